@@ -1,0 +1,1 @@
+"""Runs verified bundles: numpy and one backend, nothing of the compiler."""

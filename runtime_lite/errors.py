@@ -1,0 +1,47 @@
+"""What can go wrong at run time, whose fault it is, and the exit code of `python -m runtime_lite`.
+
+    the caller   BadInput        2   a feed, an argument, or the use of something closed
+    the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
+    numerics     GateFailed      4   `verify` measured more than the recorded tolerance
+    ours         InternalError   1   a bug of runtime_lite
+
+Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.
+"""
+
+from typing import ClassVar
+
+
+class RuntimeLiteError(Exception):
+    """Base of every error that runtime_lite raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class BadInput(RuntimeLiteError):
+    """The caller's feed or argument is wrong; nothing was run and no state has changed."""
+
+    exit_code = 2
+
+
+class BundleRefused(RuntimeLiteError):
+    """The bundle cannot be trusted or read; nothing of it is used."""
+
+    exit_code = 2
+
+
+class GateFailed(RuntimeLiteError):
+    """The bundle does not reproduce its recorded outputs on this machine."""
+
+    exit_code = 4
+
+
+class InternalError(RuntimeLiteError):
+    """A bug of runtime_lite."""
+
+    exit_code = 1
+
+
+def show(value: object) -> str:
+    """Return a short, printable, one-line text of an untrusted value for a message."""
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
