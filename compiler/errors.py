@@ -1,0 +1,125 @@
+"""What can go wrong, whose fault it is, and the exit code the front door answers with.
+
+    yours        RecipeError, CheckpointError, DataError   2   the recipe, the checkpoint or the data is wrong
+    unsupported  Refused                                   3   cannot be proved, or no rule exists
+    numerics     GateFailed                                4   a promise of the build does not hold
+    toolchain    ToolchainAbsent                           5   a target's compiler is not on this machine (`--strict`)
+    ours         InternalError                             1   a bug of Slipway
+
+Messages read `<where>: expected <E>, got <G>; <what to do>`.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+def did_you_mean(got: str, known: Iterable[str]) -> str:
+    """The cure for a wrong name: the nearest right one, and all of them.
+
+    Args:
+        got: the name as written.
+        known: the right names.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(got, names, n=1)
+    listed = f"known: {', '.join(names)}" if names else "none is known here"
+    return f"did you mean {near[0]!r}? {listed}" if near else listed
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where in the build something happened; unknown parts stay empty.
+
+    Attributes:
+        stage: build stage, e.g. `capture` or `pad_axes`.
+        graph: graph name in the recipe.
+        node: node name in the graph.
+        op: operator of the node, e.g. `Softmax`.
+        tensor: value name.
+        axis: axis name from the recipe.
+        source: the model's source line, `path/to/model.py:120 in forward`.
+    """
+
+    stage: str = ""
+    graph: str = ""
+    node: str = ""
+    op: str = ""
+    tensor: str = ""
+    axis: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        known = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return ", ".join(f"{name} {value}" for name, value in known if value)
+
+
+class SlipwayError(Exception):
+    """An error with a place, a sentence and a cure.
+
+    Args:
+        message: one sentence, `expected <E>, got <G>` where both exist.
+        cure: what the user can do about it.
+        place: where it happened.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, cure: str = "", place: Place | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+        self.place = place or Place()
+
+    def at(self, **known: str) -> "SlipwayError":
+        """Fill in the parts of the place that are still unknown, and return self."""
+        missing = {name: value for name, value in known.items() if not getattr(self.place, name)}
+        self.place = dataclasses.replace(self.place, **missing)
+        return self
+
+    def __str__(self) -> str:
+        where = str(self.place)
+        return (f"{where}: " if where else "") + self.message + (f"; {self.cure}" if self.cure else "")
+
+
+class RecipeError(SlipwayError):
+    """The recipe cannot be read or contradicts itself."""
+
+    exit_code = 2
+
+
+class CheckpointError(SlipwayError):
+    """The checkpoint is missing, unreadable, or does not fit the model."""
+
+    exit_code = 2
+
+
+class DataError(SlipwayError):
+    """A data generator or feed is wrong."""
+
+    exit_code = 2
+
+
+class Refused(SlipwayError):
+    """The build stops because something cannot be proved or has no rule."""
+
+    exit_code = 3
+
+
+class GateFailed(SlipwayError):
+    """A parity, task or budget gate does not hold."""
+
+    exit_code = 4
+
+
+class ToolchainAbsent(SlipwayError):
+    """A target's toolchain is not on this machine and `--strict` was given."""
+
+    exit_code = 5
+
+
+class InternalError(SlipwayError):
+    """A bug of Slipway."""
+
+    exit_code = 1

@@ -1,0 +1,493 @@
+"""The frozen Recipe record: what to build, from what, and which promises the build must keep.
+
+A recipe is YAML data. `load_recipe` reads it, expands name ranges, applies `--set` and `--checkpoint`, checks it strictly
+(nothing is converted silently) and returns one frozen record with the effective text, defaults filled in. Every message
+reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import pydantic
+import yaml
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from compiler import recipe_tree
+from compiler.errors import RecipeError, did_you_mean
+from compiler.located_yaml import Node, read_document
+from compiler.recipe_messages import first_problem
+
+RECIPES_DIR = "recipes"
+
+SLIPWAY_DIR = Path(__file__).resolve().parent.parent
+
+Key = str | int
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+"""A graph, axis or pass name; it becomes part of file names and symbols."""
+
+TensorName = Annotated[str, Field(min_length=1, max_length=256)]
+"""A graph input or output; ONNX files come with any spelling."""
+
+Reference = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
+"""A Python object, `package.module:name`."""
+
+FilePath = Annotated[str, Field(min_length=1)]
+"""Relative to the current directory first, then to the recipe's folder."""
+
+Positive = Annotated[int, Field(ge=1)]
+
+Dtype = Literal[
+    "bfloat16",
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+]
+
+FrontEndValue = int | float | str | bool
+
+
+def _disagree(message: str, cure: str) -> PydanticCustomError:
+    """An error between keys: `expected ..., got ...` and what to do."""
+    return PydanticCustomError("disagree", "{message}", {"message": message, "cure": cure})
+
+
+class _Record(pydantic.BaseModel):
+    """Frozen; unknown keys refused; no conversion between types."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Source(_Record):
+    """Where a graph comes from: a factory of a torch module (with its checkpoint), or an ONNX file.
+
+    Attributes:
+        factory: callable without arguments that returns the `torch.nn.Module`.
+        onnx: path of an ONNX file.
+        checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
+    """
+
+    factory: Reference | None = None
+    onnx: FilePath | None = None
+    checkpoint: FilePath | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.factory is None) == (self.onnx is None):
+            got = "neither" if self.factory is None else "both"
+            raise _disagree(f"expected one of factory and onnx, got {got}", "name where the graph comes from")
+        if self.onnx is not None and self.checkpoint is not None:
+            raise _disagree(
+                "expected no checkpoint beside onnx, got one", "an ONNX file holds its own weights; delete the key"
+            )
+        return self
+
+
+class Input(_Record):
+    """One graph input, in the order of the module's `forward`.
+
+    Attributes:
+        shape: sizes and axis names, e.g. `[batch, cache, 256]`.
+        dtype: element type.
+        state: name of the output whose value is fed back here by the next call; None for data.
+    """
+
+    shape: tuple[Positive | Name, ...]
+    dtype: Dtype
+    state: TensorName | None = None
+
+
+class Axis(_Record):
+    """How a named axis becomes static: one size, a few sizes, or a window of valid slots.
+
+    Attributes:
+        fixed: the size.
+        buckets: the sizes to build for, ascending.
+        window: slots of a cache axis; the valid ones are counted at run time.
+        length_input: graph input that holds the number of valid slots (window axes only).
+        mask_input: graph input that holds 1 for valid slots and 0 for free ones; None computes it inside the graph.
+    """
+
+    fixed: Positive | None = None
+    buckets: tuple[Positive, ...] | None = None
+    window: Positive | None = None
+    length_input: TensorName = "real_length"
+    mask_input: TensorName | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [kind for kind in ("fixed", "buckets", "window") if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise _disagree(
+                f"expected one of fixed, buckets and window, got {' and '.join(kinds) or 'none'}",
+                "give each axis one kind",
+            )
+        if (self.buckets is not None and list(self.buckets) != sorted(set(self.buckets))) or self.buckets == ():
+            fixed = sorted(set(self.buckets or ())) or [1]
+            raise _disagree(f"expected ascending distinct buckets, got {list(self.buckets or ())}", f"write {fixed}")
+        extra = sorted(self.model_fields_set & {"length_input", "mask_input"})
+        if self.window is None and extra:
+            raise _disagree(f"expected {extra[0]} on a window axis only, got it on a {kinds[0]} axis", "delete the key")
+        if self.length_input == self.mask_input:
+            raise _disagree(
+                "expected different names for length_input and mask_input, got one name", "rename one of them"
+            )
+        return self
+
+
+class PassSpec(_Record):
+    """One pass of a graph's pipeline, with its options."""
+
+    name: Name
+    options: dict[str, Any] = {}
+
+
+class Graph(_Record):
+    """One graph of the bundle.
+
+    Attributes:
+        source: the call form that runs for every chunk.
+        first_call: the call form that starts a stream, if it is another one.
+        inputs: in the order of the module's `forward`.
+        outputs: in the order of the module's results.
+        axes: how each named axis becomes static.
+        passes: the pipeline, in order.
+    """
+
+    source: Source
+    first_call: Source | None = None
+    inputs: Annotated[dict[TensorName, Input], Field(min_length=1)]
+    outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
+    axes: dict[Name, Axis] = {}
+    passes: tuple[PassSpec, ...] = ()
+
+    @pydantic.model_validator(mode="after")
+    def _agree(self) -> Self:
+        _check_distinct("outputs", self.outputs)
+        _check_axes(self)
+        _check_states(self)
+        return self
+
+
+def _check_distinct(key: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise _disagree(f"expected distinct {key}, got {twice[0]!r} twice", "rename or delete one of the two")
+
+
+def _check_axes(graph: Graph) -> None:
+    used = {axis for spec in graph.inputs.values() for axis in spec.shape if isinstance(axis, str)}
+    for axis in sorted(used - graph.axes.keys()):
+        holder = next(name for name, spec in graph.inputs.items() if axis in spec.shape)
+        raise _disagree(
+            f"expected every axis in shapes to be declared under axes, got {axis!r} in {holder}",
+            f"declare it, or write a number; {did_you_mean(axis, graph.axes)}",
+        )
+    for axis in sorted(graph.axes.keys() - used):
+        raise _disagree(
+            f"expected every declared axis in some shape, got {axis!r} in none",
+            f"delete it; {did_you_mean(axis, used)}",
+        )
+    for name, axis_spec in graph.axes.items():
+        if axis_spec.window is None:
+            continue
+        for added in (axis_spec.length_input, axis_spec.mask_input):
+            if added in graph.inputs:
+                raise _disagree(
+                    f"expected a new name for the input that axis {name} adds, got {added!r}",
+                    "rename it; an input has that name",
+                )
+
+
+def _check_states(graph: Graph) -> None:
+    states = [spec.state for spec in graph.inputs.values() if spec.state is not None]
+    for name, spec in graph.inputs.items():
+        if spec.state is not None and spec.state not in graph.outputs:
+            raise _disagree(
+                f"expected state of {name} to name an output, got {spec.state!r}",
+                did_you_mean(spec.state, graph.outputs),
+            )
+    _check_distinct("states", states)
+
+
+class Feeds(_Record):
+    """A data generator: a callable without arguments that yields streams; a stream is an iterable of feeds.
+
+    Attributes:
+        feeds: one generator, or one per graph.
+        count: streams taken from it.
+        files: folders and files the feeds are made from; their content is part of the cache key.
+    """
+
+    feeds: Reference | dict[Name, Reference]
+    count: Positive
+    files: tuple[FilePath, ...] = ()
+
+    def for_graph(self, graph: str) -> str:
+        """The generator of one graph's feeds."""
+        return self.feeds if isinstance(self.feeds, str) else self.feeds[graph]
+
+
+class Data(_Record):
+    """Feeds for verification, and for calibration where a pass needs ranges."""
+
+    verification: Feeds
+    calibration: Feeds | None = None
+
+
+class Target(_Record):
+    """One artefact kind to build, with its options."""
+
+    kind: Name
+    options: dict[str, Any] = {}
+
+
+class ParityGate(_Record):
+    """Largest allowed difference to the original model, on outputs and states.
+
+    Attributes:
+        max_abs: times the larger of 1 and the largest reference value.
+        chained_steps: calls in a row, each fed with the states of the one before.
+    """
+
+    max_abs: Annotated[float, Field(gt=0)]
+    chained_steps: Positive
+
+
+class TaskGate(_Record):
+    """The task metric on real recordings, original against bundle.
+
+    Attributes:
+        recordings: callable that yields records with `name`, `chunks` (feeds) and `reference` (text).
+        decode: callable from a recording's outputs to a transcript.
+        metric: callable from references and transcripts to one number, smaller is better.
+        max_increase: allowed difference of the metric, bundle minus original.
+        identical: whether every transcript must be the same.
+    """
+
+    recordings: Reference
+    decode: Reference
+    metric: Reference
+    max_increase: Annotated[float, Field(ge=0)]
+    identical: bool = False
+
+
+class BudgetGate(_Record):
+    """Upper bounds of the bundle.
+
+    Attributes:
+        size_mb: bytes of all files, in units of 1e6.
+        p95_ms: 95th percentile of one call at the smallest bucket, one thread.
+    """
+
+    size_mb: Annotated[float, Field(gt=0)] | None = None
+    p95_ms: Annotated[float, Field(gt=0)] | None = None
+
+
+class Gates(_Record):
+    """The promises of the build; parity is one gate per graph."""
+
+    parity: dict[Name, ParityGate]
+    task: TaskGate | None = None
+    budget: BudgetGate | None = None
+
+
+class Recipe(_Record):
+    """Everything a build needs.
+
+    Attributes:
+        name: the bundle's name.
+        graphs: by name.
+        data: feeds to verify and calibrate with.
+        targets: artefact kinds to build.
+        gates: the promises of the build.
+        front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=64)]
+    graphs: Annotated[dict[Name, Graph], Field(min_length=1)]
+    data: Data
+    targets: Annotated[tuple[Target, ...], Field(min_length=1)]
+    gates: Gates
+    front_end: dict[str, FrontEndValue] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _agree(self) -> Self:
+        _check_graph_names("gates.parity", self.gates.parity, self.graphs)
+        for key in ("verification", "calibration"):
+            feeds = getattr(self.data, key)
+            if feeds is not None and isinstance(feeds.feeds, dict):
+                _check_graph_names(f"data.{key}.feeds", feeds.feeds, self.graphs)
+        return self
+
+
+def _check_graph_names(key: str, got: Iterable[str], graphs: Mapping[str, Graph]) -> None:
+    for name in sorted(set(got) - graphs.keys()):
+        raise _disagree(f"expected names of graphs under {key}, got {name!r}", did_you_mean(name, graphs))
+    for name in sorted(graphs.keys() - set(got)):
+        raise _disagree(f"expected an entry for every graph under {key}, got none for {name!r}", f"add {key}.{name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedRecipe:
+    """A checked recipe and where it came from.
+
+    Attributes:
+        recipe: the record.
+        path: the file.
+        text: effective YAML, ranges expanded, overrides applied and defaults filled in; loads to the same record.
+        tree: the values with their lines, for messages of later stages.
+    """
+
+    recipe: Recipe
+    path: Path
+    text: str
+    tree: Node
+
+    def where(self, *keys: recipe_tree.Key) -> str:
+        """The start of a message about a key: `recipes/cpu.yaml:12: graphs.encoder.passes`."""
+        return recipe_tree.where(self.tree, keys)
+
+    def search_path(self) -> tuple[Path, ...]:
+        """Folders for relative paths and for modules named in the recipe, first match first."""
+        return tuple(dict.fromkeys((Path.cwd(), self.path.resolve().parent)))
+
+    def locate(self, relative: str) -> Path:
+        """The file a recipe's path means: the first that exists, else the one in the current directory."""
+        candidates = [folder / relative for folder in self.search_path()]
+        return next((path for path in candidates if path.exists()), candidates[0])
+
+    def check_passes(self, registry: Mapping[str, Collection[str]]) -> None:
+        """Refuse passes and pass options that do not exist.
+
+        Args:
+            registry: option names by pass name.
+
+        Raises:
+            RecipeError: a pass or an option is not in the registry.
+        """
+        for name, graph in self.recipe.graphs.items():
+            for index, spec in enumerate(graph.passes):
+                where = self.where("graphs", name, "passes", index)
+                _check_options(where, "pass", spec.name, spec.options, registry)
+
+    def check_targets(self, registry: Mapping[str, Collection[str]]) -> None:
+        """Refuse target kinds and options that do not exist.
+
+        Args:
+            registry: option names by target kind.
+
+        Raises:
+            RecipeError: a target or an option is not in the registry.
+        """
+        for index, target in enumerate(self.recipe.targets):
+            _check_options(self.where("targets", index), "target", target.kind, target.options, registry)
+
+
+def _check_options(
+    where: str, what: str, name: str, options: Collection[str], registry: Mapping[str, Collection[str]]
+) -> None:
+    if name not in registry:
+        raise RecipeError(f"{where}: expected the name of a {what}, got {name!r}", cure=did_you_mean(name, registry))
+    for option in options:
+        if option not in registry[name]:
+            raise RecipeError(
+                f"{where}: expected an option of {name}, got {option!r}", cure=did_you_mean(option, registry[name])
+            )
+
+
+def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: str | None = None) -> LoadedRecipe:
+    """Read, complete and check a recipe.
+
+    Args:
+        path_or_name: a file, or a name found in `recipes/`.
+        overrides: `path.to.key=value`, typed by YAML rules, applied in order.
+        checkpoint: replaces the checkpoint of every graph.
+
+    Raises:
+        RecipeError: the recipe cannot be read, or is wrong; the message names the line and the key.
+    """
+    path = find_recipe(path_or_name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecipeError(
+            f"{path}: expected a readable recipe, got {error.strerror or error}",
+            cure="check the path and its permissions",
+        ) from None
+    tree = recipe_tree.expand_name_ranges(read_document(data, _display(path)))
+    for override in overrides:
+        tree = recipe_tree.apply_override(tree, override, Recipe)
+    tree = recipe_tree.normalize_specs(recipe_tree.expand_name_ranges(tree))
+    if checkpoint is not None:
+        tree = recipe_tree.replace_checkpoints(tree, checkpoint)
+    recipe = _validate(recipe_tree.inherit_checkpoints(tree))
+    return LoadedRecipe(recipe, path, render_recipe(recipe), tree)
+
+
+def _validate(tree: Node) -> Recipe:
+    try:
+        return Recipe.model_validate(tree.plain())
+    except pydantic.ValidationError as error:
+        raise first_problem(tree, error.errors(include_url=False), Recipe) from None
+
+
+def find_recipe(path_or_name: str) -> Path:
+    """The recipe file: a path as given, or a name in `recipes/` here or beside Slipway, `.yaml` optional.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    given = Path(path_or_name)
+    if given.is_file():
+        return given
+    folders = list(dict.fromkeys((Path(RECIPES_DIR), SLIPWAY_DIR / RECIPES_DIR)))
+    names = (path_or_name, f"{path_or_name}.yaml")
+    for candidate in (folder / name for folder in folders for name in names):
+        if candidate.is_file():
+            return candidate
+    known = {file.name for folder in folders if folder.is_dir() for file in folder.glob("*.yaml")}
+    raise RecipeError(
+        f"--recipe: expected a file, or a name in {RECIPES_DIR}/, got {path_or_name!r}",
+        cure=did_you_mean(path_or_name, known),
+    )
+
+
+def render_recipe(recipe: Recipe) -> str:
+    """The recipe as YAML with defaults filled in; keys without value and without default are left out."""
+    text: str = yaml.safe_dump(_plain(recipe), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PassSpec):
+        return {value.name: _plain(value.options)} if value.options else value.name
+    if isinstance(value, Target):
+        return {"kind": value.kind, **_plain(value.options)}
+    if isinstance(value, Axis) and value.window is None:
+        return _plain({"fixed": value.fixed} if value.buckets is None else {"buckets": value.buckets})
+    if isinstance(value, pydantic.BaseModel):
+        return {key: _plain(child) for key, child in value if child is not None}
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(child) for child in value]
+    return value
+
+
+def _display(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
