@@ -1,8 +1,8 @@
 """The frozen Recipe record: what to build, from what, and which promises the build must keep.
 
-A recipe is YAML data. `load_recipe` reads it, expands name ranges, applies `--set` and `--checkpoint`, checks it strictly
-(nothing is converted silently) and returns one frozen record with the effective text, defaults filled in. Every message
-reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
+A recipe is YAML data. `load_recipe` reads it, expands name ranges, applies `--set` and `--checkpoint`, checks it
+strictly (nothing is converted silently) and returns one frozen record with the effective text, defaults filled in. Every
+message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 """
 
 import dataclasses
