@@ -1,0 +1,151 @@
+"""Recordings as streams of feeds: for calibration, for verification, and the whole test set for the task.
+
+A *stream* is a list of feeds, one per chunk, in order; a feed is `{"features": float32 [1, 67, 80]}`. Caches are not
+part of a feed: whoever runs a stream carries them from call to call.
+"""
+
+import csv
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+
+from examples.streaming_asr import features
+
+TESTSET_FOLDER = Path(__file__).with_name("testset")
+CALIBRATION_FOLDER = Path(__file__).with_name("calibration")
+DEMO_FOLDER = Path(__file__).with_name("demo")
+MANIFEST_NAME = "transcripts.tsv"
+LONG_S = 60.0
+"""Recordings longer than this count as long."""
+
+VERIFICATION_LONG = 4
+VERIFICATION_SHORT = 12
+"""Verification takes this many long and short recordings of the test set: about 500 chunks."""
+
+Feed = dict[str, npt.NDArray[np.float32]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One line of a manifest.
+
+    Attributes:
+        file: name of the audio file, in the manifest's folder.
+        seconds: length of the recording.
+        voice: espeak-ng voice that speaks.
+        text: what is said, words separated by single spaces.
+    """
+
+    file: str
+    seconds: float
+    voice: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """One test recording.
+
+    Attributes:
+        name: file name without its ending, such as "long-003".
+        chunks: its stream, one feed per chunk.
+        reference: what is said.
+    """
+
+    name: str
+    chunks: list[Feed]
+    reference: str
+
+
+def write_manifest(folder: Path, entries: list[Entry]) -> None:
+    """Write `transcripts.tsv`: a header line, then one line per recording.
+
+    Args:
+        folder: where the recordings are.
+        entries: in the order to keep.
+    """
+    with (folder / MANIFEST_NAME).open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+        rows.writerow(field.name for field in dataclasses.fields(Entry))
+        rows.writerows((each.file, f"{each.seconds:.3f}", each.voice, each.text) for each in entries)
+
+
+def read_manifest(folder: Path = TESTSET_FOLDER) -> list[Entry]:
+    """Read `transcripts.tsv` of a folder.
+
+    Args:
+        folder: the test set by default.
+
+    Returns:
+        Its entries in file order.
+
+    Raises:
+        FileNotFoundError: if the folder has no manifest.
+    """
+    path = folder / MANIFEST_NAME
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"read_manifest: expected the file {MANIFEST_NAME!r} in folder {folder.name!r}, got none; "
+            "make the sets with python -m examples.streaming_asr.make_testset"
+        )
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [Entry(row["file"], float(row["seconds"]), row["voice"], row["text"]) for row in rows]
+
+
+def read_stream(path: Path) -> list[Feed]:
+    """The stream of one recording.
+
+    Args:
+        path: audio file at 16 kHz with one channel.
+
+    Returns:
+        One feed per chunk; the last one is padded with zero samples.
+
+    Raises:
+        ValueError: if the file has another rate or more channels.
+    """
+    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    if rate != features.SAMPLE_RATE_HZ or samples.shape[1] != 1:
+        raise ValueError(
+            f"{path.name}: expected 16000 Hz and 1 channel, got {rate} Hz and {samples.shape[1]}; "
+            "use examples.streaming_asr.transcribe for other recordings"
+        )
+    return [{"features": chunk[np.newaxis]} for chunk in features.feature_chunks(samples[:, 0])]
+
+
+def calibration() -> Iterator[list[Feed]]:
+    """Streams to calibrate with: recordings like those of training, none of the test set.
+
+    Yields:
+        One stream per calibration recording, about 25 chunks each.
+    """
+    for entry in read_manifest(CALIBRATION_FOLDER):
+        yield read_stream(CALIBRATION_FOLDER / entry.file)
+
+
+def verification() -> Iterator[list[Feed]]:
+    """Streams to verify with: recordings of the test set, long ones of 100 chunks and more first.
+
+    Yields:
+        One stream per recording.
+    """
+    entries = read_manifest(TESTSET_FOLDER)
+    long = [entry for entry in entries if entry.seconds > LONG_S]
+    short = [entry for entry in entries if entry.seconds <= LONG_S]
+    for entry in [*long[:VERIFICATION_LONG], *short[:VERIFICATION_SHORT]]:
+        yield read_stream(TESTSET_FOLDER / entry.file)
+
+
+def recordings() -> Iterator[Recording]:
+    """Every recording of the test set with its reference, for the word error rate.
+
+    Yields:
+        Recordings in manifest order, the short ones first.
+    """
+    for entry in read_manifest(TESTSET_FOLDER):
+        yield Recording(Path(entry.file).stem, read_stream(TESTSET_FOLDER / entry.file), entry.text)

@@ -1,0 +1,121 @@
+"""Make the audio that is shipped: the held-out test set, the calibration recordings and the demo recordings.
+
+    python -m examples.streaming_asr.make_testset
+
+Needs the `espeak-ng` program and `soxr`. Test and demo recordings are spoken by voices and say sentences that training
+never sees; calibration recordings are like training recordings. Ends with one line per set.
+"""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+
+from examples.streaming_asr import data, features, synthesize, text
+
+SHORT_RECORDINGS = 220
+LONG_RECORDINGS = 22
+LONG_S = (63.5, 67.0)
+"""Shortest and longest aim for a long recording: all of them fill at least 100 chunks."""
+
+CALIBRATION_RECORDINGS = 12
+TEST = synthesize.Conditions(snr_db=(15.0, 35.0), gain_db=(-12.0, 0.0), clean_share=0.1, codec_share=0.0)
+CALIBRATION = synthesize.Conditions(codec_share=0.0)
+DEMO = synthesize.Conditions(gain_db=(-4.0, -2.0), clean_share=1.0, codec_share=0.0)
+
+
+def _speak_for(
+    seconds: float, voice: synthesize.Voice, chance: random.Random, *, held_out: bool
+) -> tuple[synthesize.Samples, str]:
+    """Sentences of one voice, joined until `seconds` are full; the samples and the text."""
+    sentences = text.draw_sentences(chance.getrandbits(32), held_out=held_out)
+    passage = synthesize.speak_passage([first := next(sentences)], voice, chance)
+    spoken = [first]
+    while len(passage) < seconds * features.SAMPLE_RATE_HZ:
+        spoken.append(next(sentences))
+        passage = np.concatenate([passage, synthesize.speak_passage([spoken[-1]], voice, chance)])
+    return passage, " ".join(spoken)
+
+
+def _write(path: Path, samples: synthesize.Samples) -> None:
+    soundfile.write(path, samples, features.SAMPLE_RATE_HZ, format="OGG", subtype="OPUS")
+
+
+def _entry(path: Path, samples: synthesize.Samples, voice: synthesize.Voice, spoken: str) -> data.Entry:
+    return data.Entry(path.name, len(samples) / features.SAMPLE_RATE_HZ, voice.name, spoken)
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+
+
+def make_set(
+    folder: Path, aims_s: dict[str, float], conditions: synthesize.Conditions, seed: int, *, held_out: bool
+) -> None:
+    """Write one folder of Opus recordings with its `transcripts.tsv`.
+
+    Args:
+        folder: emptied first.
+        aims_s: file name without its ending, and the seconds after which no sentence is added.
+        conditions: noise and gain.
+        seed: equal seeds give equal recordings.
+        held_out: which side voices and sentences come from.
+    """
+    _empty(folder)
+    chance = random.Random(seed)
+    babble = synthesize.speak_babble(chance, held_out=held_out)
+    entries = []
+    for name, seconds in aims_s.items():
+        voice = synthesize.draw_voice(chance, held_out=held_out)
+        passage, spoken = _speak_for(seconds, voice, chance, held_out=held_out)
+        path = folder / f"{name}.opus"
+        _write(path, synthesize.spoil(passage, conditions, babble, chance))
+        entries.append(_entry(path, passage, voice, spoken))
+    data.write_manifest(folder, entries)
+
+
+def make_demo(folder: Path, seed: int) -> None:
+    """Write the two demo recordings: a short one in stereo at 44.1 kHz, a long one in mono at 16 kHz, both FLAC.
+
+    Args:
+        folder: emptied first.
+        seed: equal seeds give equal recordings.
+    """
+    _empty(folder)
+    chance = random.Random(seed)
+    entries = []
+    for name, seconds in (("short", 8.0), ("long", 68.0)):
+        voice = synthesize.draw_voice(chance, held_out=True)
+        passage, spoken = _speak_for(seconds, voice, chance, held_out=True)
+        samples = synthesize.spoil(passage, DEMO, [], chance)
+        path = folder / f"{name}.flac"
+        if name == "short":
+            resampled = soxr.resample(samples, features.SAMPLE_RATE_HZ, 44100)
+            soundfile.write(path, np.stack([resampled, resampled], axis=1), 44100, subtype="PCM_16")
+        else:
+            soundfile.write(path, samples, features.SAMPLE_RATE_HZ, subtype="PCM_16")
+        entries.append(_entry(path, passage, voice, spoken))
+    data.write_manifest(folder, entries)
+
+
+def main() -> None:
+    """Make all three sets anew."""
+    chance = random.Random(70)
+    aims_s = {f"short-{index:03}": 0.0 for index in range(SHORT_RECORDINGS)}
+    aims_s |= {f"long-{index:03}": chance.uniform(*LONG_S) for index in range(LONG_RECORDINGS)}
+    make_set(data.TESTSET_FOLDER, aims_s, TEST, 71, held_out=True)
+    aims_s = {f"calibration-{index:03}": chance.uniform(10.0, 24.0) for index in range(CALIBRATION_RECORDINGS)}
+    make_set(data.CALIBRATION_FOLDER, aims_s, CALIBRATION, 72, held_out=False)
+    make_demo(data.DEMO_FOLDER, 73)
+    for folder in (data.TESTSET_FOLDER, data.CALIBRATION_FOLDER, data.DEMO_FOLDER):
+        entries = data.read_manifest(folder)
+        megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        print(f"{folder.name}: {len(entries)} recordings, {sum(e.seconds for e in entries):.0f} s, {megabytes:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Train the streaming recogniser on synthesised shards within a given time, and write `checkpoint.safetensors`.
+
+    python -m examples.streaming_asr.synthesize --hours 18 --output SHARDS
+    python -m examples.streaming_asr.train --shards SHARDS --budget-minutes 60 --seed 1 --output checkpoint.safetensors
+
+Needs `torch` and `safetensors`. The learning rate follows the clock, not the step count: it has come down when the
+budget ends, however fast the machine is. A checkpoint is written every few minutes, so the newest one is always usable.
+"""
+
+import argparse
+import dataclasses
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.torch
+import torch
+from torch.nn import functional
+
+from examples.streaming_asr import decode, features, metric, model, text
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """One training recording.
+
+    Attributes:
+        frames: float16 [chunks * 64 + 3, 80], log-mel features.
+        labels: label sequence of what is said.
+        sentence: the same as text.
+    """
+
+    frames: npt.NDArray[np.float16]
+    labels: list[int]
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to train.
+
+    Attributes:
+        budget_s: wall-clock seconds for everything after loading.
+        seed: of weights, order and masks.
+        batch_frames: feature frames per batch, padding included.
+        peak_rate: highest learning rate.
+        warm_up_share: share of the budget in which the rate rises and only short recordings are used.
+        short_frames: longest recording of that time.
+        weight_decay: of AdamW.
+        largest_norm: gradients are clipped to this norm.
+        checkpoint_every_s: seconds between checkpoints.
+        bfloat16: compute matrix products in bfloat16; weights stay float32.
+    """
+
+    budget_s: float
+    seed: int = 1
+    batch_frames: int = 7500
+    peak_rate: float = 2e-3
+    warm_up_share: float = 0.05
+    short_frames: int = 500
+    weight_decay: float = 0.01
+    largest_norm: float = 2.0
+    checkpoint_every_s: float = 300.0
+    bfloat16: bool = False
+
+
+def read_shards(folder: Path, tokens: text.TokenTable) -> list[Recording]:
+    """Read every shard that `synthesize.py` wrote.
+
+    Args:
+        folder: where the shards are.
+        tokens: the label table.
+
+    Returns:
+        All recordings in file order.
+
+    Raises:
+        FileNotFoundError: if there is no shard.
+    """
+    paths = sorted(folder.glob("shard-*[0-9].npz"))
+    if not paths:
+        raise FileNotFoundError(
+            f"read_shards: expected shard-*.npz in {str(folder)!r}, got none; "
+            "run examples.streaming_asr.synthesize first"
+        )
+    recordings = []
+    for path in paths:
+        with np.load(path) as shard:
+            parts = np.split(shard["frames"], shard["ends"][:-1])
+            for frames, sentence in zip(parts, shard["sentences"].tolist(), strict=True):
+                recordings.append(Recording(frames, tokens.encode(sentence), sentence))
+    return recordings
+
+
+def _batches(
+    recordings: list[Recording], options: Options, generator: np.random.Generator
+) -> Iterator[list[Recording]]:
+    """One pass over the recordings in random batches of similar lengths."""
+    order = generator.permutation(len(recordings))
+    batches: list[list[Recording]] = []
+    for start in range(0, len(order), 512):
+        pool = sorted((recordings[index] for index in order[start : start + 512]), key=lambda each: len(each.frames))
+        batch: list[Recording] = []
+        for recording in pool:
+            if batch and (len(batch) + 1) * len(recording.frames) > options.batch_frames:
+                batches.append(batch)
+                batch = []
+            batch.append(recording)
+        batches.append(batch)
+    for index in generator.permutation(len(batches)):
+        yield batches[index]
+
+
+def _collate(batch: list[Recording]) -> torch.Tensor:
+    """Features float32 [batch, frames, 80]; short recordings continue with frames of zero samples."""
+    longest = max(len(recording.frames) for recording in batch)
+    joined = np.full((len(batch), longest, features.BINS), features.SILENT_FRAME_VALUE, np.float32)
+    for row, recording in enumerate(batch):
+        joined[row, : len(recording.frames)] = recording.frames
+    return torch.from_numpy(joined)
+
+
+def _mask(joined: torch.Tensor, mean: torch.Tensor, generator: np.random.Generator) -> None:
+    """Overwrite random bands and short spans with the mean.
+
+    SpecAugment without warping: Park et al. 2019, arXiv 1904.08779.
+    """
+    for row in range(len(joined)):
+        for _ in range(2):
+            width = int(generator.integers(0, 13))
+            low = int(generator.integers(0, features.BINS - width))
+            joined[row, :, low : low + width] = mean[low : low + width]
+        for _ in range(1 + joined.shape[1] // 300):
+            span = int(generator.integers(0, 16))
+            start = int(generator.integers(0, joined.shape[1] - span))
+            joined[row, start : start + span] = mean
+
+
+def _loss(recogniser: model.StreamingConformer, joined: torch.Tensor, batch: list[Recording]) -> torch.Tensor:
+    logits = recogniser.forward_utterance(joined)
+    frames = [(len(recording.frames) - 3) // model.SUBSAMPLING for recording in batch]
+    return functional.ctc_loss(
+        functional.log_softmax(logits.float(), dim=-1).transpose(0, 1),
+        torch.tensor([label for recording in batch for label in recording.labels]),
+        torch.tensor(frames),
+        torch.tensor([len(recording.labels) for recording in batch]),
+        blank=text.BLANK,
+        reduction="sum",
+        zero_infinity=True,
+    ) / sum(frames)
+
+
+def _validate(recogniser: model.StreamingConformer, recordings: list[Recording], tokens: text.TokenTable) -> float:
+    recogniser.eval()
+    hypotheses = []
+    with torch.inference_mode():
+        for recording in recordings:
+            decoder = decode.GreedyDecoder(tokens)
+            hypotheses.append(decoder.push(recogniser.forward_utterance(_collate([recording])).numpy()))
+    recogniser.train()
+    return metric.wer([recording.sentence for recording in recordings], hypotheses)
+
+
+def _set_normalisation(recogniser: model.StreamingConformer, recordings: list[Recording]) -> None:
+    sample = np.concatenate([recording.frames for recording in recordings[:2000]]).astype(np.float32)
+    recogniser.mean.copy_(torch.from_numpy(sample.mean(axis=0)))
+    recogniser.scale.copy_(torch.from_numpy(1.0 / sample.std(axis=0)))
+
+
+def _rate(options: Options, elapsed_s: float) -> float:
+    """Linear rise, then cosine fall to 1 % of the peak, both by the clock."""
+    done = elapsed_s / options.budget_s
+    if done < options.warm_up_share:
+        return options.peak_rate * max(done / options.warm_up_share, 0.01)
+    fall = (done - options.warm_up_share) / (1.0 - options.warm_up_share)
+    return options.peak_rate * max(0.5 * (1.0 + math.cos(math.pi * fall)), 0.01)
+
+
+def _save(recogniser: model.StreamingConformer, path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    safetensors.torch.save_file({name: value.contiguous() for name, value in recogniser.state_dict().items()}, partial)
+    partial.rename(path)
+
+
+def train(recordings: list[Recording], tokens: text.TokenTable, options: Options, path: Path) -> None:
+    """Train until the budget is spent.
+
+    Args:
+        recordings: training recordings; the last 60 only measure progress.
+        tokens: the label table; its length is the number of outputs.
+        options: how.
+        path: checkpoint to write, float32, named as `StreamingConformer.state_dict` names its tensors.
+    """
+    torch.manual_seed(options.seed)
+    generator = np.random.default_rng(options.seed)
+    recogniser = model.StreamingConformer(dataclasses.replace(model.SMALL, outputs=len(tokens.pieces)))
+    training, validation = recordings[:-60], recordings[-60:]
+    _set_normalisation(recogniser, training)
+    optimizer = torch.optim.AdamW(recogniser.parameters(), betas=(0.9, 0.98), weight_decay=options.weight_decay)
+    short = [recording for recording in training if len(recording.frames) <= options.short_frames]
+    started = time.monotonic()
+    saved_s, step, epoch, mean_loss = 0.0, 0, 0, 0.0
+    while True:
+        is_warm = time.monotonic() - started >= options.warm_up_share * options.budget_s
+        for batch in _batches(training if is_warm else short, options, generator):
+            elapsed_s = time.monotonic() - started
+            if elapsed_s - saved_s > options.checkpoint_every_s or elapsed_s > options.budget_s:
+                _save(recogniser, path)
+                saved_s = elapsed_s
+                rate = _validate(recogniser, validation, tokens)
+                print(f"{elapsed_s / 60:.1f} min, step {step}, epoch {epoch}: WER {rate:.2%} on validation", flush=True)
+            if elapsed_s > options.budget_s:
+                return
+            if not is_warm and elapsed_s > options.warm_up_share * options.budget_s:
+                break
+            optimizer.param_groups[0]["lr"] = _rate(options, elapsed_s)
+            joined = _collate(batch)
+            _mask(joined, recogniser.mean, generator)
+            with torch.autocast("cpu", torch.bfloat16, enabled=options.bfloat16):
+                loss = _loss(recogniser, joined, batch)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(recogniser.parameters(), options.largest_norm)
+            optimizer.step()
+            step += 1
+            mean_loss += (loss.item() - mean_loss) * max(0.02, 1.0 / step)
+            if step % 50 == 0:
+                print(
+                    f"{elapsed_s / 60:.1f} min, step {step}, epoch {epoch}: loss {mean_loss:.4f} per frame", flush=True
+                )
+        epoch += is_warm
+
+
+def main() -> None:
+    """Read shards, train, write the checkpoint."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shards", type=Path, required=True)
+    parser.add_argument("--budget-minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--bfloat16", action="store_true", help="faster on processors with bfloat16 instructions")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("checkpoint.safetensors"))
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    tokens = text.read_tokens()
+    recordings = read_shards(arguments.shards, tokens)
+    seconds = sum(len(recording.frames) for recording in recordings) / 100
+    print(f"{len(recordings)} recordings, {seconds / 3600:.1f} h", flush=True)
+    options = Options(budget_s=arguments.budget_minutes * 60, seed=arguments.seed, bfloat16=arguments.bfloat16)
+    train(recordings, tokens, options, arguments.output)
+
+
+if __name__ == "__main__":
+    main()
