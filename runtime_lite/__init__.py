@@ -1,1 +1,32 @@
-"""Runs verified bundles: numpy and one backend, nothing of the compiler."""
+"""Runs verified bundles: numpy and one backend, nothing of the compiler.
+
+with runtime_lite.Runtime() as runtime:
+    asr = runtime.load("dist/streaming_asr-cpu")
+    with asr.open_stream() as stream:
+        for chunk in chunks:
+            outputs = stream.push({"features": chunk})
+"""
+
+from runtime_lite.bundle import Bundle, read_bundle, write_tar
+from runtime_lite.errors import BadInput, BundleRefused, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite.manifest import Manifest
+from runtime_lite.manifest_json import json_from_manifest, manifest_from_json
+from runtime_lite.runtime import Runtime
+from runtime_lite.session import Model, Stream
+
+__all__ = [
+    "BadInput",
+    "Bundle",
+    "BundleRefused",
+    "GateFailed",
+    "InternalError",
+    "Manifest",
+    "Model",
+    "Runtime",
+    "RuntimeLiteError",
+    "Stream",
+    "json_from_manifest",
+    "manifest_from_json",
+    "read_bundle",
+    "write_tar",
+]

@@ -300,6 +300,9 @@ def _check_states(where: str, graph: Graph) -> None:
                     show([list(state.shape), state.dtype]),
                 )
     for state in graph.states:
+        if any(isinstance(size, str) and size != BATCH_AXIS for size in state.shape):
+            expected = f"integers and the axis {BATCH_AXIS!r}, a stream keeps its states over all its feeds"
+            refuse(f"{where}.states.{state.name}.shape", expected, show(list(state.shape)))
         if state.frames_axis is not None and (
             state.frames_axis >= len(state.shape) or state.shape[state.frames_axis] != state.window
         ):

@@ -1,0 +1,71 @@
+"""The runtime: owns the device and the models loaded on it.
+
+Loading checks a bundle as a whole. The session of a bucket is opened at its first use and kept. Closing the runtime
+closes every model and with it every stream.
+"""
+
+import os
+from types import TracebackType
+
+from runtime_lite.bundle import read_bundle
+from runtime_lite.errors import BadInput, show
+from runtime_lite.session import Model
+
+MAX_THREADS = 1024
+
+
+class Runtime:
+    """Loads bundles and runs them on the CPU; best used in a `with` block.
+
+    Args:
+        threads: threads that one run may use.
+        check_finite: refuse feeds that hold NaN or infinity.
+    """
+
+    def __init__(self, threads: int = 1, check_finite: bool = True) -> None:
+        """Check the options.
+
+        Raises:
+            BadInput: `threads` is not a positive integer.
+        """
+        if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
+            raise BadInput(
+                f"Runtime: expected threads from 1 to {MAX_THREADS}, got {show(threads)}; "
+                f"this machine has {os.cpu_count()} cores"
+            )
+        self._threads = threads
+        self._check_finite = check_finite
+        self._models: list[Model] = []
+        self._closed = False
+
+    def load(self, path: str | os.PathLike[str]) -> Model:
+        """Open and check a bundle.
+
+        Args:
+            path: bundle directory or `.tar` file.
+
+        Raises:
+            BadInput: there is nothing at the path, or the runtime is closed.
+            BundleRefused: the bundle is truncated, altered, hostile or of an unknown version.
+        """
+        if self._closed:
+            raise BadInput("Runtime.load: expected an open runtime, got a closed one; make another Runtime")
+        model = Model(read_bundle(path), self._threads, self._check_finite)
+        self._models.append(model)
+        return model
+
+    def close(self) -> None:
+        """Close every model; a second call does nothing."""
+        self._closed = True
+        while self._models:
+            self._models.pop().close()
+
+    def __enter__(self) -> "Runtime":
+        """Return the runtime."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the runtime."""
+        self.close()

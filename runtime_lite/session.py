@@ -1,0 +1,227 @@
+"""A loaded bundle: run one feed, or open a stream whose state the runtime keeps.
+
+A feed of N rows is padded to the smallest batch bucket that holds it, and the outputs are cut back to N. A graph
+without states is run directly; a graph with states, run without a stream, starts from its initial states. A call either
+returns the outputs of role data or raises and changes nothing. `run` may be called from several threads; two pushes on
+one stream at the same time are refused. Nothing here queues, batches calls of several callers, retries or logs.
+"""
+
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NoReturn
+
+from runtime_lite.arrays import Array
+from runtime_lite.bundle import Bundle
+from runtime_lite.errors import BadInput, show
+from runtime_lite.executor_onnx import OnnxExecutor
+from runtime_lite.feeds import Feed, check_feed
+from runtime_lite.manifest import BATCH_AXIS, Graph
+from runtime_lite.state import StreamState, cut_rows, full_feed, initial_state, next_state
+
+
+class Model:
+    """The graphs of one bundle, ready to run; made by `Runtime.load`.
+
+    Args:
+        bundle: an open bundle; the model closes it.
+        threads: threads per session.
+        check_finite: refuse NaN and infinity in feeds.
+    """
+
+    def __init__(self, bundle: Bundle, threads: int, check_finite: bool) -> None:
+        """Prepare the graphs; no session is opened yet."""
+        self.bundle = bundle
+        self._closed = False
+        self._runners = {
+            name: GraphRunner(name, graph, OnnxExecutor(bundle, name, threads), check_finite)
+            for name, graph in bundle.manifest.graphs.items()
+        }
+
+    def run(self, feeds: Mapping[str, Array], graph: str | None = None) -> dict[str, Array]:
+        """Run one feed.
+
+        Args:
+            feeds: every input of role data.
+            graph: graph name; needed when the bundle has several.
+
+        Returns:
+            Every output of role data, with as many rows as the feed.
+
+        Raises:
+            BadInput: the feed or the graph name is wrong, or the model is closed.
+            BundleRefused: the graph file is not what the manifest says.
+        """
+        runner = self.runner(graph)
+        feed = runner.check(f"{runner.name}.run", feeds)
+        outputs, _ = runner.step(feed, initial_state(runner.graph, feed.sizes.get(BATCH_AXIS, 1)))
+        return outputs
+
+    def open_stream(self, graph: str | None = None, rows: int = 1) -> "Stream":
+        """Open a stream, whose state starts as the manifest says.
+
+        Args:
+            graph: graph name; needed when the bundle has several.
+            rows: rows of every feed, i.e. streams that move in lock-step.
+
+        Raises:
+            BadInput: the graph has no states, no bucket for that many rows, or the model is closed.
+        """
+        runner = self.runner(graph)
+        if not runner.graph.states:
+            _refuse(f"{runner.name}.open_stream", "a graph with states", "one without", "call run() for each feed")
+        buckets = runner.graph.axes[BATCH_AXIS].buckets if BATCH_AXIS in runner.graph.axes else (1,)
+        if type(rows) is not int or not 1 <= rows <= buckets[-1]:
+            _refuse(f"{runner.name}.open_stream", f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
+        return Stream(self, runner, rows)
+
+    def runner(self, graph: str | None = None) -> "GraphRunner":
+        """Return what runs one graph: the only one, or the named one."""
+        if self._closed:
+            _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
+        names = ", ".join(repr(name) for name in self._runners)
+        if graph is None and len(self._runners) != 1:
+            _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
+        runner = next(iter(self._runners.values())) if graph is None else self._runners.get(graph)
+        if runner is None:
+            _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
+        return runner
+
+    def close(self) -> None:
+        """Drop the sessions and close the bundle; streams of it refuse further pushes. A second call does nothing."""
+        self._closed = True
+        for runner in self._runners.values():
+            runner.executor.close()
+        self.bundle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+
+class Stream:
+    """One stream of chunks through a graph with states; made by `Model.open_stream`, best used in a `with` block."""
+
+    def __init__(self, model: Model, runner: "GraphRunner", rows: int) -> None:
+        """Start from the initial states."""
+        self._model = model
+        self._runner = runner
+        self._rows = rows
+        self._closed = False
+        self._pushing = threading.Lock()
+        self._state = initial_state(runner.graph, rows)
+
+    def push(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the next chunk and carry the states on.
+
+        Args:
+            feeds: every input of role data, with the stream's number of rows.
+
+        Returns:
+            Every output of role data.
+
+        Raises:
+            BadInput: the feed is wrong, the stream or its model is closed, or another push runs; the state is kept.
+            BundleRefused: the graph file is not what the manifest says.
+        """
+        if not self._pushing.acquire(blocking=False):
+            _refuse(self._where, "one push at a time", "a push during another", "give each thread a stream of its own")
+        try:
+            self._check_open()
+            feed = self._runner.check(self._where, feeds)
+            rows = feed.sizes.get(BATCH_AXIS, self._rows)
+            if rows != self._rows:
+                cure = f"feed {self._rows} or open a stream with rows={rows}"
+                _refuse(self._where, f"{self._rows} rows, as the stream was opened", str(rows), cure)
+            outputs, self._state = self._runner.step(feed, self._state)
+            return outputs
+        finally:
+            self._pushing.release()
+
+    def reset(self) -> None:
+        """Forget everything pushed so far.
+
+        Raises:
+            BadInput: the stream is closed.
+        """
+        with self._pushing:
+            self._check_open()
+            self._state = initial_state(self._runner.graph, self._rows)
+
+    @property
+    def state(self) -> StreamState:
+        """What the stream carries now."""
+        return self._state
+
+    def close(self) -> None:
+        """End the stream and drop its state; a second call does nothing."""
+        self._closed = True
+        self._state = StreamState(self._rows, 0, {})
+
+    def __enter__(self) -> "Stream":
+        """Return the stream."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the stream."""
+        self.close()
+
+    @property
+    def _where(self) -> str:
+        return f"{self._runner.name}.push"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            _refuse(self._where, "an open stream", "a closed one", "open another with open_stream()")
+        if self._model.closed:
+            _refuse(self._where, "a stream of an open model", "one of a closed model", "load the bundle again")
+
+
+class GraphRunner:
+    """Runs one graph: checks the feed, picks the bucket, pads, runs, cuts.
+
+    Args:
+        name: graph name, for messages.
+        graph: its record.
+        executor: the backend.
+        check_finite: refuse NaN and infinity in feeds.
+    """
+
+    def __init__(self, name: str, graph: Graph, executor: OnnxExecutor, check_finite: bool) -> None:
+        """Keep the parts."""
+        self.name = name
+        self.graph = graph
+        self.executor = executor
+        self._check_finite = check_finite
+
+    def check(self, where: str, feeds: Mapping[str, Array]) -> Feed:
+        """Return the checked feed."""
+        return check_feed(where, self.graph, feeds, self._check_finite)
+
+    def step(self, feed: Feed, state: StreamState) -> tuple[dict[str, Array], StreamState]:
+        """Run a checked feed in the smallest batch bucket that holds it."""
+        buckets = self.graph.axes[BATCH_AXIS].buckets if BATCH_AXIS in self.graph.axes else ()
+        return self.step_in_bucket(feed, state, next((size for size in buckets if size >= state.rows), state.rows))
+
+    def step_in_bucket(self, feed: Feed, state: StreamState, batch_size: int) -> tuple[dict[str, Array], StreamState]:
+        """Run a checked feed in a given batch bucket.
+
+        Returns:
+            The outputs of role data, cut back to the feed's rows, and the state after them.
+        """
+        sizes = {axis: batch_size if axis == BATCH_AXIS else feed.sizes[axis] for axis in self.graph.axes}
+        found = self.executor.run(sizes, full_feed(self.graph, feed.arrays, state, batch_size))
+        outputs: dict[str, Array] = {}
+        for tensor in self.graph.outputs:
+            array = found[tensor.name]
+            batched = BATCH_AXIS in tensor.shape
+            outputs[tensor.name] = cut_rows(array, tensor.shape.index(BATCH_AXIS), state.rows) if batched else array
+        data = {tensor.name: outputs[tensor.name] for tensor in self.graph.outputs if tensor.role == "data"}
+        return data, next_state(self.graph, state, outputs)
+
+
+def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:
+    raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")
