@@ -18,6 +18,8 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
+from runtime_lite.atomic_file import replace_file
+
 PLAIN_COLUMNS = 160
 
 
@@ -309,9 +311,5 @@ def _speed_table(report: BuildReport) -> Table | None:
 def write_report(report: BuildReport, path: Path) -> None:
     """Write the report as JSON; a reader sees the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(report.to_json(), encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replace_file(path) as file:
+        file.write(report.to_json().encode())

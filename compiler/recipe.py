@@ -6,7 +6,7 @@ message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -58,9 +58,9 @@ Dtype = Literal[
 FrontEndValue = int | float | str | bool
 
 
-def _disagree(message: str, cure: str) -> PydanticCustomError:
-    """An error between keys: `expected ..., got ...` and what to do."""
-    return PydanticCustomError("disagree", "{message}", {"message": message, "cure": cure})
+def _disagree(message: str, cure: str, *keys: recipe_tree.Key) -> PydanticCustomError:
+    """Keys that contradict each other: `expected ..., got ...`, what to do, and where below the record."""
+    return PydanticCustomError("disagree", "{message}", {"message": message, "cure": cure, "keys": keys})
 
 
 class _Record(pydantic.BaseModel):
@@ -183,42 +183,38 @@ class Graph(_Record):
 def _check_distinct(key: str, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _disagree(f"expected distinct {key}, got {twice[0]!r} twice", "rename or delete one of the two")
+        raise _disagree(f"expected distinct names, got {twice[0]!r} twice", "rename or delete one of the two", key)
 
 
 def _check_axes(graph: Graph) -> None:
-    used = {axis for spec in graph.inputs.values() for axis in spec.shape if isinstance(axis, str)}
-    for axis in sorted(used - graph.axes.keys()):
-        holder = next(name for name, spec in graph.inputs.items() if axis in spec.shape)
-        raise _disagree(
-            f"expected every axis in shapes to be declared under axes, got {axis!r} in {holder}",
-            f"declare it, or write a number; {did_you_mean(axis, graph.axes)}",
-        )
-    for axis in sorted(graph.axes.keys() - used):
-        raise _disagree(
-            f"expected every declared axis in some shape, got {axis!r} in none",
-            f"delete it; {did_you_mean(axis, used)}",
-        )
-    for name, axis_spec in graph.axes.items():
-        if axis_spec.window is None:
-            continue
-        for added in (axis_spec.length_input, axis_spec.mask_input):
-            if added in graph.inputs:
-                raise _disagree(
-                    f"expected a new name for the input that axis {name} adds, got {added!r}",
-                    "rename it; an input has that name",
-                )
+    used = [(axis, name) for name, spec in graph.inputs.items() for axis in spec.shape if isinstance(axis, str)]
+    for axis, name in used:
+        if axis not in graph.axes:
+            cure = f"declare it, or write a number; {did_you_mean(axis, graph.axes)}"
+            message = f"expected numbers and axes declared under axes, got {axis!r}"
+            raise _disagree(message, cure, "inputs", name, "shape")
+    for axis, spec in graph.axes.items():
+        if axis not in dict(used):
+            cure = f"delete it; {did_you_mean(axis, dict(used))}"
+            raise _disagree(f"expected an axis of some shape, got {axis!r} in none", cure, "axes", axis)
+        for key in ("length_input", "mask_input"):
+            if spec.window is not None and getattr(spec, key) in graph.inputs:
+                message = f"expected a new name for the input it adds, got {getattr(spec, key)!r}, which is an input"
+                raise _disagree(message, "rename it", "axes", axis, key)
 
 
 def _check_states(graph: Graph) -> None:
-    states = [spec.state for spec in graph.inputs.values() if spec.state is not None]
+    fed: dict[str, str] = {}
     for name, spec in graph.inputs.items():
-        if spec.state is not None and spec.state not in graph.outputs:
-            raise _disagree(
-                f"expected state of {name} to name an output, got {spec.state!r}",
-                did_you_mean(spec.state, graph.outputs),
-            )
-    _check_distinct("states", states)
+        if spec.state is None:
+            continue
+        if spec.state not in graph.outputs:
+            cure = did_you_mean(spec.state, graph.outputs)
+            raise _disagree(f"expected the name of an output, got {spec.state!r}", cure, "inputs", name, "state")
+        if spec.state in fed:
+            message = f"expected an output that feeds no other input, got {spec.state!r}, which feeds {fed[spec.state]}"
+            raise _disagree(message, "let each output feed one input", "inputs", name, "state")
+        fed[spec.state] = name
 
 
 class Feeds(_Record):
@@ -324,19 +320,21 @@ class Recipe(_Record):
 
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
-        _check_graph_names("gates.parity", self.gates.parity, self.graphs)
+        _check_graph_names(("gates", "parity"), self.gates.parity, self.graphs)
         for key in ("verification", "calibration"):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):
-                _check_graph_names(f"data.{key}.feeds", feeds.feeds, self.graphs)
+                _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
         return self
 
 
-def _check_graph_names(key: str, got: Iterable[str], graphs: Mapping[str, Graph]) -> None:
-    for name in sorted(set(got) - graphs.keys()):
-        raise _disagree(f"expected names of graphs under {key}, got {name!r}", did_you_mean(name, graphs))
-    for name in sorted(graphs.keys() - set(got)):
-        raise _disagree(f"expected an entry for every graph under {key}, got none for {name!r}", f"add {key}.{name}")
+def _check_graph_names(keys: tuple[str, ...], got: Collection[str], graphs: Mapping[str, Graph]) -> None:
+    for name in got:
+        if name not in graphs:
+            raise _disagree(f"expected the name of a graph, got {name!r}", did_you_mean(name, graphs), *keys, name)
+    for name in graphs:
+        if name not in got:
+            raise _disagree(f"expected an entry for every graph, got none for {name!r}", f"add {name}", *keys)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,6 +104,7 @@ def _message(tree: Node, problem: _Problem, same: list[_Problem], schema: Any) -
     start, error, node = where(tree, problem.keys), problem.error, problem.node
     context = error.get("ctx", {})
     if error["type"] == "disagree":
+        start = where(tree, (*problem.keys, *context["keys"]))
         return RecipeError(f"{start}: {context['message']}", cure=context["cure"])
     if error["type"] == "missing":
         return RecipeError(f"{start}: expected this key, got none", cure=f"add {problem.keys[-1]}")
@@ -160,6 +161,8 @@ def _type_cure(expected: str, node: Node | None) -> str:
         return f"write [{node.text}]"
     if expected == "an integer" and isinstance(node.value, float) and node.value.is_integer():
         return f"write {int(node.value)}"
+    if expected == "a mapping":
+        return "write `key: value` lines below it, indented"
     return f"write {expected}"
 
 

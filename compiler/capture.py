@@ -1,0 +1,396 @@
+"""Checkpoint to ONNX: the only file that imports the training framework.
+
+A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters as it is.
+Afterwards names are those of the recipe, and every node carries the model's source line.
+"""
+
+import contextlib
+import inspect
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import safetensors
+import safetensors.torch
+import torch
+
+from compiler import ir as house
+from compiler.errors import CheckpointError, Place, RecipeError, Refused
+from compiler.recipe import Graph, Input, LoadedRecipe, Source
+from compiler.references import call, importable, resolve, shown_path
+from compiler.stages import Array, Feed, State, newest
+
+OPSET = 20
+EXAMPLE_BATCH = 2
+EXAMPLE_FRAMES = 24
+"""Sizes of the example inputs for dynamic axes; any size above 1 that differs from the others serves."""
+
+
+def load_module(loaded: LoadedRecipe, graph: str, source: Source, key: str) -> torch.nn.Module:
+    """Build a module in evaluation mode and load its checkpoint.
+
+    Raises:
+        RecipeError: the factory does not exist, raises, or returns something else than a module.
+        CheckpointError: the checkpoint is missing, unreadable or does not fit; names the tensors.
+    """
+    assert source.factory is not None
+    where = loaded.where("graphs", graph, key, "factory")
+    folders = loaded.search_path()
+    factory = resolve(source.factory, folders, where)
+    with importable(folders):
+        module = call(factory, where, RecipeError)
+    if not isinstance(module, torch.nn.Module):
+        raise RecipeError(
+            f"{where}: expected {source.factory} to return a torch.nn.Module, got {type(module).__name__}",
+            cure="return the module itself",
+        )
+    if source.checkpoint is not None:
+        load_checkpoint(module, loaded.locate(source.checkpoint))
+    return module.eval()
+
+
+def load_checkpoint(module: torch.nn.Module, path: Path) -> None:
+    """Load a safetensors file into a module, strictly.
+
+    Raises:
+        CheckpointError: with the names of missing, unexpected and misshapen tensors.
+    """
+    shown = shown_path(path)
+    if not path.is_file():
+        raise CheckpointError(
+            f"{shown}: expected a safetensors file, got {'a folder' if path.is_dir() else 'nothing'}",
+            cure="check source.checkpoint in the recipe, or give --checkpoint FILE",
+        )
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{shown}: expected a safetensors file, got {error}", cure="write it with safetensors.torch.save_file"
+        ) from error
+    expected = module.state_dict()
+    missing = sorted(expected.keys() - tensors.keys())
+    unexpected = sorted(tensors.keys() - expected.keys())
+    misshapen = [
+        f"{name} {list(tensors[name].shape)} instead of {list(expected[name].shape)}"
+        for name in sorted(expected.keys() & tensors.keys())
+        if tensors[name].shape != expected[name].shape
+    ]
+    if missing or unexpected or misshapen:
+        parts = [f"{kind} {_some(names)}" for kind, names in
+                 (("missing", missing), ("unexpected", unexpected), ("misshapen", misshapen)) if names]  # fmt: skip
+        raise CheckpointError(
+            f"{shown}: expected the {len(expected)} tensors of the model, got {'; '.join(parts)}",
+            cure="use the checkpoint of this model and configuration",
+        )
+    bad = sorted(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor.float()).all()))
+    if bad:
+        raise CheckpointError(
+            f"{shown}: expected finite weights, got NaN or infinity in {_some(bad)}",
+            cure="repair or retrain the checkpoint",
+        )
+    module.load_state_dict(tensors)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequence[str]) -> ir.Model:
+    """Export one call form.
+
+    Args:
+        module: in evaluation mode.
+        graph: name in the recipe.
+        spec: inputs, outputs and axes.
+        names: the inputs this call form takes, in order of `forward`.
+
+    Raises:
+        RecipeError: the call form takes other inputs or gives other outputs than the recipe says.
+        Refused: the exporter cannot capture the model, or the model fixes an axis that should be dynamic.
+    """
+    place = Place(stage="capture", graph=graph)
+    arguments = tuple(_example(spec, spec.inputs[name], index) for index, name in enumerate(names))
+    _try(module, arguments, names, spec, place)
+    dynamic = _dynamic_shapes(module, spec, names)
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                module,
+                arguments,
+                dynamo=True,
+                dynamic_shapes=dynamic,
+                opset_version=OPSET,
+                optimize=False,
+                verbose=False,
+            )
+    except Exception as error:
+        raise Refused(
+            f"the exporter cannot capture the model: {_first_words(error)}",
+            cure="make the model exportable by torch.export with the recipe's dynamic axes",
+            place=place,
+        ) from error
+    assert program is not None
+    model = program.model
+    _name_values(model.graph.inputs, names)
+    _own_outputs(model)
+    _name_values(model.graph.outputs, spec.outputs)
+    _write_sources(model)
+    _check_axes(model, spec, names, place)
+    return model
+
+
+def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
+    """Read an ONNX file and check it against the recipe.
+
+    Raises:
+        RecipeError: the file is missing or unreadable, or its inputs and outputs are not those of the recipe.
+    """
+    place = Place(stage="capture", graph=graph)
+    shown = shown_path(path)
+    if not path.is_file():
+        raise RecipeError(f"expected an ONNX file, got nothing at {shown}", cure="check source.onnx", place=place)
+    try:
+        model = ir.load(path)
+        for value in (*model.graph.initializers.values(),):
+            if value.const_value is not None:
+                value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
+    except Exception as error:
+        raise RecipeError(
+            f"expected an ONNX file at {shown}, got {_first_words(error)}", cure="export the model again", place=place
+        ) from error
+    got_inputs = [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
+    for kind, expected, got in (
+        ("inputs", list(spec.inputs), got_inputs),
+        ("outputs", list(spec.outputs), [str(value.name) for value in model.graph.outputs]),
+    ):
+        if sorted(expected) != sorted(got):
+            raise RecipeError(
+                f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's own {kind} into the recipe",
+                place=place,
+            )  # fmt: skip
+    for name, value in house.inputs_named(model).items():
+        if name in spec.inputs:
+            value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+    house.forget_shapes(model)
+    for node in model.graph:
+        if node.metadata_props.get("pkg.torch.onnx.stack_trace"):
+            _write_source(node)
+        node.metadata_props.setdefault(house.SOURCE_KEY, f"{shown} node {node.name}")
+    return model
+
+
+def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
+    fixed = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    return [dim if isinstance(dim, int) else fixed.get(dim, dim) for dim in given.shape]
+
+
+def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
+    shape = [dim if isinstance(dim, int) else _example_size(spec, dim) for dim in _captured_shape(spec, given)]
+    generator = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, given.dtype)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    return torch.zeros(shape, dtype=dtype)
+
+
+def _example_size(spec: Graph, axis: str) -> int:
+    order = [name for name, each in spec.axes.items() if each.fixed is None]
+    return EXAMPLE_FRAMES + order.index(axis) if spec.axes[axis].window else EXAMPLE_BATCH + order.index(axis)
+
+
+def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[Any, ...]:
+    """Per argument {axis index: Dim}; a variadic `*caches` takes its share as one nested tuple."""
+    dims: dict[str, Any] = {}
+    shapes: list[dict[int, Any]] = []
+    for name in names:
+        shape = _captured_shape(spec, spec.inputs[name])
+        shapes.append({i: dims.setdefault(d, torch.export.Dim(d)) for i, d in enumerate(shape) if isinstance(d, str)})
+    parameters = inspect.signature(module.forward).parameters.values()
+    plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return (*shapes[:plain], tuple(shapes[plain:]))
+    return tuple(shapes)
+
+
+def _try(
+    module: torch.nn.Module, arguments: Sequence[torch.Tensor], names: Sequence[str], spec: Graph, place: Place
+) -> None:
+    """Call the module once with example inputs, so that mistakes show before the exporter's words hide them."""
+    shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
+    try:
+        with torch.no_grad():
+            results = module(*arguments)
+    except Exception as error:
+        raise RecipeError(
+            f"expected the model to accept {shapes}, got {type(error).__name__}: {_first_words(error)}",
+            cure="check order, shapes and dtypes of inputs in the recipe against the model's forward",
+            place=place,
+        ) from error
+    count = len(results) if isinstance(results, tuple | list) else 1
+    if count != len(spec.outputs):
+        raise RecipeError(
+            f"expected {len(spec.outputs)} outputs as in the recipe, got {count} from the model",
+            cure="list every result of forward under outputs, in order",
+            place=place,
+        )
+
+
+def _first_words(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next(
+        (line for line in lines if "onstraint" in line or "pecializ" in line), lines[0] if lines else "no message"
+    )
+    return re.sub(r"\s+", " ", told)[:300]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter reports progress and missing optional packages on several channels; errors still raise."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.ERROR)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+def _name_values(values: Sequence[ir.Value], names: Sequence[str]) -> None:
+    for index, value in enumerate(values):  # first out of the way: a wanted name may be another value's present one
+        value.name = f"slipway_io_{id(values)}_{index}"
+    for value, name in zip(values, names, strict=True):
+        value.name = name
+
+
+def _own_outputs(model: ir.Model) -> None:
+    """Give every graph output a node of its own, so that it can be named and removed on its own."""
+    seen: set[ir.Value] = set()
+    for index, value in enumerate(list(model.graph.outputs)):
+        if value in seen or value.producer() is None:
+            insert = house.Inserter(model, "capture")
+            model.graph.outputs[index] = insert.op("Identity", [value], name=f"{value.name}_copy", shape=value.shape)
+        seen.add(value)
+
+
+def _write_sources(model: ir.Model) -> None:
+    for node in model.graph:
+        _write_source(node)
+
+
+def _write_source(node: ir.Node) -> None:
+    """Keep one line of the exporter's stack trace: innermost file, line and function, and the code."""
+    trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
+    for key in [key for key in node.metadata_props if key.startswith("pkg.torch") or key == "namespace"]:
+        del node.metadata_props[key]
+    if frames:
+        file, line, function, code = frames[-1]
+        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}: {code.strip()}"
+
+
+def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place) -> None:
+    for value, name in zip(model.graph.inputs, names, strict=True):
+        for position, wanted in enumerate(_captured_shape(spec, spec.inputs[name])):
+            got = (value.shape or ())[position]
+            if isinstance(wanted, str) and isinstance(got, int):
+                raise Refused(
+                    f"the model fixes axis {wanted!r} of {name} to {got}",
+                    cure="remove code that depends on the example's size, or declare the axis as fixed",
+                    place=Place(stage=place.stage, graph=place.graph, tensor=name, axis=wanted),
+                )
+
+
+class TorchReference:
+    """The original model, run as it was handed over: first call, then later calls with caches cut to the window.
+
+    Args:
+        later: module of the later calls.
+        first: module of the first call, or None when the later call starts streams with empty caches.
+        spec: inputs and outputs.
+        states: what is fed back.
+        window: newest frames kept before each call, or None.
+    """
+
+    def __init__(
+        self,
+        later: torch.nn.Module,
+        first: torch.nn.Module | None,
+        spec: Graph,
+        states: Sequence[State],
+        window: int | None,
+    ) -> None:
+        self.later, self.first, self.spec, self.states, self.window = later, first, spec, states, window
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        states: dict[str, Array] | None = None if self.first is not None else self._empty()
+        for feed in feeds:
+            if states is None:
+                assert self.first is not None
+                arguments = [feed[name] for name in self.spec.inputs if name in feed]
+                results = self._call(self.first, arguments)
+            else:
+                results = self._call(self.later, [{**feed, **states}[name] for name in self.spec.inputs])
+            outputs = dict(zip(self.spec.outputs, results, strict=True))
+            states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
+            yield outputs, states
+
+    def _cut(self, array: Array, state: State) -> Array:
+        return (
+            array if state.frames_axis is None or self.window is None else newest(array, state.frames_axis, self.window)
+        )
+
+    def _empty(self, batch: int = 1) -> dict[str, Array]:
+        return empty_states(self.spec, self.states, batch)
+
+    def _call(self, module: torch.nn.Module, arguments: Sequence[Array]) -> list[Array]:
+        with torch.no_grad():
+            results = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arguments))
+        return [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+
+
+def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
+    """Zero-length caches and zero states."""
+    found: dict[str, Array] = {}
+    for state in states:
+        shape = [
+            dim if isinstance(dim, int) else 0 if spec.axes[dim].window else spec.axes[dim].fixed or batch
+            for dim in spec.inputs[state.input].shape
+        ]
+        found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
+    return found
+
+
+def states_of(spec: Graph) -> tuple[State, ...]:
+    """The states that a recipe declares; the frames axis is the one with a window."""
+    return tuple(
+        State(
+            name,
+            given.state,
+            next((i for i, dim in enumerate(given.shape) if isinstance(dim, str) and spec.axes[dim].window), None),
+        )
+        for name, given in spec.inputs.items()
+        if given.state is not None
+    )
+
+
+def first_call_inputs(spec: Graph) -> tuple[str, ...]:
+    """What the first call takes: everything that is not a state."""
+    return tuple(name for name, given in spec.inputs.items() if given.state is None)
+
+
+__all__ = ["TorchReference", "capture_module", "capture_onnx", "first_call_inputs", "load_module", "states_of"]
+
+Weights = Mapping[str, Array]

@@ -1,0 +1,48 @@
+"""Evaluates a single node or a small graph on arrays, through ONNX Runtime with optimisation off."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+
+from compiler.stages import Array
+
+
+def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A CPU session.
+
+    Args:
+        model: serialized model, or the path of a model file.
+        optimize: whether ONNX Runtime may rewrite the graph. Off when passes are compared, on for what ships.
+        threads: intra-op threads.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """All outputs of a model by name."""
+    session = open_session(ir.serde.serialize_model(model).SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:
+    """The outputs of one node for constant operands."""
+    inputs = [
+        ir.val(f"x{i}", ir.DataType.from_numpy(x.dtype), x.shape) for i, x in enumerate(map(np.asarray, operands))
+    ]
+    outputs = [ir.Value(name=f"y{i}", type=value.type) for i, value in enumerate(node.outputs)]
+    copy = ir.Node(
+        node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, version=node.version
+    )
+    opsets = dict(node.graph.opset_imports) if node.graph is not None else {"": 20}
+    graph = ir.Graph(inputs, outputs, nodes=[copy], opset_imports=opsets, name="one_node")
+    result = run_model(ir.Model(graph, ir_version=10), {f"x{i}": np.asarray(x) for i, x in enumerate(operands)})
+    return [result[f"y{i}"] for i in range(len(outputs))]

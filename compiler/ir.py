@@ -1,0 +1,257 @@
+"""House vocabulary over onnx_ir: what every pass and analysis says the same way."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import onnx_shape_inference
+import sympy
+
+SOURCE_KEY = "slipway.source"
+"""Node metadata: the model's source line, written at capture and carried by every rewrite."""
+
+PASS_KEY = "slipway.pass"
+"""Node metadata: the pass that created the node."""
+
+Dim = int | sympy.Expr
+
+END = np.iinfo(np.int64).max
+"""Slice bound that means "to the end of the axis"."""
+
+
+def is_op(node: ir.Node | None, *op_types: str) -> bool:
+    """Whether `node` is one of the given default-domain operators."""
+    return node is not None and node.domain in ("", "ai.onnx") and node.op_type in op_types
+
+
+def array_of(value: ir.Value | None) -> np.ndarray | None:
+    """The constant value of an initializer or Constant node output, or None."""
+    if value is None:
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def dims_of(value: ir.Value) -> tuple[Dim, ...] | None:
+    """The shape of a value as integers and SymPy expressions over axis names, or None when its rank is unknown."""
+    if value.shape is None:
+        return None
+    return tuple(_dim(dim) for dim in value.shape)
+
+
+def _dim(dim: int | ir.SymbolicDim) -> Dim:
+    if isinstance(dim, int):
+        return dim
+    if dim.value is None:
+        return sympy.Dummy("unknown", integer=True)
+    return expression(dim.value)
+
+
+def expression(text: str) -> Dim:
+    """Parse a dimension such as `cache + 16` over integer symbols; a constant comes back as int."""
+    names = set(re.findall(r"[A-Za-z_]\w*", text)) - {"Min", "Max", "floor", "ceiling", "Mod"}
+    parsed = sympy.sympify(text, locals={name: sympy.Symbol(name, integer=True, nonnegative=True) for name in names})
+    return int(parsed) if parsed.is_Integer else parsed
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """The SymPy symbol of an axis."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def mentions(dim: Dim, axis: str) -> bool:
+    """Whether a dimension depends on an axis."""
+    return not isinstance(dim, int) and symbol(axis) in dim.free_symbols
+
+
+def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    """The elements of a small integer value, where known from constants or from symbolic shape arithmetic."""
+    if value is None:
+        return None
+    array = array_of(value)
+    if array is not None:
+        return tuple(int(x) for x in array.reshape(-1)) if np.issubdtype(array.dtype, np.integer) else None
+    noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
+    if noted is None:
+        return None
+    return tuple(x if isinstance(x, int) else expression(x) for x in _json_list(noted))
+
+
+def _json_list(text: str) -> list[int | str]:
+    import json
+
+    return list(json.loads(text))
+
+
+def infer_shapes(model: ir.Model) -> None:
+    """Write symbolic shapes on every value, and symbolic contents on every integer shape value, in place."""
+    for node in model.graph:
+        for output in node.outputs:
+            output.metadata_props.pop(onnx_shape_inference.SYM_DATA_KEY, None)
+    onnx_shape_inference.infer_symbolic_shapes(model)
+
+
+def forget_shapes(model: ir.Model) -> None:
+    """Drop the inferred shapes of all node outputs, so that new input shapes spread through the graph."""
+    for node in model.graph:
+        for output in node.outputs:
+            output.shape = None
+
+
+def source_of(node: ir.Node | None) -> str:
+    """The model's source line of a node, or an empty string."""
+    return "" if node is None else node.metadata_props.get(SOURCE_KEY, "")
+
+
+def attribute(node: ir.Node, name: str, default: object = None) -> object:
+    """An attribute's plain value, or the default when it is absent."""
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
+def int_attribute(node: ir.Node, name: str, default: int) -> int:
+    """An integer attribute."""
+    found = attribute(node, name, default)
+    assert isinstance(found, int)
+    return found
+
+
+def ints_attribute(node: ir.Node, name: str) -> tuple[int, ...]:
+    """An integer-list attribute; empty when absent."""
+    found = attribute(node, name, ())
+    assert isinstance(found, Sequence)
+    return tuple(int(x) for x in found)
+
+
+def consumers_of(value: ir.Value) -> list[ir.Node]:
+    """The nodes that read a value, each once, in graph order of their uses."""
+    return list(dict.fromkeys(use.node for use in value.uses()))
+
+
+def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
+    """Graph outputs by name."""
+    return {str(value.name): value for value in model.graph.outputs}
+
+
+def inputs_named(model: ir.Model) -> dict[str, ir.Value]:
+    """Graph inputs by name."""
+    return {str(value.name): value for value in model.graph.inputs}
+
+
+def nodes_of(model: ir.Model) -> Iterator[ir.Node]:
+    """The nodes of the main graph, in order."""
+    return iter(list(model.graph))
+
+
+class Inserter:
+    """Adds nodes and constants to a graph at one place, stamped with the pass that adds them.
+
+    Args:
+        model: the model to grow.
+        stamp: name of the pass.
+        before: node in front of which new nodes go; None appends at the end.
+        source: source line that new nodes carry.
+    """
+
+    def __init__(self, model: ir.Model, stamp: str, before: ir.Node | None = None, source: str = "") -> None:
+        self.graph = model.graph
+        self.stamp = stamp
+        self.before = before
+        self.source = source or source_of(before)
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+        *,
+        name: str,
+        shape: Sequence[int | str | ir.SymbolicDim] | None = None,
+        dtype: ir.DataType | None = None,
+    ) -> ir.Value:
+        """Insert one node with one output called `name` (made unique) and return that output."""
+        unique = fresh_name(self.graph, name)
+        output = ir.Value(name=unique, shape=None if shape is None else ir.Shape(list(shape)))
+        kept = dtype or (inputs[0].dtype if inputs and inputs[0] is not None else None)
+        if kept is not None:
+            output.dtype = kept
+        node = ir.node(op_type, inputs, attributes or {}, outputs=[output], name=f"{unique}_node")
+        self.place(node)
+        return output
+
+    def place(self, node: ir.Node) -> None:
+        """Insert a ready node."""
+        node.metadata_props[PASS_KEY] = self.stamp
+        if self.source:
+            node.metadata_props[SOURCE_KEY] = self.source
+        if self.before is None:
+            self.graph.append(node)
+        else:
+            self.graph.insert_before(self.before, node)
+
+    def constant(self, array: np.ndarray, name: str) -> ir.Value:
+        """An initializer with this content; one that already holds the same content under this stem is shared."""
+        digest = hashlib.sha256(repr((array.dtype.str, array.shape)).encode() + array.tobytes()).hexdigest()[:8]
+        unique = f"{name}_{digest}"
+        existing = self.graph.initializers.get(unique)
+        if existing is not None:
+            return existing
+        value = ir.Value(name=unique, const_value=ir.tensor(array, name=unique), shape=ir.Shape(array.shape))
+        value.dtype = ir.DataType.from_numpy(array.dtype)
+        self.graph.register_initializer(value)
+        return value
+
+    def int64s(self, *numbers: int) -> ir.Value:
+        """A 1-D int64 constant."""
+        return self.constant(np.array(numbers, dtype=np.int64), "int64s")
+
+
+def fresh_name(graph: ir.Graph, stem: str) -> str:
+    """`stem`, or `stem_2`, `stem_3`, ... when a value of that name exists."""
+    taken = names_taken(graph)
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    taken.add(name)
+    return name
+
+
+def names_taken(graph: ir.Graph) -> set[str]:
+    """The value names of a graph, kept with the graph and grown by `fresh_name`."""
+    taken = graph.meta.get("slipway.names")
+    if not isinstance(taken, set):
+        taken = {str(value.name) for value in graph.inputs} | set(graph.initializers)
+        taken |= {str(output.name) for node in graph for output in node.outputs}
+        graph.meta["slipway.names"] = taken
+    return taken
+
+
+def prune(model: ir.Model) -> int:
+    """Remove nodes and initializers that nothing reads; the number of removed nodes."""
+    before = sum(1 for _ in model.graph)
+    ir.passes.common.RemoveUnusedNodesPass()(model)
+    return before - sum(1 for _ in model.graph)
+
+
+def clone(model: ir.Model) -> ir.Model:
+    """An independent copy; weight arrays are shared, structure is not."""
+    return model.clone()
+
+
+def model_text(model: ir.Model) -> str:
+    """A canonical text of structure and small constants; equal texts mean equal graphs up to large weights."""
+    return str(ir.to_onnx_text(model))
+
+
+def load_model(path: Path) -> ir.Model:
+    """Read an ONNX file."""
+    return ir.load(path)
+
+
+def serialized(model: ir.Model) -> bytes:
+    """The model as one ONNX protobuf, weights inside; deterministic."""
+    return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))

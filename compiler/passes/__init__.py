@@ -1,0 +1,22 @@
+"""The passes by name. Order lives in the recipes."""
+
+from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
+from compiler.passes.carry_projections import CarryProjections
+from compiler.passes.merge_first_call import MergeFirstCall
+from compiler.passes.pack_states import PackStates
+from compiler.passes.pad_axes import PadAxes
+from compiler.passes.project_positions import ProjectPositions
+from compiler.passes.simplify import Simplify
+from compiler.passes.window_states import WindowStates
+from compiler.stages import Pass
+
+PASSES: dict[str, type[Pass]] = {
+    "simplify": Simplify,
+    "canonicalize_reshapes": CanonicalizeReshapes,
+    "merge_first_call": MergeFirstCall,
+    "carry_projections": CarryProjections,
+    "pad_axes": PadAxes,
+    "window_states": WindowStates,
+    "project_positions": ProjectPositions,
+    "pack_states": PackStates,
+}

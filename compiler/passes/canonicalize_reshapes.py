@@ -1,0 +1,88 @@
+"""Write the target shape of every Reshape as a constant that copies the dimensions it keeps.
+
+Before:
+    size = Shape(x)[1] + 16; target = Concat(batch, size, 4, 64); y = Reshape(x, target)
+After:
+    y = Reshape(x, [0, 0, 4, 64])      # 0 copies the input's dimension
+
+Requires: symbolic shapes.
+Ensures: the targets it rewrote name no axis length, so shape arithmetic that only served them disappears, and a leading
+    axis may change its size.
+Keeps: reshapes whose target cannot be written with copies and one -1; reshapes with a constant target of plain numbers only.
+Numerics: exact.
+Source: Reshape in the ONNX operator specification (0 copies when allowzero is 0).
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place
+from compiler.ir import Dim
+from compiler.stages import Lowered, Outcome, Refusal
+
+
+@dataclasses.dataclass(frozen=True)
+class CanonicalizeReshapes:
+    """One spelling for reshapes."""
+
+    name: ClassVar[str] = "canonicalize_reshapes"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite every Reshape of the graph and of the first-call graph."""
+        matched = rewritten = 0
+        refused: list[Refusal] = []
+        for model in (lowered.model, lowered.first_call):
+            if model is None:
+                continue
+            house.infer_shapes(model)
+            for node in house.nodes_of(model):
+                if not house.is_op(node, "Reshape"):
+                    continue
+                matched += 1
+                target = _target(node)
+                if target is None:
+                    place = Place(node=str(node.name), op="Reshape", source=house.source_of(node))
+                    refused.append(Refusal("the target needs more than copies and one inferred dimension", place))
+                elif _current(node) != target:
+                    _write(model, node, target)
+                    rewritten += 1
+            if rewritten:
+                house.prune(model)
+        return Outcome(lowered, matched, rewritten, tuple(refused))
+
+
+def _target(node: ir.Node) -> tuple[int, ...] | None:
+    before = house.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
+    after = house.dims_of(node.outputs[0])
+    if before is None or after is None:
+        return None
+    target: list[int] = []
+    for index, dim in enumerate(after):
+        if index < len(before) and before[index] == dim and before[index] != 0 and _agree(before, after, index):
+            target.append(0)
+        elif isinstance(dim, int) and dim > 0:
+            target.append(dim)
+        else:
+            target.append(-1)
+    return tuple(target) if target.count(-1) <= 1 else None
+
+
+def _agree(before: tuple[Dim, ...], after: tuple[Dim, ...], index: int) -> bool:
+    """Whether all dimensions in front are kept too, so that this one is its own factor group."""
+    return before[:index] == after[:index]
+
+
+def _current(node: ir.Node) -> tuple[int, ...] | None:
+    array = house.array_of(node.inputs[1])
+    allow_zero = house.int_attribute(node, "allowzero", 0)
+    return None if array is None or allow_zero else tuple(int(x) for x in array)
+
+
+def _write(model: ir.Model, node: ir.Node, target: tuple[int, ...]) -> None:
+    insert = house.Inserter(model, CanonicalizeReshapes.name, before=node)
+    node.replace_input_with(1, insert.int64s(*target))
+    if "allowzero" in node.attributes:
+        del node.attributes["allowzero"]

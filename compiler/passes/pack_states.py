@@ -1,0 +1,194 @@
+"""Pack states of equal shape into one tensor, so that a step has few inputs and outputs.
+
+Before:
+    a_0 [batch, 4, 64, 128], ..., a_11 [batch, 4, 64, 128] with next_a_i = Slice(Concat(clean(a_i), x_i), 16, 144)
+After:
+    packed [batch, 12, 4, 64, 128]; a_i = Squeeze(Split(clean(packed))[i])
+    next_packed = Concat(Slice(clean(packed), 16, 128), Stack(x_i))
+
+Requires: static shapes but for the batch axis.
+Ensures: one input and one output per group of equally shaped states; states alone in their shape stay.
+Keeps: everything else.
+Numerics: exact; only movement.
+Source: stacking commutes with slicing and joining along another axis.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused
+from compiler.passes.window_states import rename_output
+from compiler.stages import Array, Lowered, Outcome, State
+
+
+@dataclasses.dataclass(frozen=True)
+class PackStates:
+    """Stack equal states along a new axis 1."""
+
+    name: ClassVar[str] = "pack_states"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Pack every group of two or more states with the same shape, type and frames axis.
+
+        Raises:
+            Refused: a state's shape is not static.
+        """
+        groups: dict[tuple[str, str, int | None], list[State]] = {}
+        inputs = house.inputs_named(lowered.model)
+        for state in lowered.states:
+            value = inputs[state.input]
+            dims = list(value.shape or ())
+            if not all(isinstance(dim, int) for dim in dims[1:]):
+                raise Refused(f"state {state.input!r} has shape {value.shape}", cure="put pad_axes before pack_states")
+            groups.setdefault((str(dims), str(value.dtype), state.frames_axis), []).append(state)
+        packed: list[State] = []
+        maps: list[tuple[str, tuple[str, ...]]] = []
+        for members in groups.values():
+            if len(members) == 1 or _is_packed(members):
+                packed.extend(members)
+                continue
+            name = house.fresh_name(lowered.model.graph, f"packed_{len(packed)}")
+            packed.append(_pack(lowered.model, members, name))
+            maps.append((name, tuple(state.input for state in members)))
+        if not maps:
+            return Outcome(lowered, matched=len(lowered.states))
+        house.prune(lowered.model)
+        house.infer_shapes(lowered.model)
+        new = dataclasses.replace(lowered, states=tuple(packed), state_maps=(*lowered.state_maps, Stacked(tuple(maps))))
+        return Outcome(new, matched=len(lowered.states), rewritten=sum(len(members) for _, members in maps))
+
+
+@dataclasses.dataclass(frozen=True)
+class Stacked:
+    """State map: groups of states become one, stacked along axis 1."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name."""
+        members = {name for _, names in self.groups for name in names}
+        kept = {name: array for name, array in states.items() if name not in members}
+        return kept | {name: np.stack([states[member] for member in names], axis=1) for name, names in self.groups}
+
+
+def _is_packed(members: list[State]) -> bool:
+    return all(state.input.startswith("packed_") for state in members)
+
+
+def _pack(model: ir.Model, members: list[State], name: str) -> State:
+    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    values = [inputs[state.input] for state in members]
+    shape = list(values[0].shape or ())
+    carrier = ir.Value(name=name, type=values[0].type, shape=ir.Shape([shape[0], len(members), *shape[1:]]))
+    position = list(model.graph.inputs).index(values[0])
+    model.graph.inputs.insert(position, carrier)
+    clean, replaced = _clean(model, carrier, values)
+    shifts = [_shift(outputs[state.output], old, state) for state, old in zip(members, replaced, strict=True)]
+    _unpack(model, clean, replaced)
+    frames_axis = members[0].frames_axis
+    fed = [outputs[state.output] for state in members]
+    insert = house.Inserter(model, PackStates.name)
+    kept = next((shift for shift in shifts if shift is not None), None)
+    if kept is not None and frames_axis is not None and all(s is not None and s.start == kept.start for s in shifts):
+        stacked = _stack(insert, [shift.new for shift in shifts if shift is not None], f"{name}_new")
+        bounds = [insert.int64s(x) for x in (kept.start, kept.frames, frames_axis + 1)]
+        older = insert.op("Slice", [clean, *bounds], name=f"{name}_older")
+        joined = insert.op("Concat", [older, stacked], {"axis": frames_axis + 1}, name=f"{name}_next")
+    else:
+        joined = _stack(insert, fed, f"{name}_next")
+    joined.shape, joined.dtype = carrier.shape, carrier.dtype
+    rename_output(model, fed[0], joined, f"next_{name}")
+    for value in fed[1:]:
+        model.graph.outputs.remove(value)
+    for value in values:
+        model.graph.inputs.remove(value)
+    return State(name, f"next_{name}", None if frames_axis is None else frames_axis + 1)
+
+
+def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Value:
+    """[batch, ...] each -> [batch, count, ...]."""
+    axis = insert.int64s(1)
+    rows = [insert.op("Unsqueeze", [value, axis], name=f"{value.name}_row") for value in values]
+    return insert.op("Concat", rows, {"axis": 1}, name=name)
+
+
+def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+    """If every member is cleaned by the same selection, clean the carrier once instead."""
+    wheres = [value.uses()[0].node if len(value.uses()) == 1 else None for value in values]
+    first = wheres[0]
+    same = first is not None and all(
+        node is not None
+        and house.is_op(node, "Where")
+        and node.inputs[0] is first.inputs[0]
+        and node.inputs[1] is value
+        and node.inputs[2] is first.inputs[2]
+        for node, value in zip(wheres, values, strict=True)
+    )
+    if not same or first is None:
+        return carrier, values
+    insert = house.Inserter(model, PackStates.name, before=first)
+    condition = insert.op(
+        "Unsqueeze", [first.inputs[0], insert.int64s(1)], name=f"{carrier.name}_valid", dtype=ir.DataType.BOOL
+    )
+    clean = insert.op(
+        "Where", [condition, carrier, first.inputs[2]], name=f"{carrier.name}_clean", shape=list(carrier.shape or ()),
+        dtype=carrier.dtype,
+    )  # fmt: skip
+    return clean, [node.outputs[0] for node in wheres if node is not None]
+
+
+def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
+    """Split the carrier into its members and hand them to the members' readers."""
+    producer = clean.producer()
+    before = _first_reader(model, replaced) if producer is None else _following(model, producer)
+    insert = house.Inserter(model, PackStates.name, before=before)
+    rows = [ir.Value(name=house.fresh_name(model.graph, f"{value.name}_row"), type=clean.type) for value in replaced]
+    insert.place(
+        ir.node("Split", [clean], {"axis": 1, "num_outputs": len(rows)}, outputs=rows, name=f"{clean.name}_split")
+    )
+    axis = insert.int64s(1)
+    for row, value in zip(rows, replaced, strict=True):
+        member = insert.op("Squeeze", [row, axis], name=f"{value.name}_member", shape=list(value.shape or ()))
+        ir.convenience.replace_all_uses_with(value, member)
+
+
+def _first_reader(model: ir.Model, values: list[ir.Value]) -> ir.Node | None:
+    wanted = set(values)
+    return next((node for node in model.graph if wanted & set(node.inputs)), None)
+
+
+def _following(model: ir.Model, node: ir.Node) -> ir.Node | None:
+    nodes = list(model.graph)
+    position = nodes.index(node) + 1
+    return nodes[position] if position < len(nodes) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shift:
+    """next = Slice(Concat(old, new), start, frames + start): drop the oldest, append the new."""
+
+    new: ir.Value
+    start: int
+    frames: int
+
+
+def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
+    cut = output.producer()
+    if state.frames_axis is None or not house.is_op(cut, "Slice") or cut is None or cut.inputs[0] is None:
+        return None
+    join = cut.inputs[0].producer()
+    bounds = [house.integers_of(value) for value in cut.inputs[1:4]]
+    if not house.is_op(join, "Concat") or join is None or len(join.inputs) != 2 or join.inputs[0] is not old:
+        return None
+    frames, new = (old.shape or ())[state.frames_axis], join.inputs[1]
+    if new is None or not isinstance(frames, int) or house.int_attribute(join, "axis", 0) != state.frames_axis:
+        return None
+    start, end, axis = (b[0] if b is not None and len(b) == 1 else None for b in bounds)
+    if not isinstance(start, int) or axis != state.frames_axis or end != start + frames:
+        return None
+    return _Shift(new, start, frames)

@@ -1,0 +1,379 @@
+"""Pad the cache axis to its window, so that the graph is static along it and the padding cannot be seen.
+
+Before:
+    cache [batch, cache, W], new [batch, 16, W]
+    joined = Concat(cache, new); rows = Slice(table, 0, cache + 16); p = Softmax(scores)
+After:
+    cache [batch, 128, W], new [batch, 16, W], real_length int64 [batch], mask float32 [batch, 144]
+    clean  = Where(mask[:, :128], cache, 0)
+    joined = Concat(clean, new); rows = Gather(table, Max(iota(144) - (128 - real_length), 0))
+    p      = Softmax(Where(mask, scores, lowest)) * mask
+
+Requires: symbolic shapes; the batch axis, if any, is the first axis of every padded value.
+Ensures: no dimension mentions the cache axis; state outputs hold [cached ++ new] with zero padding in front.
+Keeps: everything that no padded value reaches.
+Numerics: exact at valid places up to the order of summation; padded keys have probability exactly 0.
+Source: segments, rules and the right-aligned layout as in compiler/analysis; masking before and after softmax as used in
+    production streaming recognisers (finite lowest before, 0/1 product after), because -inf makes NaN in empty rows.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import ZERO, Action, Fact, Segments, physical_length, refuse
+from compiler.analysis.propagate import Derivation, input_facts, propagate
+from compiler.errors import Place, Refused
+from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
+
+LOWEST = float(np.finfo(np.float32).min)
+"""Score of a padded key: finite, so that Softmax never sees an infinity; exp underflows to exactly 0."""
+
+
+class _Lengths:
+    """The length and mask inputs, and the masks, conditions and row indices derived from them, each made once."""
+
+    def __init__(self, model: ir.Model, window: Window, batch: int | str) -> None:
+        self.model = model
+        self.window = window
+        self.batch = batch
+        self.total = window.frames + window.step_frames
+        self.real_length = self._input(window.length_input, ir.DataType.INT64, [batch])
+        self.mask_input = (
+            self._input(window.mask_input, ir.DataType.FLOAT, [batch, self.total]) if window.mask_input else None
+        )
+        first = next(iter(model.graph), None)
+        self.insert = house.Inserter(model, PadAxes.name, before=first)
+        self.made: dict[tuple[str, int, int, int], ir.Value] = {}
+        self.valid, self.mask = self._base()
+
+    def _input(self, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
+        if name in house.inputs_named(self.model):
+            raise refuse(f"the graph has an input {name!r} already", "choose another length_input or mask_input")
+        value = ir.Value(name=name, shape=ir.Shape(shape))
+        value.dtype = dtype
+        self.model.graph.inputs.append(value)
+        return value
+
+    def _base(self) -> tuple[ir.Value, ir.Value]:
+        """The validity of every slot as bool and as float32, [batch, total]."""
+        shape = [self.batch, self.total]
+        if self.mask_input is not None:
+            to_bool = {"to": ir.DataType.BOOL}  # no comparison: targets that take the mask as an input may lack it
+            valid = self.insert.op(
+                "Cast", [self.mask_input], to_bool, name="valid", shape=shape, dtype=ir.DataType.BOOL
+            )
+            return valid, self.mask_input
+        slots = self.insert.constant(np.arange(self.total, dtype=np.int64)[None], "slots")
+        valid = self.insert.op(
+            "GreaterOrEqual", [slots, self._first_slot()], name="valid", shape=shape, dtype=ir.DataType.BOOL
+        )
+        mask = self.insert.op(
+            "Cast", [valid], {"to": ir.DataType.FLOAT}, name="mask_of_valid", shape=shape, dtype=ir.DataType.FLOAT
+        )
+        return valid, mask
+
+    def _first_slot(self) -> ir.Value:
+        """The first valid slot, int64 [batch, 1]: window - real_length."""
+        key = ("first", 0, 0, 0)
+        if key not in self.made:
+            slots = self.insert.constant(np.array(self.window.frames, np.int64), "window_frames")
+            first = self.insert.op("Sub", [slots, self.real_length], name="padded_frames", shape=[self.batch])
+            first.dtype = ir.DataType.INT64
+            self.made[key] = self.insert.op(
+                "Unsqueeze", [first, self.insert.int64s(1)], name="first_slot", shape=[self.batch, 1]
+            )
+        return self.made[key]
+
+    def shaped(self, kind: str, axis: int, rank: int, slots: int) -> ir.Value:
+        """`valid` or `mask` over the first `slots` slots, broadcastable to a value of `rank` padded along `axis`."""
+        key = (kind, axis, rank, slots)
+        if key in self.made:
+            return self.made[key]
+        base = self.valid if kind == "valid" else self.mask
+        if slots != self.total:
+            base = self.insert.op(
+                "Slice",
+                [base, self.insert.int64s(0), self.insert.int64s(slots), self.insert.int64s(1)],
+                name=f"{kind}_first_{slots}",
+                shape=[self.batch, slots],
+            )
+        if rank > 2:
+            others = [index for index in range(1, rank) if index != axis]
+            shape: list[int | str] = [1] * rank
+            shape[0], shape[axis] = self.batch, slots
+            base = self.insert.op(
+                "Unsqueeze", [base, self.insert.int64s(*others)], name=f"{kind}_axis{axis}of{rank}", shape=shape
+            )
+        self.made[key] = base
+        return base
+
+    def rows(self) -> ir.Value:
+        """Logical position of every slot, int64 [batch, total]; padded slots look up row 0."""
+        key = ("rows", 0, 0, 0)
+        if key not in self.made:
+            slots = self.insert.constant(np.arange(self.total, dtype=np.int64)[None], "slots")
+            shape = [self.batch, self.total]
+            distance = self.insert.op("Sub", [slots, self._first_slot()], name="slot_position", shape=shape)
+            zero = self.insert.constant(np.array(0, np.int64), "first_row")
+            self.made[key] = self.insert.op("Max", [distance, zero], name="position_rows", shape=shape)
+        return self.made[key]
+
+
+@dataclasses.dataclass(frozen=True)
+class PadAxes:
+    """Make the cache axis static. Without a window in the recipe there is nothing to do."""
+
+    name: ClassVar[str] = "pad_axes"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: some op has no rule, or its rule does not hold; with node, axis, source line and cure.
+        """
+        window = lowered.window
+        if window is None or window.static:
+            return Outcome(lowered)
+        model = lowered.model
+        house.infer_shapes(model)
+        start = input_facts(model, window.axis, window.frames)
+        if not start:
+            raise Refused(
+                f"no input has an axis {window.axis!r}",
+                cure="name the growing axis in the shapes of the recipe's inputs, or drop the window",
+                place=Place(axis=window.axis),
+            )
+        cleaned = {value: dataclasses.replace(fact, fill=ZERO) for value, fact in start.items()}
+        derivation = propagate(model, window.axis, cleaned)
+        batch = _batch_of(start, lowered.batch_axis)
+        _check_batch_first(derivation, lowered)
+        lengths = _Lengths(model, window, batch)
+        for value, fact in start.items():
+            _clean_input(model, lengths, value, fact)
+        acted = sum(_rewrite(model, lengths, derivation, node, verdict.action) for node, verdict in derivation.verdicts)
+        _freeze(model, window, start)
+        static = dataclasses.replace(lowered, window=dataclasses.replace(window, static=True))
+        states = tuple((state.input, state.frames_axis) for state in lowered.states if state.frames_axis is not None)
+        static = dataclasses.replace(static, state_maps=(*lowered.state_maps, RightAligned(states, window.frames)))
+        count = len(start) + acted
+        return Outcome(static, matched=len(derivation.verdicts), rewritten=count, records=derivation.records())
+
+
+@dataclasses.dataclass(frozen=True)
+class RightAligned:
+    """State map: the named states move to the end of `frames` slots, zeros in front."""
+
+    axes: tuple[tuple[str, int], ...]
+    frames: int
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name."""
+        axes = dict(self.axes)
+        return {
+            name: right_aligned(array, axes[name], self.frames) if name in axes else array
+            for name, array in states.items()
+        }
+
+
+def _batch_of(start: dict[ir.Value, Fact], batch_axis: str | None) -> int | str:
+    """The size of the first axis of the padded inputs, which must agree."""
+    sizes = {str(value.shape[0]) for value in start if value.shape is not None}
+    if len(sizes) != 1:
+        raise refuse(
+            f"the padded inputs have first axes {sorted(sizes)}", "make the batch axis the first axis of every cache"
+        )
+    size = sizes.pop()
+    if size.isdigit():
+        return int(size)
+    if size != batch_axis:
+        raise refuse(f"the first axis of the caches is {size!r}", "declare it with buckets under axes")
+    return size
+
+
+def _check_batch_first(derivation: Derivation, lowered: Lowered) -> None:
+    """Masks are per batch row, so every value that is masked must keep the batch axis in front."""
+    if lowered.batch_axis is None:
+        return
+    for node, verdict in derivation.verdicts:
+        if verdict.action not in (Action.MASK_SOFTMAX, Action.FILL_INPUT):
+            continue
+        dims = house.dims_of(node.inputs[verdict.operand]) if node.inputs[verdict.operand] else None
+        if dims is None or dims[0] != house.symbol(lowered.batch_axis):
+            raise refuse(
+                f"the first axis of {node.op_type}'s input is {dims[0] if dims else 'unknown'}, not the batch axis",
+                "keep the batch axis apart from the heads",
+                node=str(node.name),
+                op=node.op_type,
+                source=house.source_of(node),
+            )
+
+
+def _clean_input(model: ir.Model, lengths: _Lengths, value: ir.Value, fact: Fact) -> None:
+    """Overwrite the padding of one input with zero, by selection: whatever was there, NaN included, is gone."""
+    assert fact.axis is not None and value.shape is not None
+    uses = list(value.uses())
+    shape = list(value.shape)
+    shape[fact.axis] = physical_length(fact.segments)
+    condition = lengths.shaped("valid", fact.axis, len(shape), physical_length(fact.segments))
+    zero = lengths.insert.constant(np.array(0, value.dtype.numpy() if value.dtype else np.float32), "zero")
+    clean = lengths.insert.op(
+        "Where", [condition, value, zero], name=f"{value.name}_clean", shape=shape, dtype=value.dtype
+    )
+    for use in uses:
+        use.node.replace_input_with(use.idx, clean)
+
+
+def _rewrite(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, action: Action) -> int:
+    """Carry out what one verdict asks for; 1 if the graph changed."""
+    match action:
+        case Action.MASK_SOFTMAX:
+            _mask_softmax(model, lengths, derivation.facts[node.outputs[0]], node)
+        case Action.LOOK_UP_POSITIONS:
+            _look_up_positions(model, lengths, derivation.facts[node.outputs[0]].segments, node)
+        case Action.SLICE_LAST_ROWS:
+            _slice_last_rows(model, derivation.facts[node.outputs[0]], node)
+        case Action.FILL_INPUT:
+            _fill_input(model, lengths, derivation, node)
+        case Action.SPLIT_SLICE:
+            _move_slice(model, derivation, node)
+        case Action.NONE:
+            return 0
+    return 1
+
+
+def _mask_softmax(model: ir.Model, lengths: _Lengths, fact: Fact, node: ir.Node) -> None:
+    """Where before, product after."""
+    scores = node.inputs[0]
+    assert scores is not None and scores.shape is not None and fact.axis is not None
+    _require_standard(fact.segments, lengths, node)
+    rank = len(scores.shape)
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    lowest = insert.constant(np.array(LOWEST, np.float32), "lowest")
+    condition = lengths.shaped("valid", fact.axis, rank, lengths.total)
+    masked = insert.op("Where", [condition, scores, lowest], name=f"{scores.name}_masked", dtype=scores.dtype)
+    node.replace_input_with(0, masked)
+    probabilities = node.outputs[0]
+    uses = list(probabilities.uses())
+    after = house.Inserter(model, PadAxes.name, before=_next(model, node), source=house.source_of(node))
+    mask = lengths.shaped("mask", fact.axis, rank, lengths.total)
+    product = after.op("Mul", [probabilities, mask], name=f"{probabilities.name}_masked", dtype=probabilities.dtype)
+    for use in uses:
+        use.node.replace_input_with(use.idx, product)
+
+
+def _next(model: ir.Model, node: ir.Node) -> ir.Node | None:
+    following = False
+    for other in model.graph:
+        if following:
+            return other
+        following = other is node
+    return None
+
+
+def _require_standard(segments: Segments, lengths: _Lengths, node: ir.Node) -> None:
+    """The mask describes [cache ++ new] and nothing else."""
+    standard = (lengths.window.frames, lengths.window.step_frames)
+    if tuple(segment.slots for segment in segments) != standard:
+        raise refuse(
+            f"the axis has segments of {[segment.slots for segment in segments]} slots, the mask of {list(standard)}",
+            "join each cache with the new frames once, cache first",
+            node=str(node.name),
+            op=node.op_type,
+            source=house.source_of(node),
+        )
+
+
+def _look_up_positions(model: ir.Model, lengths: _Lengths, segments: Segments, node: ir.Node) -> None:
+    """Rows 0..L-1 per batch row: cached frames at 0.., new frames at real_length.., padded slots at row 0."""
+    table = node.inputs[0]
+    array = house.array_of(table)
+    output = node.outputs[0]
+    _require_standard(segments, lengths, node)
+    if array is None or array.ndim != 3 or array.shape[0] != 1:
+        raise refuse(
+            f"position table {table.name if table else ''!r} has shape {None if array is None else list(array.shape)}",
+            "use a constant table [1, rows, channels]",
+            node=str(node.name),
+            op=node.op_type,
+            source=house.source_of(node),
+        )
+    if array.shape[1] < lengths.total:
+        raise refuse(
+            f"position table {table.name if table else ''!r} has {array.shape[1]} rows, the padded axis {lengths.total}",
+            f"make the table at least {lengths.total} rows long or the window shorter",
+            node=str(node.name),
+            op=node.op_type,
+            source=house.source_of(node),
+        )
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    rows = insert.constant(np.ascontiguousarray(array[0, : lengths.total]), f"{table.name if table else 'table'}_rows")
+    shape = [lengths.batch, lengths.total, array.shape[2]]
+    found = insert.op(
+        "Gather", [rows, lengths.rows()], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
+    )
+    _replace(model, output, found)
+
+
+def _slice_last_rows(model: ir.Model, fact: Fact, node: ir.Node) -> None:
+    """The last L rows: right-aligned slots want the last physical rows, whatever L is."""
+    table = house.array_of(node.inputs[0])
+    output = node.outputs[0]
+    total = physical_length(fact.segments)
+    assert fact.axis is not None
+    if table is None or table.shape[fact.axis] < total:
+        raise refuse(
+            f"the table has {None if table is None else table.shape[fact.axis]} rows, the padded axis {total}",
+            "make the table longer or the window shorter",
+            node=str(node.name),
+            op=node.op_type,
+            source=house.source_of(node),
+        )
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    rows = np.ascontiguousarray(
+        np.take(table, range(table.shape[fact.axis] - total, table.shape[fact.axis]), fact.axis)
+    )
+    _replace(model, output, insert.constant(rows, f"{output.name}_rows"))
+
+
+def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node) -> None:
+    """Zero in the padding of one contracted operand."""
+    operand = next(verdict.operand for judged, verdict in derivation.verdicts if judged is node)
+    value = node.inputs[operand]
+    assert value is not None and value.shape is not None
+    fact = derivation.facts[value]
+    assert fact.axis is not None
+    _require_standard(fact.segments, lengths, node)
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    condition = lengths.shaped("valid", fact.axis, len(value.shape), lengths.total)
+    zero = insert.constant(np.array(0, np.float32), "zero")
+    filled = insert.op("Where", [condition, value, zero], name=f"{value.name}_filled", dtype=value.dtype)
+    node.replace_input_with(operand, filled)
+
+
+def _move_slice(model: ir.Model, derivation: Derivation, node: ir.Node) -> None:
+    """Bounds in slots instead of logical positions."""
+    verdict = next(verdict for judged, verdict in derivation.verdicts if judged is node)
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    node.replace_input_with(1, insert.int64s(verdict.bounds[0]))
+    node.replace_input_with(2, insert.int64s(verdict.bounds[1]))
+
+
+def _replace(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+
+
+def _freeze(model: ir.Model, window: Window, start: dict[ir.Value, Fact]) -> None:
+    """Write the window into the input shapes and let all other shapes follow."""
+    for value, fact in start.items():
+        assert value.shape is not None and fact.axis is not None
+        dims = list(value.shape)
+        dims[fact.axis] = window.frames
+        value.shape = ir.Shape(dims)
+    house.prune(model)
+    house.forget_shapes(model)
+    house.infer_shapes(model)

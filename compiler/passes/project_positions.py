@@ -1,0 +1,97 @@
+"""Push constant position tables through the weights that follow them, at build time.
+
+Before:
+    rows = Gather(table [144, 256], index); projected = MatMul(rows, weights)        # one product per layer and call
+After:
+    projected = Gather(table @ weights [144, 256], index)
+
+Requires: tables looked up by Gather along their first axis (pad_axes).
+Ensures: what follows the lookup no longer depends on constants alone.
+Keeps: lookups followed by anything that mixes rows, or by operands that are not constant.
+Numerics: exact up to the rounding of one matrix product per layer (row-wise functions commute with lookup).
+Source: f(table)[i] = f(table[i]) for row-wise f; row-wise as judged by the rule table.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import FINITE, PLAIN, Fact, Segment
+from compiler.analysis.rules import judge
+from compiler.errors import Refused
+from compiler.evaluate import evaluate_node
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectPositions:
+    """Fold row-wise functions of a looked-up table into the table."""
+
+    name: ClassVar[str] = "project_positions"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Fold until no consumer of a lookup is a row-wise function of constants."""
+        model, rewritten = lowered.model, 0
+        lookups = [node for node in house.nodes_of(model) if _is_lookup(node)]
+        matched = len(lookups)
+        while lookups:
+            lookup = lookups.pop()
+            for consumer in house.consumers_of(lookup.outputs[0]):
+                folded = _fold(model, lookup, consumer)
+                if folded is not None:
+                    lookups.append(folded)
+                    rewritten += 1
+        if rewritten:
+            house.prune(model)
+            house.infer_shapes(model)
+        return Outcome(lowered, matched, rewritten)
+
+
+def _is_lookup(node: ir.Node) -> bool:
+    """A constant matrix [rows, channels] whose rows are gathered by computed indices."""
+    if not house.is_op(node, "Gather") or house.int_attribute(node, "axis", 0) != 0:
+        return False
+    table, index = house.array_of(node.inputs[0]), house.array_of(node.inputs[1])
+    return table is not None and table.ndim == 2 and np.issubdtype(table.dtype, np.floating) and index is None
+
+
+def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None:
+    """The lookup of the table after `consumer`, or None when `consumer` is not a row-wise function of it alone."""
+    table = house.array_of(lookup.inputs[0])
+    rows = lookup.outputs[0]
+    assert table is not None
+    if len(consumer.outputs) != 1 or rows.shape is None or len(rows.shape) != 3:
+        return None
+    if not _is_rowwise(consumer, rows):
+        return None
+    constants = [house.array_of(value) for value in consumer.inputs]
+    operands = [table[None] if value is rows else constants[i] for i, value in enumerate(consumer.inputs)]
+    if any(operand is None for operand in operands):
+        return None
+    projected = evaluate_node(consumer, [operand for operand in operands if operand is not None])[0]
+    if projected.ndim != 3 or projected.shape[:2] != (1, table.shape[0]):
+        return None
+    insert = house.Inserter(model, ProjectPositions.name, before=consumer)
+    output = consumer.outputs[0]
+    constant = insert.constant(np.ascontiguousarray(projected[0]), f"{output.name}_table")
+    shape = [*list(rows.shape)[:2], projected.shape[2]]
+    found = insert.op(
+        "Gather", [constant, lookup.inputs[1]], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
+    )
+    ir.convenience.replace_all_uses_with(output, found)
+    node = found.producer()
+    assert node is not None
+    return node
+
+
+def _is_rowwise(consumer: ir.Node, rows: ir.Value) -> bool:
+    """Whether the rule table calls the op pointwise along the rows, with everything else constant."""
+    some = (Segment(house.symbol("rows_looked_up"), 1),)
+    facts = [Fact(1, some, FINITE) if value is rows else PLAIN for value in consumer.inputs]
+    try:
+        return judge(consumer, facts).pointwise
+    except Refused:
+        return False

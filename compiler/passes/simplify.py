@@ -1,0 +1,79 @@
+"""Clean a graph up: fold constants, remove what nothing reads, share equal nodes and equal small constants.
+
+Before:
+    a = Constant(-1); b = Identity(x); c = Reshape(b, a); d = Reshape(b, a)
+After:
+    c = Reshape(x, minus_one)      # read by the consumers of d as well
+
+Requires: nothing.
+Ensures: no Constant or Identity nodes, no unread nodes, initializers that are read.
+Keeps: operators the folder does not know; subgraphs; names of graph inputs and outputs.
+Numerics: exact, except that constants are folded by a reference evaluator (rounding of a folded sum may differ by one ulp).
+Source: the optimizer of onnxscript and the common passes of onnx_ir.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+import onnx_ir.passes.common
+import onnxscript.optimizer
+
+from compiler import ir as house
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Simplify:
+    """Run the folder and the clean-up passes until nothing changes.
+
+    Attributes:
+        rounds: upper bound on repetitions.
+    """
+
+    name: ClassVar[str] = "simplify"
+    rounds: int = 4
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Simplify the graph and, while there is one, the graph of the first call."""
+        removed = simplify_model(lowered.model, self.rounds)
+        if lowered.first_call is not None:
+            removed += simplify_model(lowered.first_call, self.rounds)
+        return Outcome(lowered, matched=removed, rewritten=removed)
+
+
+def simplify_model(model: ir.Model, rounds: int = 4) -> int:
+    """Simplify in place; how many nodes and initializers went away or changed."""
+    start = _text(model)
+    before = _size(model)
+    text = start
+    for _ in range(rounds):
+        onnxscript.optimizer.optimize(model, onnx_shape_inference=False)
+        for clean in (
+            onnx_ir.passes.common.CommonSubexpressionEliminationPass(),
+            onnx_ir.passes.common.IdentityEliminationPass(),
+            onnx_ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True),
+            onnx_ir.passes.common.DeduplicateInitializersPass(),
+            onnx_ir.passes.common.RemoveUnusedNodesPass(),
+        ):
+            clean(model)
+        house.infer_shapes(model)
+        now = _text(model)
+        if now == text:
+            break
+        text = now
+    model.graph.meta.pop("slipway.names", None)
+    return 0 if text == start else max(before - _size(model), 1)
+
+
+def _text(model: ir.Model) -> str:
+    """Structure as text, weights by name and shape only."""
+    lines = [
+        f"{node.op_type}({[v and v.name for v in node.inputs]}) -> {[v.name for v in node.outputs]}"
+        for node in model.graph
+    ]
+    return "\n".join(lines + sorted(model.graph.initializers))
+
+
+def _size(model: ir.Model) -> int:
+    return sum(1 for _ in model.graph) + len(model.graph.initializers)

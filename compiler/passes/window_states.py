@@ -1,0 +1,82 @@
+"""Cut every cached state to the newest frames of the window inside the graph.
+
+Before:
+    next_cache [batch, 144, W] = Concat(cache[128], new[16])
+After:
+    next_cache [batch, 128, W] = Slice(Concat(cache[128], new[16]), 16, 144)
+
+Requires: a static cache axis whose padding, if any, is in front (pad_axes).
+Ensures: each such state output has the shape of the input it feeds.
+Keeps: states without a frames axis, and states that have the window's length already.
+Numerics: exact; a static slice of a right-aligned axis keeps the newest frames for every true length, because padding moves out
+    in front.
+Source: right-aligned windows, compiler/analysis/facts.py.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place, Refused
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowStates:
+    """Keep the newest `window` frames."""
+
+    name: ClassVar[str] = "window_states"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Insert one Slice per state that is longer than its window.
+
+        Raises:
+            Refused: the cache axis is not static yet.
+        """
+        window = lowered.window
+        if window is None:
+            return Outcome(lowered)
+        if not window.static:
+            raise Refused(
+                f"the axis {window.axis!r} is still dynamic",
+                cure="put pad_axes before window_states",
+                place=Place(axis=window.axis),
+            )
+        inputs, matched, rewritten = house.inputs_named(lowered.model), 0, 0
+        for state in lowered.states:
+            if state.frames_axis is None:
+                continue
+            matched += 1
+            rewritten += _cut(lowered.model, state.output, state.frames_axis, inputs[state.input])
+        return Outcome(lowered, matched, rewritten)
+
+
+def _cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
+    value = house.outputs_named(model)[output]
+    assert value.shape is not None and fed.shape is not None
+    have, want = value.shape[axis], fed.shape[axis]
+    if have == want:
+        return 0
+    assert isinstance(have, int) and isinstance(want, int)
+    insert = house.Inserter(model, WindowStates.name, source=house.source_of(value.producer()))
+    shape = list(value.shape)
+    shape[axis] = want
+    kept = insert.op(
+        "Slice",
+        [value, insert.int64s(have - want), insert.int64s(have), insert.int64s(axis)],
+        name=f"{output}_newest",
+        shape=shape,
+        dtype=value.dtype,
+    )
+    rename_output(model, value, kept, output)
+    return 1
+
+
+def rename_output(model: ir.Model, old: ir.Value, new: ir.Value, name: str) -> None:
+    """Make `new` the graph output called `name` in the place of `old`."""
+    outputs = list(model.graph.outputs)
+    model.graph.outputs[outputs.index(old)] = new
+    old.name = house.fresh_name(model.graph, f"{name}_whole")
+    new.name = name

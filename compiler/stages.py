@@ -1,0 +1,143 @@
+"""The records handed from stage to stage: what a graph is, which states it carries, and what a pass did to it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from compiler.errors import Place
+
+Array = npt.NDArray[Any]
+Feed = Mapping[str, Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """One tensor that a graph hands to its own next call.
+
+    Attributes:
+        input: graph input that receives it.
+        output: graph output that feeds it back.
+        frames_axis: the axis along which frames are cached, or None for a state of fixed meaning such as a convolution
+            context. On this axis the newest frames come last.
+    """
+
+    input: str
+    output: str
+    frames_axis: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """A cache axis and how its true length reaches the graph.
+
+    Attributes:
+        axis: axis name in the recipe.
+        frames: slots of the window, the newest frames last (right-aligned).
+        step_frames: frames that one call adds.
+        length_input: name of the input with the true cache length, int64 [batch].
+        mask_input: name of the 0/1 float32 input [batch, frames + step_frames], or None when the graph computes it.
+        static: whether the graph's cache axis is already padded to `frames`.
+    """
+
+    axis: str
+    frames: int
+    step_frames: int
+    length_input: str
+    mask_input: str | None
+    static: bool = False
+
+
+class StateMap(Protocol):
+    """How the states of one stage follow from those of the stage before; the reference is carried through it."""
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name to the values expected after the pass."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """One graph on its way to a target.
+
+    Attributes:
+        graph: name in the recipe.
+        model: the ONNX graph. Passes own the copy they are given.
+        first_call: the graph of the call that starts a stream, until it is merged; it has the same outputs in order.
+        states: the states the graph carries now.
+        window: the cache axis, if the recipe declares one.
+        batch_axis: name of the batch axis, or None.
+        state_maps: from the original's states (cut to the window) to the present ones, in order.
+    """
+
+    graph: str
+    model: ir.Model
+    first_call: ir.Model | None = None
+    states: tuple[State, ...] = ()
+    window: Window | None = None
+    batch_axis: str | None = None
+    state_maps: tuple[StateMap, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """One place that a pass left alone, and why."""
+
+    reason: str
+    place: Place = dataclasses.field(default_factory=Place)
+
+    def __str__(self) -> str:
+        where = str(self.place)
+        return f"{self.reason} ({where})" if where else self.reason
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a pass returns.
+
+    Attributes:
+        lowered: the graph after the pass.
+        matched: places that fit the pass.
+        rewritten: places that it changed; zero exactly when the graph is as before.
+        refused: places it left alone although they fit in kind, with reasons.
+        records: certificate records, one per node the pass reasoned about.
+    """
+
+    lowered: Lowered
+    matched: int = 0
+    rewritten: int = 0
+    refused: tuple[Refusal, ...] = ()
+    records: tuple[dict[str, Any], ...] = ()
+
+
+class Pass(Protocol):
+    """A named frozen record with one job. Options are its fields."""
+
+    name: ClassVar[str]
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place and say what happened.
+
+        Raises:
+            Refused: the pass cannot keep the meaning of the graph.
+        """
+        ...
+
+
+def newest(array: Array, axis: int, frames: int) -> Array:
+    """The last `frames` entries along an axis (fewer when there are fewer)."""
+    start = max(array.shape[axis] - frames, 0)
+    index = [slice(None)] * array.ndim
+    index[axis] = slice(start, None)
+    return array[tuple(index)]
+
+
+def right_aligned(array: Array, axis: int, frames: int) -> Array:
+    """The newest `frames` entries along an axis, with zeros in front where there are fewer."""
+    kept = newest(array, axis, frames)
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (frames - kept.shape[axis], 0)
+    return np.pad(kept, padding)
