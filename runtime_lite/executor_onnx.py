@@ -9,7 +9,7 @@ threads, so that equal feeds give equal bits on one machine. Feeds are trusted: 
 import posixpath
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 import onnxruntime  # type: ignore[import-untyped, unused-ignore]
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
@@ -34,6 +34,22 @@ _ORT_TYPES = {"float16": "float16", "float32": "float", "float64": "double"}  # 
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
+class _Value(Protocol):
+    """What onnxruntime says about an input or output."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class _Session(Protocol):
+    """The part of onnxruntime.InferenceSession, which is untyped, that is used here."""
+
+    def get_inputs(self) -> list[_Value]: ...
+    def get_outputs(self) -> list[_Value]: ...
+    def run(self, names: list[str], feeds: dict[str, Array]) -> list[Array]: ...
+
+
 class OnnxExecutor:
     """Sessions of one graph, by bucket.
 
@@ -50,7 +66,7 @@ class OnnxExecutor:
         self._where = f"{bundle.path}: graph {name!r}"
         self._threads = threads
         self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
-        self._sessions: dict[str, Any] = {}
+        self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
 
     def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -88,7 +104,7 @@ class OnnxExecutor:
         with self._lock:
             self._sessions.clear()
 
-    def _open_session(self, artifact: Artifact) -> Any:
+    def _open_session(self, artifact: Artifact) -> _Session:
         where = f"{self._bundle.path}: {artifact.file}"
         content = self._bundle.read_file(artifact.file)
         locations = self._check_versions_and_locations(where, content, artifact)
@@ -105,7 +121,7 @@ class OnnxExecutor:
             # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
             options.add_external_initializers_from_files_in_memory(list(locations), buffers, [len(b) for b in buffers])
         try:
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session: _Session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise BundleRefused(
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
@@ -135,7 +151,9 @@ class OnnxExecutor:
         return locations
 
 
-def _check_signature(where: str, side: str, found: list[Any], expected: tuple[Tensor, ...], artifact: Artifact) -> None:
+def _check_signature(
+    where: str, side: str, found: list[_Value], expected: tuple[Tensor, ...], artifact: Artifact
+) -> None:
     wanted = [
         (
             tensor.name,

@@ -80,8 +80,8 @@ def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], array
                 f"{name!r} (role {roles[name]})",
                 "leave it out, the runtime fills it",
             )
-        missing = [right for right in expected if right not in arrays]
-        near = difflib.get_close_matches(name, missing, n=1) if isinstance(name, str) else []
+        missing = {right.lower(): right for right in expected if right not in arrays}
+        near = [missing[word] for word in difflib.get_close_matches(str(name).lower(), missing, n=1, cutoff=0.5)]
         cure = f"did you mean {near[0]!r}?" if near else "leave it out"
         _refuse(where, f"the inputs {names}", f"unknown input {show(name)}", cure)
     for name, tensor in expected.items():

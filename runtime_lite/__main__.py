@@ -1,0 +1,182 @@
+"""The command line: `python -m runtime_lite inspect|verify|run|bench BUNDLE`.
+
+Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 1 a bug, 130 interrupted.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from runtime_lite.arrays import MAX_ARRAYS_BYTES, Array, arrays_from_npz, npz_from_arrays
+from runtime_lite.atomic_file import replace_file
+from runtime_lite.bench import bench_model
+from runtime_lite.bundle import read_bundle
+from runtime_lite.costs import Cost, json_from_costs
+from runtime_lite.describe import describe_bundle, format_table
+from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
+from runtime_lite.manifest import BATCH_AXIS, COSTS_FILE
+from runtime_lite.runtime import Runtime
+from runtime_lite.session import Model
+from runtime_lite.verify import verify_model
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name may not fit the terminal's encoding
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except RuntimeLiteError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing to flush at exit
+        return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"error: {place}{error.strerror or error}; check the path, permissions and free space", file=sys.stderr)
+        return BadInput.exit_code
+    except KeyboardInterrupt:
+        print("interrupted, nothing was written", file=sys.stderr)
+        return 130
+    except Exception:  # noqa: BLE001, the edge: whatever else is raised is a bug and is shown as one
+        traceback.print_exc()
+        print("error: this is a bug of runtime_lite; please report it with the lines above", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m runtime_lite", description="inspect, verify, run or time a bundle")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    inspect = commands.add_parser("inspect", help="print what a bundle is, after checking all of it")
+    inspect.set_defaults(command=_inspect)
+
+    verify = commands.add_parser("verify", help="run the recorded feeds here and compare; exit code 4 when they differ")
+    verify.set_defaults(command=_verify)
+
+    run = commands.add_parser("run", help="run feeds from an .npz file")
+    run.add_argument("--feeds", type=Path, required=True, metavar="FILE.npz", help="arrays [rows, ...] by input name")
+    run.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="where to write the outputs")
+    run.add_argument("--graph", help="graph to run; needed when the bundle has several")
+    run.add_argument("--stream", action="store_true", help="feeds are [chunks, rows, ...], pushed one after the other")
+    run.set_defaults(command=_run)
+
+    bench = commands.add_parser("bench", help="time every bucket")
+    bench.add_argument("--runs", type=_positive, default=100, help="timed runs per bucket (default 100)")
+    bench.add_argument("--warm-up", type=_positive, default=10, help="untimed runs before them (default 10)")
+    bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
+    bench.set_defaults(command=_bench)
+
+    for command in (inspect, verify, run, bench):
+        command.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
+    for command in (verify, run, bench):
+        command.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(text)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    with read_bundle(options.bundle) as bundle:
+        print(describe_bundle(bundle))
+
+
+def _verify(options: argparse.Namespace) -> None:
+    with Runtime(threads=options.threads) as runtime:
+        model = runtime.load(options.bundle)
+        print(f"{len(model.bundle.manifest.files)} files: size and sha256 as listed")
+        comparisons = list(verify_model(model))
+    rows = [
+        (
+            c.graph,
+            c.bucket,
+            c.output,
+            c.steps,
+            f"{c.max_abs_error:.3g}",
+            f"{c.limit:.3g}",
+            "ok" if c.holds else "DIFFERS",
+        )
+        for c in comparisons
+    ]
+    print(format_table(("graph", "bucket", "output", "steps", "max abs error", "limit", ""), rows))
+    broken = [c for c in comparisons if not c.holds]
+    if broken:
+        worst = max(broken, key=lambda c: c.max_abs_error / max(c.limit, 1e-30))
+        raise GateFailed(
+            f"{options.bundle}: expected {worst.output!r} of graph {worst.graph!r} ({worst.bucket}) within "
+            f"{worst.limit:.3g}, got {worst.max_abs_error:.3g}; do not use the bundle on this machine, rebuild it here"
+        )
+
+
+def _run(options: argparse.Namespace) -> None:
+    feeds = _read_feeds(options.feeds)
+    with Runtime(threads=options.threads) as runtime, replace_file(options.out) as file:
+        model = runtime.load(options.bundle)
+        outputs = _push_chunks(model, feeds, options.graph) if options.stream else model.run(feeds, options.graph)
+        file.write(npz_from_arrays(outputs))
+    for name, array in outputs.items():
+        print(f"{name}  {array.dtype} {list(array.shape)}")
+
+
+def _read_feeds(path: Path) -> dict[str, Array]:
+    limit = MAX_ARRAYS_BYTES + 2**26  # names and headers
+    with open(path, "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise BadInput(f"{path}: expected at most {limit} bytes, got more; split the feeds")
+    return arrays_from_npz(content, str(path), BadInput)
+
+
+def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> dict[str, Array]:
+    counts = {name: array.shape[0] if array.ndim else 0 for name, array in feeds.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        raise BadInput(
+            f"run --stream: expected arrays [chunks, rows, ...] with one number of chunks, got {counts}; "
+            "stack the chunks along a new first axis"
+        )
+    batched = [
+        t for t in model.runner(graph).graph.inputs if t.role == "data" and BATCH_AXIS in t.shape and t.name in feeds
+    ]
+    rows = 1
+    for tensor in batched[:1]:
+        axis = 1 + tensor.shape.index(BATCH_AXIS)
+        rows = feeds[tensor.name].shape[axis] if feeds[tensor.name].ndim > axis else 1
+    with model.open_stream(graph, rows=rows) as stream:
+        pushed = [
+            stream.push({name: array[i] for name, array in feeds.items()}) for i in range(next(iter(counts.values())))
+        ]
+    return {name: np.stack([outputs[name] for outputs in pushed]) for name in pushed[0]}
+
+
+def _bench(options: argparse.Namespace) -> None:
+    if options.update_costs and options.bundle.is_file():
+        raise BadInput(f"{options.bundle}: expected a bundle directory for --update-costs, got a file; unpack it first")
+    with Runtime(threads=options.threads) as runtime:
+        timings = list(bench_model(runtime.load(options.bundle), options.runs, options.warm_up))
+    print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
+    rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
+    print(format_table(("graph", "bucket", "p50", "p95", "p99", "first"), rows))
+    if options.update_costs:
+        costs: dict[str, dict[str, Cost]] = {}
+        for t in timings:
+            cost = Cost(options.threads, round(t.p50_ms, 6), round(t.p95_ms, 6))
+            costs.setdefault(t.graph, {})[t.bucket] = cost
+        with replace_file(options.bundle / COSTS_FILE) as file:
+            file.write(json_from_costs(costs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Measures the time of one run per bucket, with all rows in use and full caches."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime_lite.arrays import Array
+from runtime_lite.feeds import Feed
+from runtime_lite.manifest import BATCH_AXIS, Artifact, Tensor, bucket_name, static_shape
+from runtime_lite.session import GraphRunner, Model
+from runtime_lite.state import StreamState, initial_state
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of one bucket.
+
+    Attributes:
+        graph: graph name.
+        bucket: `batch=4`.
+        first_ms: the first run, which opens the session.
+        p50_ms: median of the timed runs.
+        p95_ms: 95th percentile.
+        p99_ms: 99th percentile.
+    """
+
+    graph: str
+    bucket: str
+    first_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+def bench_model(
+    model: Model, runs: int, warm_up_runs: int, clock_ns: Callable[[], int] = time.perf_counter_ns
+) -> Iterator[Timing]:
+    """Yield the times of every bucket of every graph.
+
+    Args:
+        model: a loaded model.
+        runs: timed runs per bucket, at least 1.
+        warm_up_runs: untimed runs after the first.
+        clock_ns: monotonic clock.
+    """
+    for name, graph in model.bundle.manifest.graphs.items():
+        for artifact in graph.artifacts:
+            yield _bench_bucket(model.runner(name), artifact, runs, warm_up_runs, clock_ns)
+
+
+def _bench_bucket(
+    runner: GraphRunner, artifact: Artifact, runs: int, warm_up_runs: int, clock_ns: Callable[[], int]
+) -> Timing:
+    graph = runner.graph
+    feed = Feed({t.name: _feed_array(t, artifact) for t in graph.inputs if t.role == "data"}, artifact.sizes)
+    rows = artifact.sizes.get(BATCH_AXIS, 1)
+    window = 0 if graph.stream is None else graph.stream.window
+    state = StreamState(rows, window, initial_state(graph, rows).values)
+
+    def time_run_ms() -> float:
+        start = clock_ns()
+        runner.step_in_bucket(feed, state, rows)
+        return (clock_ns() - start) / 1e6
+
+    first_ms = time_run_ms()
+    for _ in range(warm_up_runs):
+        time_run_ms()
+    times_ms = [time_run_ms() for _ in range(runs)]
+    p50, p95, p99 = (float(value) for value in np.percentile(times_ms, (50, 95, 99)))
+    return Timing(runner.name, bucket_name(artifact.sizes), first_ms, p50, p95, p99)
+
+
+def _feed_array(tensor: Tensor, artifact: Artifact) -> Array:
+    """Return noise for floating inputs and zeros for the others, which may be indices into a table."""
+    shape = static_shape(tensor.shape, artifact.sizes)
+    if tensor.dtype.startswith("float"):
+        return np.random.default_rng(0).standard_normal(shape).astype(tensor.dtype)
+    return np.zeros(shape, tensor.dtype)

@@ -1,0 +1,249 @@
+"""Tiny hand-made bundles: a windowed streaming graph and a stateless one, and their truth in NumPy."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from runtime_lite.arrays import Array
+from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.manifest import (
+    Artifact,
+    Axis,
+    FileEntry,
+    Graph,
+    Manifest,
+    Sources,
+    State,
+    StreamSpec,
+    Tensor,
+)
+from runtime_lite.manifest_json import json_from_manifest
+
+WINDOW, STEP, WIDTH = 5, 3, 2
+BUCKETS = (1, 4)
+WEIGHT = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
+
+# the mean of the valid frames (window ++ chunk) is added to every frame of the chunk, then projected
+STREAMING_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+streaming (float[{n},3,2] x, int64[{n}] real_length, float[{n},8] mask, float[{n},5,2] keys)
+    => (float[{n},3,2] y, float[{n},5,2] next_keys)
+<float[2,2] weight = {{0, 0, 0, 0}}, int64[1] minus_one = {{-1}}, int64[1] three = {{3}}, int64[1] eight = {{8}},
+ int64[1] one = {{1}}, float zero = {{0}}>
+{{
+    frames = Concat<axis = 1>(keys, x)
+    column = Unsqueeze(mask, minus_one)
+    valid = Cast<to = 9>(column)
+    clean = Where(valid, frames, zero)
+    total = ReduceSum(clean, one)
+    count = ReduceSum(column, one)
+    mean = Div(total, count)
+    added = Add(x, mean)
+    projected = MatMul(added, weight)
+    length = Cast<to = 1>(real_length)
+    length_wide = Unsqueeze(length, minus_one)
+    length_column = Unsqueeze(length_wide, minus_one)
+    y = Add(projected, length_column)
+    next_keys = Slice(frames, three, eight, one)
+}}
+"""
+
+PLAIN_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+plain (float[{n},{f},2] x, int64[{n}] shift) => (float[{n},{f},2] y)
+<float[2,2] weight = {{0, 0, 0, 0}}, int64[1] minus_one = {{-1}}>
+{{
+    projected = MatMul(x, weight)
+    number = Cast<to = 1>(shift)
+    wide = Unsqueeze(number, minus_one)
+    column = Unsqueeze(wide, minus_one)
+    y = Add(projected, column)
+}}
+"""
+
+
+def truth_of_stream(chunks: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield output and next keys for each chunk of `[chunks, rows, 3, 2]`, with the whole past at hand."""
+    past = np.zeros((chunks.shape[1], 0, WIDTH), np.float32)
+    for chunk in chunks:
+        cached = past[:, -WINDOW:]
+        mean = np.concatenate([cached, chunk], 1).mean(1, keepdims=True)
+        past = np.concatenate([past, chunk], 1)
+        padding = np.zeros((chunk.shape[0], max(0, WINDOW - past.shape[1]), WIDTH), np.float32)
+        yield (chunk + mean) @ WEIGHT + cached.shape[1], np.concatenate([padding, past[:, -WINDOW:]], 1)
+
+
+def truth_of_plain(x: Array, shift: Array) -> Array:
+    """Return the output of the stateless graph."""
+    result: Array = x @ WEIGHT + shift[:, None, None].astype(np.float32)
+    return result
+
+
+def random_chunks(count: int, rows: int = 1, seed: int = 0) -> Array:
+    """Return `[count, rows, 3, 2]` chunks."""
+    return np.random.default_rng(seed).standard_normal((count, rows, STEP, WIDTH)).astype(np.float32)
+
+
+def onnx_bytes(text: str, location: str = "weights.bin", offset: int = 0, length: int | None = None) -> bytes:
+    """Return an ONNX file whose initializer `weight` lies in an external file."""
+    model = ir.from_onnx_text(text)
+    model.graph.initializers["weight"].const_value = ir.ExternalTensor(
+        location,
+        offset,
+        WEIGHT.nbytes if length is None else length,
+        ir.DataType.FLOAT,
+        shape=ir.Shape([2, 2]),
+        name="weight",
+    )
+    return ir.to_proto(model).SerializeToString()
+
+
+def streaming_graph() -> Graph:
+    """Return the record of the windowed streaming graph."""
+    keys = State("keys", "keys", "next_keys", ("batch", 5, 2), "float32", 0.0, "replace", 1, WINDOW, ("layer.keys",))
+    return Graph(
+        target="onnx_static",
+        opset=20,
+        ir_version=10,
+        inputs=(
+            Tensor("x", ("batch", STEP, WIDTH), "float32", "data"),
+            Tensor("real_length", ("batch",), "int64", "length"),
+            Tensor("mask", ("batch", WINDOW + STEP), "float32", "mask"),
+            Tensor("keys", ("batch", WINDOW, WIDTH), "float32", "state"),
+        ),
+        outputs=(
+            Tensor("y", ("batch", STEP, WIDTH), "float32", "data"),
+            Tensor("next_keys", ("batch", WINDOW, WIDTH), "float32", "state"),
+        ),
+        axes={"batch": Axis(BUCKETS)},
+        states=(keys,),
+        stream=StreamSpec("real_length", "mask", WINDOW, STEP, "right"),
+        artifacts=tuple(
+            Artifact({"batch": n}, f"graphs/streaming.batch{n}.onnx", ("graphs/weights.bin",)) for n in BUCKETS
+        ),
+        golden="golden/streaming.npz",
+    )
+
+
+def plain_graph() -> Graph:
+    """Return the record of the stateless graph, whose frames axis has buckets too."""
+    sizes = [{"batch": n, "frames": f} for n in BUCKETS for f in (2, 3)]
+    return Graph(
+        target="onnx_static",
+        opset=20,
+        ir_version=10,
+        inputs=(
+            Tensor("x", ("batch", "frames", WIDTH), "float32", "data"),
+            Tensor("shift", ("batch",), "int64", "data"),
+        ),
+        outputs=(Tensor("y", ("batch", "frames", WIDTH), "float32", "data"),),
+        axes={"batch": Axis(BUCKETS), "frames": Axis((2, 3))},
+        states=(),
+        stream=None,
+        artifacts=tuple(
+            Artifact(s, f"graphs/plain.batch{s['batch']}.frames{s['frames']}.onnx", ("graphs/weights.bin",))
+            for s in sizes
+        ),
+        golden="golden/plain.npz",
+    )
+
+
+def streaming_golden() -> Golden:
+    """Return five chained steps; the window overflows at the second."""
+    chunks = random_chunks(5)
+    steps = []
+    for index, (chunk, (output, keys)) in enumerate(zip(chunks, truth_of_stream(chunks), strict=True)):
+        states = {"next_keys": keys} if index == len(chunks) - 1 else {}
+        steps.append(GoldenStep({"x": chunk}, {"y": output, **states}))
+    return Golden(tuple(steps), 1e-5)
+
+
+def plain_golden() -> Golden:
+    """Return one step per bucket of the frames axis."""
+    steps = []
+    for frames in (2, 3):
+        x, shift = random_chunks(1, seed=frames)[0][:, :frames], np.array([frames])
+        steps.append(GoldenStep({"x": x, "shift": shift}, {"y": truth_of_plain(x, shift)}))
+    return Golden(tuple(steps), 1e-5)
+
+
+def graph_files() -> dict[str, bytes]:
+    """Return the files of both graphs, without their golden files."""
+    files = {"graphs/weights.bin": WEIGHT.tobytes()}
+    for n in BUCKETS:
+        files[f"graphs/streaming.batch{n}.onnx"] = onnx_bytes(STREAMING_TEXT.format(n=n))
+        for f in (2, 3):
+            files[f"graphs/plain.batch{n}.frames{f}.onnx"] = onnx_bytes(PLAIN_TEXT.format(n=n, f=f))
+    return files
+
+
+def entry_of(content: bytes) -> FileEntry:
+    """Return size and hash of a file."""
+    return FileEntry(len(content), hashlib.sha256(content).hexdigest())
+
+
+def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Manifest:
+    """Return a manifest of graphs and files."""
+    return Manifest(
+        name="tiny",
+        graphs=dict(graphs),
+        front_end={"sample_rate_hz": 16000, "dither": 0.5, "window": "povey", "snip_edges": True},
+        sha256=Sources(checkpoint={"model.safetensors": "a" * 64}, recipe="b" * 64, data={}),
+        tools={"onnxruntime": "1.31.1"},
+        certificates=(),
+        receipts="receipts.json",
+        recipe="recipe.yaml",
+        files={name: entry_of(content) for name, content in files.items()},
+    )
+
+
+def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Path:
+    """Write a bundle directory and return it; files that no graph names are left out."""
+    named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
+    named |= {graph.golden for graph in graphs.values()}
+    kept = {name: content for name, content in files.items() if name in named}
+    kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
+    for name, content in kept.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept)))
+    return directory
+
+
+def write_streaming_bundle(directory: Path) -> Path:
+    """Write a bundle with the streaming graph only."""
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    return write_bundle(directory, {"streaming": streaming_graph()}, files)
+
+
+def write_plain_bundle(directory: Path) -> Path:
+    """Write a bundle with the stateless graph only."""
+    files = graph_files() | {"golden/plain.npz": npz_from_golden(plain_golden())}
+    return write_bundle(directory, {"plain": plain_graph()}, files)
+
+
+def write_double_bundle(directory: Path) -> Path:
+    """Write a bundle with both graphs, which share one weights file."""
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    files |= {"golden/plain.npz": npz_from_golden(plain_golden())}
+    return write_bundle(directory, {"streaming": streaming_graph(), "plain": plain_graph()}, files)
+
+
+def edit_manifest(directory: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change the manifest's JSON as an attacker would, past the records."""
+    path = directory / "manifest.json"
+    plain = json.loads(path.read_bytes())
+    edit(plain)
+    path.write_text(json.dumps(plain))
+
+
+def replace_hashed(directory: Path, name: str, content: bytes) -> None:
+    """Change or add a file together with its hash: what a hostile author can do and an accident cannot."""
+    (directory / name).write_bytes(content)
+    edit_manifest(directory, lambda plain: plain["files"].update({name: dataclasses.asdict(entry_of(content))}))
