@@ -1,8 +1,8 @@
 """The frozen Recipe record: what to build, from what, and which promises the build must keep.
 
 A recipe is YAML data. `load_recipe` reads it, expands name ranges, applies `--set` and `--checkpoint`, checks it
-strictly (nothing is converted silently) and returns one frozen record with the effective text, defaults filled in. Every
-message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
+strictly (nothing is converted silently) and returns one frozen record with the effective text, defaults filled in.
+Every message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 """
 
 import dataclasses
@@ -88,9 +88,8 @@ class Source(_Record):
             got = "neither" if self.factory is None else "both"
             raise _disagree(f"expected one of factory and onnx, got {got}", "name where the graph comes from")
         if self.onnx is not None and self.checkpoint is not None:
-            raise _disagree(
-                "expected no checkpoint beside onnx, got one", "an ONNX file holds its own weights; delete the key"
-            )
+            cure = "delete the key; an ONNX file holds its own weights"
+            raise _disagree("expected no checkpoint beside onnx, got one", cure, "checkpoint")
         return self
 
 

@@ -1,0 +1,25 @@
+"""Seeds and markers; fixtures with logic live beside the tests that use them."""
+
+import os
+import random
+import sys
+
+import hypothesis
+import numpy as np
+import pytest
+
+hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("search", deadline=None, print_blob=True, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("SLIPWAY_FUZZ", "quick"))
+
+SEED = 20_261_120
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start every test from the same random state; say why a device test is skipped."""
+    random.seed(SEED)
+    np.random.seed(SEED)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(SEED)
+    if item.get_closest_marker("device") and "SLIPWAY_DEVICE" not in os.environ:
+        pytest.skip("needs an accelerator; set SLIPWAY_DEVICE=1 on a machine that has one")
