@@ -15,6 +15,7 @@ It does not store failures: a stage that raises puts nothing.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -239,8 +240,8 @@ def _rename_unless_taken(partial: Path, entry: Path) -> None:
     """Put a finished entry in place; where another builder was first, theirs stays."""
     try:
         partial.rename(entry)
-    except OSError:
-        if not entry.is_dir():
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
 
 

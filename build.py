@@ -1,0 +1,170 @@
+"""The front door: `python build.py --recipe cpu.yaml` takes a recipe and leaves a verified bundle, or says why not.
+
+0    all gates hold
+1    a bug of Slipway
+2    the recipe, the checkpoint, the data or an argument is wrong; the disk is full
+3    refused: something cannot be proved, or is not supported
+4    a gate failed
+5    a toolchain is absent under --strict
+130  interrupted
+"""
+
+import argparse
+import contextlib
+import errno
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler.errors import InternalError, SlipwayError
+from runtime_lite.errors import RuntimeLiteError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""128 + SIGPIPE, as the shell reports a program whose reader went away."""
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code; every failure is one message with its cure."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parse(given)
+    try:
+        code = _run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing was left half-written", INTERRUPTED, given)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        return PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001  (the edge: whatever else is raised is a bug and is shown as one)
+        if options.verbose:
+            traceback.print_exc()
+        return _fail(*_explain(error), given)
+    return code
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """One sentence and the exit code for an error, by whose fault it is."""
+    if isinstance(error, InternalError):
+        return f"{error}; this is a bug of Slipway, please report it with the output of -v", error.exit_code
+    if isinstance(error, SlipwayError | RuntimeLiteError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return (
+            f"{error.filename or 'disk'}: expected free space, got a full disk; free some, or choose --out elsewhere",
+            2,
+        )
+    if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename:
+        return f"{error.filename}: expected access, got {error.strerror!r}; check the path and its permissions", 2
+    if isinstance(error, MemoryError):
+        return "expected enough memory, got none; close other programs, or build with smaller buckets", 2
+    return f"{type(error).__name__}: {error}; this is a bug of Slipway, please report it with the output of -v", 1
+
+
+def _fail(message: str, code: int, given: Sequence[str]) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    print(f"error: {message}\nrepeat with: {shlex.join(['python', 'build.py', *given])}", file=sys.stderr)
+    return code
+
+
+def _parse(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("build.py", description="Recipe in, verified bundle out.", allow_abbrev=False)
+    parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe> by default")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one value of the recipe, e.g. gates.budget.size_mb=30",
+    )
+    parser.add_argument("--checkpoint", metavar="FILE", help="use this checkpoint instead of the recipe's")
+    parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")
+    parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
+    parser.add_argument("--no-cache", action="store_true", help="run every stage, and keep no results")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="where results of stages are kept")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, summary in (
+        ("inspect", "say what a bundle holds"),
+        ("verify", "run the recorded parity on this machine"),
+        ("finish", "run the vendor compiler on the machine that has it"),
+    ):
+        commands.add_parser(name, help=summary, allow_abbrev=False).add_argument("bundle", type=Path)
+    diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
+    diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
+    commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
+    options = parser.parse_args(given)
+    if (options.command is None) == (options.recipe is None):
+        parser.error("expected --recipe or one command; for example --recipe cpu.yaml")
+    return options
+
+
+def _run(options: argparse.Namespace) -> int:
+    commands = {"inspect": _runtime, "verify": _runtime, "finish": _finish, "diff": _diff, "doctor": _doctor}
+    return commands.get(options.command, _build)(options)
+
+
+def _build(options: argparse.Namespace) -> int:
+    from compiler.progress import Progress, write_report
+    from compiler.recipe import load_recipe
+    from compiler.stage_cache import StageCache, default_folder
+
+    loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+    out = options.out or Path("dist") / f"{loaded.recipe.name}-{loaded.path.stem}"
+    cache = None if options.no_cache else StageCache(options.cache or default_folder())
+    from compiler import pipeline  # a wrong recipe is answered before anything large is imported
+
+    progress = Progress()
+    report = pipeline.build(loaded, pipeline.BuildOptions(out=out, strict=options.strict, cache=cache), progress)
+    if options.report is not None:
+        write_report(report, options.report)
+    progress.show(report)
+    return 0
+
+
+def _runtime(options: argparse.Namespace) -> int:
+    from runtime_lite.__main__ import main as run_command
+
+    return run_command([options.command, str(options.bundle)])
+
+
+def _finish(options: argparse.Namespace) -> int:
+    from runtime_lite.bundle import read_bundle
+
+    with read_bundle(options.bundle) as bundle:
+        targets = sorted({graph.target for graph in bundle.manifest.graphs.values()})
+    print(f"{options.bundle}: nothing to finish; {', '.join(targets)} needs no vendor compiler")
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from compiler.compare_bundles import compare_bundles, difference_table
+
+    differences = compare_bundles(*options.bundles)
+    Console(soft_wrap=True).print(difference_table(differences, *options.bundles) if differences else "no difference")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from compiler.diagnose_machine import diagnose, diagnosis_tables
+
+    for table in diagnosis_tables(diagnose()):
+        Console(soft_wrap=True).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
