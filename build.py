@@ -147,22 +147,20 @@ def _finish(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from compiler.compare_bundles import compare_bundles, difference_table
+    from compiler.progress import standard_console
 
     differences = compare_bundles(*options.bundles)
-    Console(soft_wrap=True).print(difference_table(differences, *options.bundles) if differences else "no difference")
+    standard_console().print(difference_table(differences, *options.bundles) if differences else "no difference")
     return 0
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from compiler.diagnose_machine import diagnose, diagnosis_tables
+    from compiler.progress import standard_console
 
     for table in diagnosis_tables(diagnose()):
-        Console(soft_wrap=True).print(table)
+        standard_console().print(table)
     return 0
 
 

@@ -6,6 +6,7 @@ line when it ends. The records are the report: `show` prints nothing else, `--re
 
 import contextlib
 import dataclasses
+import errno
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -164,7 +165,7 @@ class Progress:
     """
 
     def __init__(self, console: Console | None = None, now: Callable[[], float] = time.perf_counter) -> None:
-        self.console = console or _standard_console()
+        self.console = console or standard_console()
         self._now = now
 
     @contextlib.contextmanager
@@ -211,10 +212,17 @@ class Progress:
         )
 
 
-def _standard_console() -> Console:
+class _PlainConsole(Console):
+    """A console that leaves a closed pipe to the front door; rich would end the program with the code of a bug."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def standard_console() -> Console:
     """Standard output; a file or pipe has no width to fit tables into."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PLAIN_COLUMNS)
+    console = _PlainConsole(highlight=False)
+    return console if console.is_terminal else _PlainConsole(highlight=False, width=PLAIN_COLUMNS)
 
 
 class _StageLine:

@@ -38,9 +38,10 @@ _BOUNDS = {
 
 _SHAPES = (
     (":", "a reference package.module:name"),
+    ("_.-", "a name of letters, digits, underscores, dots and hyphens"),
     ("", "a name of letters, digits and underscores that starts with a letter"),
 )
-"""What a pattern asks for; patterns with a colon are references."""
+"""What a pattern asks for, by a mark that it holds."""
 
 _EXPONENT = re.compile(r"^([-+]?\d[\d_]*)(\.\d*)?[eE]([-+]?)(\d+)$")
 

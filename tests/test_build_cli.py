@@ -1,0 +1,340 @@
+"""The front door: every ending has one message, its documented exit code and the command that repeats it."""
+
+import dataclasses
+import errno
+import json
+import re
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import build
+from compiler import errors
+from compiler.progress import BuildReport, ParityRow, Progress
+from compiler.recipe import LoadedRecipe
+from compiler.stage_cache import StageCache
+from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
+
+RECIPE = """\
+name: tiny
+graphs:
+  net:
+    source: {factory: "model:build"}
+    inputs: {x: {shape: [1, 2], dtype: float32}}
+    outputs: [y]
+data: {verification: {feeds: "data:streams", count: 1}}
+targets: [{kind: "null"}]
+gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 1}}}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildOptions:
+    out: Path
+    strict: bool
+    cache: StageCache | None
+
+
+@dataclasses.dataclass
+class FakePipeline:
+    """Stands in for `compiler.pipeline`: records its call and ends as told."""
+
+    ending: BaseException | None = None
+    calls: list[tuple[LoadedRecipe, BuildOptions]] = dataclasses.field(default_factory=list)
+
+    def build(self, loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
+        self.calls.append((loaded, options))
+        with progress.stage("net", "capture"):
+            if self.ending is not None:
+                raise self.ending
+        return BuildReport(str(loaded.path), str(options.out), parity=(ParityRow("net", "y", 1, 0.0, 1.0, 1e-5),))
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+    fake, module = FakePipeline(), types.ModuleType("compiler.pipeline")
+    vars(module).update(build=fake.build, BuildOptions=BuildOptions)
+    monkeypatch.setitem(sys.modules, "compiler.pipeline", module)
+    monkeypatch.setattr("compiler.pipeline", module, raising=False)
+    return fake
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = build.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_build_shows_stages_parity_and_the_bundle(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--recipe", "tiny.yaml")
+    assert (code, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[0].startswith("net: capture 0.0")
+    assert "net y 1 0.00e+00 1 1.00e-05 holds" in lines
+    assert lines[-1] == "bundle: dist/tiny-tiny"
+
+
+def test_options_reach_the_pipeline(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--recipe", "tiny.yaml", "--set", "name=other", "--checkpoint", "c.bin", "--strict", "--out", "o")
+    loaded, options = pipeline.calls[0]
+    assert loaded.recipe.name == "other"
+    assert loaded.recipe.graphs["net"].source.checkpoint == "c.bin"
+    assert (options.out, options.strict) == (Path("o"), True)
+    assert options.cache is not None
+    assert options.cache.folder == Path(".cache/slipway")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"), [(["--no-cache"], None), (["--cache", "here"], Path("here")), ([], Path("fromenv"))]
+)
+def test_cache_is_chosen_by_option_then_environment(
+    arguments: list[str],
+    folder: Path | None,
+    pipeline: FakePipeline,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", "fromenv")
+    run(capsys, "--recipe", "tiny.yaml", *arguments)
+    cache = pipeline.calls[0][1].cache
+    assert (cache.folder if cache else None) == folder
+
+
+def test_report_is_written_as_json(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--recipe", "tiny.yaml", "--report", "r/report.json")[0] == 0
+    assert json.loads(Path("r/report.json").read_text())["bundle"] == "dist/tiny-tiny"
+
+
+PLACE = errors.Place("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")
+ENDINGS = [
+    pytest.param(
+        errors.RecipeError("r.yaml:1: expected a, got b", cure="write a"),
+        2,
+        "r.yaml:1: expected a, got b; write a",
+        id="recipe",
+    ),
+    pytest.param(errors.CheckpointError("expected w"), 2, "expected w", id="checkpoint"),
+    pytest.param(errors.DataError("expected streams"), 2, "expected streams", id="data"),
+    pytest.param(
+        errors.Refused("expected a rule, got none", cure="write one", place=PLACE),
+        3,
+        "stage pad_axes, graph net, node node_7, op Softmax, tensor scores, source model.py:12 in forward: "
+        "expected a rule, got none; write one",
+        id="refused",
+    ),
+    pytest.param(errors.GateFailed("expected at most 1e-5, got 1"), 4, "expected at most 1e-5, got 1", id="gate"),
+    pytest.param(errors.ToolchainAbsent("expected trtexec"), 5, "expected trtexec", id="toolchain"),
+    pytest.param(
+        errors.InternalError("expected one, got two"),
+        1,
+        "expected one, got two; this is a bug of Slipway, please report it with the output of -v",
+        id="internal",
+    ),
+    pytest.param(
+        KeyError("x"),
+        1,
+        "KeyError: 'x'; this is a bug of Slipway, please report it with the output of -v",
+        id="unexpected",
+    ),
+    pytest.param(
+        OSError(errno.ENOSPC, "No space left on device", "dist/x"),
+        2,
+        "dist/x: expected free space, got a full disk; free some, or choose --out elsewhere",
+        id="disk full",
+    ),
+    pytest.param(
+        OSError(errno.ENOSPC, "No space left on device"),
+        2,
+        "disk: expected free space, got a full disk; free some, or choose --out elsewhere",
+        id="disk full, place unknown",
+    ),
+    pytest.param(
+        PermissionError(errno.EACCES, "Permission denied", "dist"),
+        2,
+        "dist: expected access, got 'Permission denied'; check the path and its permissions",
+        id="not allowed",
+    ),
+    pytest.param(
+        FileNotFoundError(errno.ENOENT, "No such file", "x"),
+        1,
+        "FileNotFoundError: [Errno 2] No such file: 'x'; this is a bug of Slipway, please report it with the output of -v",
+        id="file of ours",
+    ),
+    pytest.param(
+        MemoryError(),
+        2,
+        "expected enough memory, got none; close other programs, or build with smaller buckets",
+        id="memory",
+    ),
+    pytest.param(KeyboardInterrupt(), 130, "interrupted; nothing was left half-written", id="interrupt"),
+]
+
+
+@pytest.mark.parametrize(("ending", "code", "message"), ENDINGS)
+def test_every_ending_is_one_message_and_its_exit_code(
+    ending: BaseException, code: int, message: str, pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.ending = ending
+    got, _, err = run(capsys, "--recipe", "tiny.yaml", "--set", "front_end.window=a b")
+    assert got == code
+    assert err == f"error: {message}\nrepeat with: python build.py --recipe tiny.yaml --set 'front_end.window=a b'\n"
+
+
+@pytest.mark.parametrize("ending", [errors.Refused("expected a"), KeyError("x")])
+def test_traceback_is_shown_on_request(
+    ending: Exception, pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.ending = ending
+    assert "Traceback (most recent call last)" in run(capsys, "--recipe", "tiny.yaml", "-v")[2]
+
+
+def test_wrong_recipe_is_answered_before_the_pipeline(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "--recipe", "tiny.yaml", "--set", "name=3.10")
+    assert code == 2
+    assert err.startswith(
+        'error: --set: name: expected text, got 3.10; YAML reads 3.10 as a number; write "3.10" in quotes\n'
+    )
+    assert pipeline.calls == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--recipe", "tiny.yaml", "doctor"],
+        ["--recipe"],
+        ["--recipes", "x"],
+        ["inspekt", "x"],
+        ["diff", "x"],
+        ["inspect"],
+    ],
+)
+def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        build.main(arguments)
+    assert caught.value.code == 2
+    assert re.search(r"^build.py.*: error: ", capsys.readouterr().err, re.MULTILINE)
+
+
+# Commands on bundles
+
+
+def test_inspect_and_verify_a_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = str(write_streaming_bundle(tmp_path / "bundle"))
+    assert run(capsys, "inspect", bundle)[0] == 0
+    assert run(capsys, "verify", bundle)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "finish"])
+def test_altered_bundle_is_refused(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = write_streaming_bundle(tmp_path / "bundle")
+    (bundle / "receipts.json").write_bytes(b"[]\n")
+    code, _, err = run(capsys, command, str(bundle))
+    assert code == 2
+    assert err.startswith("error: ")
+    assert "receipts.json" in err
+
+
+def test_diff_shows_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (write_streaming_bundle(tmp_path / name) for name in ("first", "second"))
+    assert run(capsys, "diff", str(first), str(second))[:2] == (0, "no difference\n")
+    edit_manifest(second, lambda plain: plain["front_end"].update(dither=0.0))
+    code, out, _ = run(capsys, "diff", str(first), str(second))
+    assert code == 0
+    assert "manifest: front_end.dither" in out
+
+
+def test_diff_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "diff", str(tmp_path / "no"), str(tmp_path / "no"))
+    assert code == 2
+    assert "expected a bundle directory or .tar file" in err
+
+
+def test_finish_says_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = str(write_streaming_bundle(tmp_path / "bundle"))
+    assert run(capsys, "finish", bundle)[:2] == (
+        0,
+        f"{bundle}: nothing to finish; onnx_static needs no vendor compiler\n",
+    )
+
+
+def test_doctor_lists_targets_and_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert "onnx_static" in out
+    assert "onnxruntime" in out
+
+
+# As a process
+
+STALLING_PIPELINE = """
+import sys, time, types
+import build
+module = types.ModuleType("compiler.pipeline")
+def stall(loaded, options, progress):
+    with progress.stage("net", "capture"):
+        print("ready", flush=True)
+        for _ in range(1000):
+            time.sleep(0.1)
+            print("x" * 100, flush=True)
+module.build, module.BuildOptions = stall, dict
+sys.modules["compiler.pipeline"] = module
+import compiler
+compiler.pipeline = module
+sys.exit(build.main())
+"""
+
+
+def start(script: str, tmp_path: Path) -> "subprocess.Popen[str]":
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    command = [sys.executable, "-c", script, "--recipe", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_ready(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+def test_interrupt_is_one_line_and_exit_code_130(tmp_path: Path) -> None:
+    process = start(STALLING_PIPELINE, tmp_path)
+    wait_until_ready(process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+    process = start(STALLING_PIPELINE, tmp_path)
+    wait_until_ready(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=20) == 141
+    assert err == ""
+
+
+def imported(script: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{script}\nprint(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_front_door_opens_without_large_imports() -> None:
+    modules = imported(
+        "import build\nfrom compiler import recipe, stage_cache, progress\nrecipe.load_recipe('cpu.yaml')"
+    )
+    assert not modules & {"torch", "onnx", "onnxscript"}
