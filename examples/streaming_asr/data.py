@@ -149,3 +149,10 @@ def recordings() -> Iterator[Recording]:
     """
     for entry in read_manifest(TESTSET_FOLDER):
         yield Recording(Path(entry.file).stem, read_stream(TESTSET_FOLDER / entry.file), entry.text)
+
+
+def random_features() -> Iterator[list[Feed]]:
+    """Streams of random features, for models without training: 120 and 30 chunks, the same in every run."""
+    generator = np.random.default_rng(7)
+    for chunks in (120, 30):
+        yield [{"features": generator.standard_normal((1, 67, 80), dtype=np.float32)} for _ in range(chunks)]

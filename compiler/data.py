@@ -1,0 +1,103 @@
+"""Draws the recipe's streams: generators of streams of feeds become checked lists, and their content a digest."""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import DataError
+from compiler.recipe import Feeds, Graph, LoadedRecipe
+from compiler.references import call, function_name, importable, resolve
+from compiler.stages import Array, Feed
+
+Streams = list[list[Feed]]
+
+
+def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
+    """The first `count` streams of a generator, every feed checked against the recipe.
+
+    Args:
+        loaded: the recipe.
+        key: `verification` or `calibration`.
+        feeds: the generator's record.
+        graph: graph the feeds are for.
+        spec: its inputs.
+
+    Raises:
+        RecipeError: the generator does not exist.
+        DataError: it raises, yields nothing, or yields a feed that does not fit.
+    """
+    reference = feeds.feeds if isinstance(feeds.feeds, str) else feeds.feeds[graph]
+    where = loaded.where("data", key, "feeds")
+    folders = loaded.search_path()
+    function = resolve(reference, folders, where)
+    with importable(folders):
+        streams = call(lambda: _take(function, feeds.count), where, DataError)
+    name = function_name(function)
+    if not streams:
+        raise DataError(f"{where}: expected {feeds.count} streams from {name}, got none", cure="yield streams of feeds")
+    checked = [_check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
+    return checked
+
+
+def _take(function: Any, count: int) -> list[list[Any]]:
+    drawn = function()
+    if not isinstance(drawn, Iterable):
+        raise TypeError(f"{type(drawn).__name__} is not iterable; yield streams")
+    return [list(stream) for stream in itertools.islice(drawn, count)]
+
+
+def _check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
+    if not stream:
+        raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
+    wanted = {name: given for name, given in spec.inputs.items() if given.state is None}
+    for index, feed in enumerate(stream):
+        _check_feed(feed, wanted, spec, f"{where}, feed {index}")
+    return list(stream)
+
+
+def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -> None:
+    if not isinstance(feed, Mapping):
+        raise DataError(f"{where}: expected a mapping of arrays, got {type(feed).__name__}", cure="yield dictionaries")
+    if set(feed) != set(wanted):
+        raise DataError(
+            f"{where}: expected inputs {sorted(wanted)}, got {sorted(map(str, feed))}", cure="name data inputs only"
+        )
+    for name, given in wanted.items():
+        array = feed[name]
+        if not isinstance(array, np.ndarray):
+            raise DataError(f"{where}, {name}: expected a numpy array, got {type(array).__name__}", cure="convert it")
+        if str(array.dtype) != given.dtype:
+            raise DataError(
+                f"{where}, {name}: expected {given.dtype}, got {array.dtype}", cure=f"use .astype({given.dtype!r})"
+            )
+        fixed = [_size(dim, spec) for dim in given.shape]
+        fits = array.ndim == len(fixed) and all(n in (None, m) for n, m in zip(fixed, array.shape, strict=True))
+        if not fits or 0 in array.shape:
+            raise DataError(
+                f"{where}, {name}: expected shape {list(given.shape)}, got {list(array.shape)}",
+                cure="yield whole chunks",
+            )
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            raise DataError(
+                f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
+            )
+
+
+def _size(dim: int | str, spec: Graph) -> int | None:
+    return dim if isinstance(dim, int) else spec.axes[dim].fixed
+
+
+def digest_of(streams: Streams) -> str:
+    """SHA-256 over names, shapes and contents of all feeds."""
+    digest = hashlib.sha256()
+    for stream in streams:
+        digest.update(f"stream {len(stream)}".encode())
+        for feed in stream:
+            for name in sorted(feed):
+                array: Array = np.ascontiguousarray(feed[name])
+                digest.update(f"{name} {array.dtype} {array.shape}".encode())
+                digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,284 @@
+"""The gates on what ships: parity over chained calls, bucket agreement, invariance to padding, the task, and the budget."""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import runtime_lite
+from compiler.errors import DataError, GateFailed, Place
+from compiler.evaluate import open_session
+from compiler.progress import ParityRow, SpeedRow, TaskRow
+from compiler.recipe import BudgetGate, LoadedRecipe, ParityGate, TaskGate
+from compiler.references import call, function_name, importable, resolve
+from compiler.stages import Array, Feed
+from compiler.targets.base import Emitted
+from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference, worst_of
+from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.manifest import bucket_name
+
+GOLDEN_STEPS = 12
+"""Recorded calls: enough to overflow a window of 128 frames by chunks of 16."""
+
+SPEED_CALLS = 40
+SPEED_WARM_UP = 5
+
+Reference = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str, Array]]]]
+Advance = Callable[[int, int], None]
+
+
+def parity_rows(graph: str, differences: Sequence[Difference], gate: ParityGate) -> tuple[ParityRow, ...]:
+    """Rows of the parity table."""
+    return tuple(
+        ParityRow(graph, d.tensor, d.steps, d.max_abs, d.reference_max, d.limit(gate.max_abs)) for d in differences
+    )
+
+
+def require_parity(graph: str, stage: str, differences: Sequence[Difference], gate: ParityGate, cure: str) -> None:
+    """Raise if a tensor differs by more than the gate allows.
+
+    Raises:
+        GateFailed: names tensor, step, difference and limit.
+    """
+    worst = worst_of(differences, gate.max_abs)
+    if worst.holds(gate.max_abs):
+        return
+    raise GateFailed(
+        f"expected {worst.tensor} within {worst.limit(gate.max_abs):.3g} of the original, got a difference of "
+        f"{worst.max_abs:.3g} at chained step {worst.worst_step}",
+        cure=cure,
+        place=Place(stage=stage, graph=graph, tensor=worst.tensor),
+    )
+
+
+def check_artifact(
+    folder: Path, emitted: Emitted, graph: str, steps: Sequence[Step], gate: ParityGate, advance: Advance
+) -> tuple[list[Difference], bytes]:
+    """Parity of the smallest artefact over chained steps, as it ships and with the runtime's own optimisations.
+
+    Returns:
+        The differences, and the golden file: the first calls as this artefact answers them.
+
+    Raises:
+        GateFailed: a tensor differs by more than the gate allows.
+    """
+    rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
+    if rows != 1:
+        steps = [_repeated(step, rows, emitted) for step in steps]
+    session = open_session(str(folder / emitted.file), optimize=True)
+    runner = _Recording(emitted.lowered, session, rows)
+    differences = compare(emitted.lowered, runner, steps, lambda done: advance(done, len(steps)))
+    require_parity(
+        graph, f"verify {bucket_name(emitted.sizes)}", differences, gate,
+        "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs",
+    )  # fmt: skip
+    return differences, npz_from_golden(Golden(tuple(runner.golden(gate.max_abs)), gate.max_abs))
+
+
+class _Recording(Runner):
+    """A runner that keeps its first calls for the golden file."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.recorded: list[GoldenStep] = []
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        outputs = super().step(feed)
+        if len(self.recorded) < GOLDEN_STEPS:
+            self.recorded.append(GoldenStep(_first_row(feed), _first_row(outputs)))
+        return outputs
+
+    def golden(self, max_abs: float) -> Iterator[GoldenStep]:
+        """Data of every step, and the states of the last."""
+        states = {state.output for state in self.lowered.states}
+        for index, step in enumerate(self.recorded):
+            last = index == len(self.recorded) - 1
+            kept = {name: array for name, array in step.outputs.items() if last or name not in states}
+            yield GoldenStep(step.feeds, kept)
+
+
+def _first_row(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: np.ascontiguousarray(array[:1]) for name, array in arrays.items()}
+
+
+def _repeated(step: Step, rows: int, emitted: Emitted) -> Step:
+    return Step(
+        *({n: np.repeat(a, rows, axis=0) for n, a in part.items()} for part in (step.feed, step.outputs, step.states))
+    )
+
+
+def check_buckets(
+    folder: Path, artifacts: Sequence[Emitted], graph: str, streams: Sequence[Sequence[Feed]], gate: ParityGate
+) -> dict[str, float]:
+    """Every bucket answers each row as the smallest one does, with other streams as random partners.
+
+    Returns:
+        Largest difference per bucket.
+
+    Raises:
+        GateFailed: names bucket and tensor.
+    """
+    alone = [list(_run_alone(folder, artifacts[0], stream[:GOLDEN_STEPS])) for stream in streams]
+    found: dict[str, float] = {}
+    for emitted in artifacts:
+        rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
+        order = np.random.default_rng(rows).integers(0, len(streams), rows)
+        count = min(len(alone[index]) for index in order)
+        runner = Runner(emitted.lowered, open_session(str(folder / emitted.file), optimize=True), rows)
+        worst = 0.0
+        for step in range(count):
+            feeds = [streams[index][step] for index in order]
+            outputs = runner.step({name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]})
+            for name, array in outputs.items():
+                expected = np.concatenate([alone[index][step][name] for index in order])
+                scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                difference = max_abs_difference(array, expected) / scale
+                worst = max(worst, difference)
+                if not difference <= gate.max_abs:
+                    raise GateFailed(
+                        f"expected {name} of every row as alone within {gate.max_abs:.3g}, got {difference:.3g}",
+                        cure="a row depends on its partners: report the graph",
+                        place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=graph, tensor=name),
+                    )
+        found[bucket_name(emitted.sizes)] = worst
+    return found
+
+
+def _run_alone(folder: Path, emitted: Emitted, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
+    rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
+    runner = Runner(emitted.lowered, open_session(str(folder / emitted.file), optimize=True), rows)
+    for feed in feeds:
+        yield _first_row(runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()}))
+
+
+def check_padding(folder: Path, artifacts: Sequence[Emitted], stream: Sequence[Feed]) -> dict[str, Any]:
+    """Poison every padded place of every bucket; what was tried.
+
+    Raises:
+        GateFailed: an output changed by a bit.
+    """
+    tried = {}
+    for emitted in artifacts:
+        rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
+        session = open_session(str(folder / emitted.file), optimize=True)
+        invariance = check_invariance(emitted.lowered, session, rows, stream[:GOLDEN_STEPS])
+        tried[bucket_name(emitted.sizes)] = dataclasses.asdict(invariance)
+    return tried
+
+
+def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> list[SpeedRow]:
+    """Time of one call per bucket on one thread, on full windows of random numbers."""
+    found = []
+    for emitted in artifacts:
+        session = open_session(str(folder / emitted.file), optimize=True)
+        feed = {value.name: _random(value) for value in session.get_inputs()}
+        times_ms = []
+        for index in range(SPEED_WARM_UP + SPEED_CALLS):
+            started = time.perf_counter()
+            session.run(None, feed)
+            if index >= SPEED_WARM_UP:
+                times_ms.append(1e3 * (time.perf_counter() - started))
+        p95 = statistics.quantiles(times_ms, n=20)[-1]
+        found.append(SpeedRow(graph, bucket_name(emitted.sizes), statistics.median(times_ms), p95, 1))
+    return found
+
+
+def _random(value: Any) -> Array:
+    shape = tuple(value.shape)
+    if "int" in value.type:
+        return np.zeros(shape, value.type[7:-1])
+    return np.random.default_rng(0).random(shape).astype(np.float32)
+
+
+def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[SpeedRow]) -> None:
+    """Size of the bundle and time of the slowest single-row call.
+
+    Raises:
+        GateFailed: a budget is exceeded.
+    """
+    if gate is None:
+        return
+    size_mb = size_bytes / 1e6
+    if gate.size_mb is not None and size_mb > gate.size_mb:
+        raise GateFailed(
+            f"expected a bundle of at most {gate.size_mb:g} MB, got {size_mb:.1f} MB",
+            cure="raise gates.budget.size_mb, or drop buckets or precision", place=Place(stage="budget"),
+        )  # fmt: skip
+    smallest = {row.graph: row for row in reversed(speed)}
+    for row in smallest.values():
+        if gate.p95_ms is not None and row.p95_ms > gate.p95_ms:
+            raise GateFailed(
+                f"expected a call within {gate.p95_ms:g} ms (p95), got {row.p95_ms:.2f} ms at {row.sizes}",
+                cure="raise gates.budget.p95_ms, or build on a quiet machine",
+                place=Place(stage="budget", graph=row.graph),
+            )
+
+
+def run_task(
+    loaded: LoadedRecipe, gate: TaskGate, bundle: Path, graph: str, reference: Reference, advance: Advance
+) -> TaskRow:
+    """Decode every recording with the original and with the bundle, and compare metric and text.
+
+    Raises:
+        RecipeError: a function of the gate does not exist.
+        DataError: it raises, or there are no recordings.
+        GateFailed: the metric rose by more than allowed, or a text differs where identity is asked for.
+    """
+    folders = loaded.search_path()
+    functions = {
+        key: resolve(getattr(gate, key), folders, loaded.where("gates", "task", key))
+        for key in ("recordings", "decode", "metric")
+    }
+    where = loaded.where("gates", "task")
+    texts: dict[str, list[str]] = {"original": [], "bundle": []}
+    references: list[str] = []
+    names: list[str] = []
+    with importable(folders), runtime_lite.Runtime() as runtime:
+        recordings = call(lambda: list(functions["recordings"]()), where, DataError)
+        if not recordings:
+            raise DataError(f"{where}: expected recordings, got none", cure="yield recordings")
+        model = runtime.load(bundle)
+        for count, recording in enumerate(recordings, start=1):
+            names.append(recording.name)
+            references.append(recording.reference)
+            original = [outputs for outputs, _ in reference(recording.chunks)]
+            with model.open_stream(graph) as stream:
+                shipped = [stream.push(chunk) for chunk in recording.chunks]
+            for key, outputs in (("original", original), ("bundle", shipped)):
+                texts[key].append(call(functions["decode"], where, DataError, outputs))
+            advance(count, len(recordings))
+        values = {
+            key: float(call(functions["metric"], where, DataError, references, said)) for key, said in texts.items()
+        }
+    differing = [name for name, a, b in zip(names, texts["original"], texts["bundle"], strict=True) if a != b]
+    increase = values["bundle"] - values["original"]
+    row = TaskRow(
+        metric=function_name(functions["metric"]).split(":")[-1],
+        reference=values["original"],
+        bundle=values["bundle"],
+        increase=increase,
+        limit=gate.max_increase,
+        recordings=len(names),
+        identical=len(names) - len(differing),
+    )
+    _require_task(row, gate, differing)
+    return row
+
+
+def _require_task(row: TaskRow, gate: TaskGate, differing: Sequence[str]) -> None:
+    place = Place(stage="task")
+    if not row.holds:
+        raise GateFailed(
+            f"expected {row.metric} to rise by at most {gate.max_increase:g}, got {row.increase:g} "
+            f"({row.reference:.4f} to {row.bundle:.4f})",
+            cure="see the parity table for the tensor that differs most", place=place,
+        )  # fmt: skip
+    if gate.identical and differing:
+        raise GateFailed(
+            f"expected identical results for all {row.recordings} recordings, got {len(differing)} others: {differing[:5]}",
+            cure="see the parity table for the tensor that differs most", place=place,
+        )  # fmt: skip

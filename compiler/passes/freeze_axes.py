@@ -1,0 +1,46 @@
+"""Give every bucketed axis one size, so that nothing in the graph is symbolic.
+
+Before:
+    features [batch, 67, 80]
+After:
+    features [4, 67, 80], and every other value likewise
+
+Requires: no window left to pad.
+Ensures: every dimension is a number.
+Keeps: structure and weights; buckets of one graph share their weights by content.
+Numerics: exact.
+Source: static shapes, ONNX specification.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.passes.simplify import simplify_model
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class FreezeAxes:
+    """Replace axis names by sizes.
+
+    Attributes:
+        sizes: (axis, size) pairs.
+    """
+
+    name: ClassVar[str] = "freeze_axes"
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Freeze the graph in place."""
+        sizes, frozen = dict(self.sizes), 0
+        for value in lowered.model.graph.inputs:
+            dims = [sizes.get(str(dim), dim) for dim in value.shape or ()]
+            frozen += dims != list(value.shape or ())
+            value.shape = ir.Shape(dims)
+        if frozen:
+            house.forget_shapes(lowered.model)
+            simplify_model(lowered.model)
+        return Outcome(lowered, matched=len(lowered.model.graph.inputs), rewritten=frozen)

@@ -1,0 +1,60 @@
+"""What IR is legal at each boundary; the checkers name the first value that is not."""
+
+import onnx
+import onnx_ir as ir
+
+from compiler.errors import InternalError, Place, Refused
+from compiler.ir import source_of
+from compiler.stages import Lowered
+
+
+def check_between_passes(lowered: Lowered) -> None:
+    """After every pass: well-formed, one graph without functions, states present with matching types.
+
+    Raises:
+        InternalError: a pass left an illegal graph behind.
+    """
+    model = lowered.model
+    try:
+        onnx.checker.check_model(ir.serde.serialize_model(model))
+    except onnx.checker.ValidationError as error:
+        raise InternalError(f"the graph is malformed: {str(error).splitlines()[0]}") from error
+    inputs = {value.name: value for value in model.graph.inputs}
+    outputs = {value.name: value for value in model.graph.outputs}
+    for state in lowered.states:
+        fed, back = inputs.get(state.input), outputs.get(state.output)
+        if fed is None or back is None or fed.dtype != back.dtype:
+            raise InternalError(
+                f"state {state.input!r} is not fed by {state.output!r}",
+                place=Place(graph=lowered.graph, tensor=state.input),
+            )
+
+
+def check_static(model: ir.Model, graph: str) -> None:
+    """Before a static target: every dimension of every value is a number, and no op makes one at run time.
+
+    Raises:
+        Refused: names the first value with a symbolic or unknown dimension.
+    """
+    for value in model.graph.inputs:
+        _require_static(value, None, graph)
+    for node in model.graph:
+        for output in node.outputs:
+            _require_static(output, node, graph)
+
+
+def _require_static(value: ir.Value, node: ir.Node | None, graph: str) -> None:
+    if value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
+        return
+    raise Refused(
+        f"a static target needs numbers, got shape {value.shape}",
+        cure="give every axis buckets, a fixed size or a window, and list pad_axes for the window",
+        place=Place(
+            stage="static",
+            graph=graph,
+            node=str(node.name) if node else "",
+            op=node.op_type if node else "",
+            tensor=str(value.name),
+            source=source_of(node),
+        ),
+    )

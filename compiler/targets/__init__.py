@@ -1,0 +1,7 @@
+"""The targets by name."""
+
+from compiler.targets.base import Target
+from compiler.targets.null import Null
+from compiler.targets.onnx_static import OnnxStatic
+
+TARGETS: dict[str, type[Target]] = {"onnx_static": OnnxStatic, "null": Null}

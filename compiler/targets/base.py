@@ -1,0 +1,57 @@
+"""What every target has: a name, the options it takes, and `emit`."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from compiler.stages import Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class Emitted:
+    """One artefact: a graph at one combination of bucket sizes.
+
+    Attributes:
+        sizes: size per bucketed axis.
+        file: its main file, relative to the bundle.
+        files: other files it reads.
+        lowered: the graph that was written, for verification.
+    """
+
+    sizes: Mapping[str, int]
+    file: str
+    files: tuple[str, ...]
+    lowered: Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """What a target made of one graph.
+
+    Attributes:
+        artifacts: one per combination of buckets.
+        files: content by path relative to the bundle.
+        versions: opset and IR version of the graphs.
+    """
+
+    artifacts: tuple[Emitted, ...]
+    files: Mapping[str, bytes]
+    versions: Mapping[str, int]
+
+
+class Target(Protocol):
+    """A named frozen record; options are its fields."""
+
+    name: ClassVar[str]
+    ships: ClassVar[bool]
+
+    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+        """Write the graph for every combination of bucket sizes.
+
+        Raises:
+            Refused: the graph is not legal for this target.
+        """
+        ...
+
+
+Options = dict[str, Any]

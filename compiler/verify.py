@@ -1,0 +1,397 @@
+"""Compares a graph with the original model over chained calls, and finds the first value that differs.
+
+The reference is the original in its own framework, its caches cut to the window before each call. What is compared: every
+output and every state, as the passes so far have reshaped it, in every step.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import DataError, GateFailed, Place
+from compiler.evaluate import open_session
+from compiler.stages import Array, Feed, Lowered, newest
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One call of the original.
+
+    Attributes:
+        feed: what the caller gives.
+        outputs: every output by name, states among them as the original returns them.
+        states: what the next call takes, caches cut to the window.
+    """
+
+    feed: Feed
+    outputs: Mapping[str, Array]
+    states: Mapping[str, Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The largest difference of one tensor over all steps.
+
+    Attributes:
+        tensor: output or state name.
+        steps: compared steps.
+        max_abs: largest absolute difference; NaN or infinity where one side has them alone.
+        reference_max: largest absolute value of the reference.
+        worst_step: step of the largest difference.
+        early: largest difference in the first half of the steps, to show growth.
+        late: largest difference in the second half.
+    """
+
+    tensor: str
+    steps: int
+    max_abs: float
+    reference_max: float
+    worst_step: int
+    early: float
+    late: float
+
+    def limit(self, max_abs: float) -> float:
+        """The accepted difference: `max_abs` relative to values above 1."""
+        return max_abs * max(1.0, self.reference_max)
+
+    def holds(self, max_abs: float) -> bool:
+        """Whether the difference is within the limit; NaN never is."""
+        return self.max_abs <= self.limit(max_abs)
+
+
+class Session(Protocol):
+    """What runs one graph: the shape of `onnxruntime.InferenceSession`."""
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`."""
+        ...
+
+
+class Runner:
+    """Runs a lowered graph call after call, feeding lengths, masks and states as its record says.
+
+    Args:
+        lowered: the graph's record; its model gives names and shapes.
+        session: runs the model.
+        batch: rows of every call.
+        first: runs the first call while it is a graph of its own.
+    """
+
+    def __init__(self, lowered: Lowered, session: Session, batch: int = 1, first: Session | None = None) -> None:
+        self.lowered, self.session, self.batch, self.first = lowered, session, batch, first
+        self.inputs = house.inputs_named(lowered.model)
+        self.outputs = list(house.outputs_named(lowered.model))
+        self.length = np.zeros(batch, np.int64)
+        self.states = {state.input: self._initial(state.input) for state in lowered.states}
+        self.started = False
+
+    def _initial(self, name: str) -> Array:
+        """Zeros; a dynamic cache starts with no frames."""
+        value = self.inputs[name]
+        window = self.lowered.window
+        axis = window.axis if window is not None else None
+        shape = [
+            dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch
+            for dim in value.shape or ()
+        ]
+        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+
+    def full_feed(self, feed: Feed) -> dict[str, Array]:
+        """The caller's feed with states, length and mask."""
+        full = {**feed, **self.states}
+        window = self.lowered.window
+        if window is not None and window.length_input in self.inputs:
+            full[window.length_input] = self.length
+        if window is not None and window.mask_input is not None and window.mask_input in self.inputs:
+            full[window.mask_input] = mask_of(self.length, window.frames, window.step_frames)
+        return {name: array for name, array in full.items() if name in self.inputs}
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name."""
+        if self.first is not None and not self.started:
+            names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
+            results = self.first.run(None, {name: array for name, array in feed.items() if name in names})
+            outputs = dict(zip(self.outputs, results, strict=True))
+        else:
+            outputs = dict(zip(self.outputs, self.session.run(self.outputs, self.full_feed(feed)), strict=True))
+        self.started = True
+        window = self.lowered.window
+        for state in self.lowered.states:
+            array = outputs[state.output]
+            cut = (
+                array
+                if state.frames_axis is None or window is None
+                else newest(array, state.frames_axis, window.frames)
+            )
+            self.states[state.input] = cut
+        if window is not None:
+            self.length = np.minimum(self.length + window.step_frames, window.frames)
+        return outputs
+
+
+def mask_of(length: Array, frames: int, step_frames: int) -> Array:
+    """The 0/1 float32 mask [rows, frames + step_frames] of right-aligned caches with these true lengths."""
+    slots = np.arange(frames + step_frames)
+    return (slots[None] >= frames - length[:, None]).astype(np.float32)
+
+
+def runner_of(lowered: Lowered, batch: int = 1) -> Runner:
+    """A runner of an intermediate graph, with optimisation off so that only our rewrites are measured."""
+    first = None if lowered.first_call is None else open_session(house.serialized(lowered.first_call))
+    return Runner(lowered, open_session(house.serialized(lowered.model)), batch, first)
+
+
+def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
+    """The original's states as the passes have reshaped them."""
+    expected = dict(states)
+    for state_map in lowered.state_maps:
+        expected = state_map.apply(expected)
+    return expected
+
+
+class _Tally:
+    """Largest difference of one tensor, step by step."""
+
+    def __init__(self, tensor: str) -> None:
+        self.tensor = tensor
+        self.errors: list[float] = []
+        self.reference_max = 0.0
+
+    def add(self, got: Array, expected: Array) -> None:
+        self.errors.append(max_abs_difference(got, expected))
+        if expected.size:
+            self.reference_max = max(self.reference_max, float(np.max(np.abs(expected.astype(np.float64)))))
+
+    def difference(self) -> Difference:
+        worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
+        half = max(len(self.errors) // 2, 1)
+        late = self.errors[half:] or self.errors
+        return Difference(
+            self.tensor,
+            len(self.errors),
+            self.errors[worst],
+            self.reference_max,
+            worst,
+            max(self.errors[:half]),
+            max(late),
+        )
+
+
+def max_abs_difference(got: Array, expected: Array) -> float:
+    """Largest absolute difference; infinite for different shapes or when only one side is NaN or infinite."""
+    if got.shape != expected.shape:
+        return float("inf")
+    if got.size == 0:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected) if got.dtype.kind == "f" else False)
+    difference[same] = 0.0
+    worst = float(np.max(difference))
+    return float("inf") if np.isnan(worst) else worst
+
+
+def compare(
+    lowered: Lowered, runner: Runner, steps: Iterable[Step], advance: Callable[[int], None] = lambda _: None
+) -> list[Difference]:
+    """Run the graph beside the recorded steps and tally every output and state.
+
+    Args:
+        lowered: what the graph is now.
+        runner: runs it; must be fresh.
+        steps: the original's calls, in order.
+        advance: called with the number of compared steps.
+    """
+    states = {state.output for state in lowered.states}
+    tallies: dict[str, _Tally] = {}
+    for count, step in enumerate(steps, start=1):
+        outputs = runner.step(step.feed)
+        for name in outputs:
+            if name not in states and name in step.outputs:
+                tallies.setdefault(name, _Tally(name)).add(outputs[name], step.outputs[name])
+        for name, expected in expected_states(lowered, step.states).items():
+            tallies.setdefault(name, _Tally(name)).add(runner.states[name], expected)
+        advance(count)
+    return [tally.difference() for tally in tallies.values()]
+
+
+def worst_of(differences: Sequence[Difference], max_abs: float) -> Difference:
+    """The difference that uses most of its limit."""
+    return max(differences, key=lambda d: np.inf if np.isnan(d.max_abs) else d.max_abs / d.limit(max_abs))
+
+
+def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequence[Feed], count: int) -> list[Step]:
+    """The original's first `count` calls on one stream."""
+    feeds = list(stream[:count])
+    return [Step(feed, outputs, states) for feed, (outputs, states) in zip(feeds, run(feeds), strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstDifference:
+    """The first value, in graph order, by which two graphs differ on the same call."""
+
+    node: ir.Node
+    tensor: str
+    max_abs: float
+
+    def place(self) -> Place:
+        """For the error message."""
+        return Place(
+            node=str(self.node.name), op=self.node.op_type, tensor=self.tensor, source=house.source_of(self.node)
+        )
+
+
+def first_difference(before: Lowered, after: Lowered, steps: Sequence[Step], max_abs: float) -> FirstDifference | None:
+    """Run both graphs on the same calls with every intermediate value exposed, and find the first that differs.
+
+    Values are matched by name. Where a pass has padded an axis, the newest entries are compared; values that only one
+    graph has cannot be compared, so the answer is the first named value at or after the defect.
+    """
+    exposed = [_expose(before), _expose(after)]
+    runners = [runner_of(lowered) for lowered in exposed]
+    for step in steps:
+        old, new = (runner.step(step.feed) for runner in runners)
+        for node in after.model.graph:
+            for output in node.outputs:
+                name = str(output.name)
+                if name not in old or name not in new or old[name].dtype.kind != "f":
+                    continue
+                got, expected = _cropped(new[name], old[name])
+                worst = max_abs_difference(got, expected)
+                scale = float(np.max(np.abs(expected))) if expected.size else 0.0
+                if not worst <= max_abs * max(1.0, scale):
+                    return FirstDifference(node, name, worst)
+    return None
+
+
+def _expose(lowered: Lowered) -> Lowered:
+    """A copy whose graph returns every floating-point value; during a separate first call only later calls differ."""
+    model = house.clone(lowered.model)
+    present = set(model.graph.outputs)
+    for node in model.graph:
+        for output in node.outputs:
+            if output not in present and output.dtype is not None and output.dtype.is_floating_point():
+                model.graph.outputs.append(output)
+    return dataclasses.replace(lowered, model=model, first_call=None)
+
+
+def _cropped(a: Array, b: Array) -> tuple[Array, Array]:
+    """The newest entries that both have, along every axis."""
+    if a.ndim != b.ndim:
+        return a, b
+    sizes = [min(x, y) for x, y in zip(a.shape, b.shape, strict=True)]
+    for axis, size in enumerate(sizes):
+        a, b = newest(a, axis, size), newest(b, axis, size)
+    return a, b
+
+
+@dataclasses.dataclass(frozen=True)
+class Invariance:
+    """What lies in padded places cannot be seen: outputs bit-identical for every content.
+
+    Attributes:
+        batch: rows of the graph.
+        calls: compared calls.
+        poisons: contents tried.
+    """
+
+    batch: int
+    calls: int
+    poisons: tuple[str, ...]
+
+
+POISONS = {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf, "1e30": 1e30, "-1e30": -1e30}
+
+
+def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequence[Feed]) -> Invariance:
+    """Fill padded cache slots and free batch rows with every poison; outputs must not change by a bit.
+
+    Args:
+        lowered: the graph's record.
+        session: runs the artefact that ships.
+        batch: its rows; row r is r calls late, so that the rows have different true lengths.
+        feeds: calls of one stream, at least enough to fill the window.
+
+    Raises:
+        GateFailed: names the output, the poison and the step.
+    """
+    runner = Runner(lowered, session, batch)
+    calls = 0
+    for position in range(len(feeds)):
+        rows = [feeds[position - row] if position >= row else None for row in range(batch)]
+        shapes = {name: array.shape for name, array in feeds[0].items()}
+        feed = {
+            name: np.concatenate([np.zeros(shapes[name], array.dtype) if row is None else row[name] for row in rows])
+            for name, array in feeds[0].items()
+        }
+        active = np.array([row is not None for row in rows])
+        full = runner.full_feed(feed)
+        clean = dict(zip(runner.outputs, session.run(runner.outputs, full), strict=True))
+        for label, poison in POISONS.items():
+            poisoned = _poisoned(lowered, full, active, poison)
+            got = dict(zip(runner.outputs, session.run(runner.outputs, poisoned), strict=True))
+            for name in runner.outputs:
+                if got[name][active].tobytes() != clean[name][active].tobytes():
+                    raise GateFailed(
+                        f"expected {name} unchanged by {label} in padded places, got other values at call {position}",
+                        cure="this is a defect of a pass or of a kernel; run again with -v and report it",
+                        place=Place(stage="invariance", graph=lowered.graph, tensor=name),
+                    )
+            calls += 1
+        runner.step(feed)
+        runner.length = np.where(active, runner.length, 0)
+        runner.states = {name: _reset(array, ~active) for name, array in runner.states.items()}
+    return Invariance(batch, calls, tuple(POISONS))
+
+
+def _reset(array: Array, rows: Array) -> Array:
+    array = array.copy()
+    array[rows] = 0
+    return array
+
+
+def _poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poison: float) -> dict[str, Array]:
+    """Copies of a feed with poison in the padded slots of every cache, and in everything of free rows."""
+    found: dict[str, Array] = {}
+    axes = {state.input: state.frames_axis for state in lowered.states}
+    window = lowered.window
+    for name, array in full.items():
+        if array.dtype.kind != "f" or (window is not None and name == window.mask_input):
+            found[name] = array
+            continue
+        array = array.copy()
+        array[~active] = poison
+        axis = axes.get(name)
+        if axis is not None and window is not None:
+            length = full[window.length_input]
+            for row in np.flatnonzero(active):
+                index: list[Any] = [slice(None)] * array.ndim
+                index[0], index[axis] = row, slice(0, window.frames - int(length[row]))
+                array[tuple(index)] = poison
+        found[name] = array
+    return found
+
+
+def check_streams(streams: Sequence[Sequence[Feed]], needed: int, graph: str) -> None:
+    """Refuse verification data that cannot show what the gate promises.
+
+    Raises:
+        DataError: no stream, an empty stream, or none with `needed` chunks.
+    """
+    place = Place(stage="data", graph=graph)
+    if not streams:
+        raise DataError("expected streams from the verification generator, got none", cure="yield streams", place=place)
+    for index, stream in enumerate(streams):
+        if not stream:
+            raise DataError(f"expected feeds in stream {index}, got none", cure="yield no empty stream", place=place)
+    longest = max(len(stream) for stream in streams)
+    if longest < needed:
+        raise DataError(
+            f"expected a stream of at least {needed} chunks for the parity gate, got {longest} at most",
+            cure="yield a longer stream, or lower chained_steps",
+            place=place,
+        )
