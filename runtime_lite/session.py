@@ -82,7 +82,7 @@ class Model:
         names = ", ".join(repr(name) for name in self._runners)
         if graph is None and len(self._runners) != 1:
             _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
-        runner = next(iter(self._runners.values())) if graph is None else self._runners.get(graph)
+        runner = next((runner for name, runner in self._runners.items() if graph in (None, name)), None)
         if runner is None:
             _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
         return runner

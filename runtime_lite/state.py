@@ -89,4 +89,4 @@ def cut_rows(array: Array, axis: int, rows: int) -> Array:
     """Return the first rows of an axis as an array that owns its memory; itself when nothing is cut."""
     if array.shape[axis] == rows:
         return array
-    return np.ascontiguousarray(array[(slice(None),) * axis + (slice(rows),)])
+    return array[(slice(None),) * axis + (slice(rows),)].copy()  # a view would keep the whole bucket alive

@@ -1,0 +1,294 @@
+"""Attacks through the text of `manifest.json`: each is stopped by one sentence before anything else is read."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime_lite import BundleRefused, read_bundle
+from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return write_streaming_bundle(tmp_path / "bundle")
+
+
+def stopped(path: Path) -> str:
+    """Return the sentence that stops a bundle."""
+    with pytest.raises(BundleRefused) as refusal:
+        read_bundle(path)
+    message = str(refusal.value)
+    assert message.isprintable(), "one line, no control characters"
+    assert re.fullmatch(r".*: expected .*, got .*; .*[^.]", message), message
+    assert len(message) < 1000
+    return message
+
+
+TEXTS: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "expected UTF-8 JSON, got 'Expecting value: line 1 column 1 (char 0)'; copy the bundle again"),
+    "truncated": (b'{"schema_version": 1, "graphs": {"a', "expected UTF-8 JSON, got 'Unterminated string"),
+    "two documents": (b"{} {}", "expected UTF-8 JSON, got 'Extra data"),
+    "byte order mark": (b"\xef\xbb\xbf{}", "expected UTF-8 JSON"),
+    "utf-16": ("{}".encode("utf-16"), "expected UTF-8 JSON"),
+    "not utf-8": (b'{"name": "\xff"}', "expected UTF-8 JSON, got"),
+    "nul byte": (b'{"name": "a\x00b"}', "expected UTF-8 JSON, got 'Invalid control character"),
+    "nested without end": (b"[" * 200_000, "expected JSON nested a few levels deep"),
+    "nested objects without end": (b'{"a":' * 100_000, "expected JSON nested a few levels deep"),
+    "duplicate key": (
+        b'{"schema_version": 1, "schema_version": 2}',
+        "expected every key once, got key 'schema_version' twice",
+    ),
+    "nan": (b'{"schema_version": NaN}', "expected finite numbers, got 'NaN'"),
+    "infinity": (b'{"schema_version": -Infinity}', "expected finite numbers, got '-Infinity'"),
+    "float overflow": (b'{"schema_version": 1e999}', "expected finite numbers, got '1e999'"),
+    "huge integer": (b'{"schema_version": ' + b"9" * 100_000 + b"}", "expected integers of at most 19 digits"),
+    "oversized": (b" " * (4 * 2**20 + 1), "expected manifest.json of at most 4194304 bytes, got 4194305 bytes"),
+    "not an object": (b"[1]", "manifest.json: expected an object, got [1]"),
+    "null": (b"null", "manifest.json: expected an object, got None"),
+    "no version": (b"{}", "manifest.json: expected the key 'schema_version'"),
+}
+
+
+@pytest.mark.parametrize("attack", TEXTS)
+def test_hostile_text(bundle: Path, attack: str) -> None:
+    text, sentence = TEXTS[attack]
+    (bundle / "manifest.json").write_bytes(text)
+    assert sentence in stopped(bundle)
+
+
+def graph_of(plain: dict[str, Any]) -> Any:
+    return plain["graphs"]["streaming"]
+
+
+def rename_file(plain: dict[str, Any], name: str) -> None:
+    plain["files"][name] = plain["files"].pop("recipe.yaml")
+    plain["recipe"] = name
+
+
+def many(plain: dict[str, Any]) -> None:
+    plain["tools"] = {f"t{index}": "1" for index in range(5000)}
+
+
+def set_at(*path: Any, to: Any) -> Edit:
+    """Return an edit that sets one value of the graph."""
+
+    def edit(plain: dict[str, Any]) -> None:
+        place = graph_of(plain)
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = to
+
+    return edit
+
+
+def drop_at(*path: Any) -> Edit:
+    """Return an edit that removes one value of the graph."""
+
+    def edit(plain: dict[str, Any]) -> None:
+        place = graph_of(plain)
+        for key in path[:-1]:
+            place = place[key]
+        del place[path[-1]]
+
+    return edit
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    # versions, keys, types
+    "newer schema": (lambda m: m.update(schema_version=2), "schema_version: expected 1, got 2; update runtime_lite"),
+    "older schema": (lambda m: m.update(schema_version=0), "schema_version: expected 1, got 0; rebuild the bundle"),
+    "schema as text": (lambda m: m.update(schema_version="1"), "schema_version: expected an integer from 0"),
+    "schema as boolean": (lambda m: m.update(schema_version=True), "schema_version: expected an integer from 0"),
+    "unknown key": (lambda m: m.update(evil=1), "got unknown key 'evil'"),
+    "unknown key in a graph": (set_at("plugin", to="evil.so"), "graphs.streaming: expected only the keys"),
+    "missing key": (lambda m: m.pop("files"), "manifest.json: expected the key 'files'"),
+    "missing key in a state": (drop_at("states", 0, "window"), "states[0]: expected the key 'window'"),
+    "wiring of a later version": (lambda m: m.update(wiring=[1]), "wiring: expected an empty list, got wired graphs"),
+    "list as object": (lambda m: m.update(graphs=[]), "graphs: expected an object, got []"),
+    "object as list": (set_at("inputs", to={}), "inputs: expected a list, got {}"),
+    "number as text": (lambda m: m.update(name=7), "name: expected a printable text"),
+    "float as integer": (set_at("opset", to=20.0), "opset: expected an integer from 1 to 1000, got 20.0"),
+    "terminal escape": (lambda m: m.update(name="\x1b]0;owned\x07"), "name: expected a printable text"),
+    "lone surrogate": (lambda m: m.update(name="\ud800"), "name: expected a printable text"),
+    "line break in a tool": (lambda m: m["tools"].update(a="b\nc"), "tools.a: expected a printable text"),
+    "endless text": (lambda m: m.update(name="x" * 5000), "name: expected a printable text of 1 to 4096 characters"),
+    "too many entries": (many, "tools: expected at most 4096 entries, got 5000"),
+    "list in the front end": (
+        lambda m: m["front_end"].update(a=[1]),
+        "front_end.a: expected a boolean, a number or a text",
+    ),
+    # file names
+    "path traversal": (lambda m: rename_file(m, "../recipe.yaml"), "got '../recipe.yaml', which leaves its folder"),
+    "inner traversal": (lambda m: rename_file(m, "a/../../b"), "which leaves its folder"),
+    "absolute path": (lambda m: rename_file(m, "/etc/passwd"), "got '/etc/passwd', which is absolute"),
+    "drive letter": (lambda m: rename_file(m, "c:recipe.yaml"), "which is absolute"),
+    "backslash": (lambda m: rename_file(m, "graphs\\x"), "which has a backslash"),
+    "nul in a name": (lambda m: rename_file(m, "recipe.yaml\0.txt"), "characters that are not printable ASCII"),
+    "non-ascii name": (lambda m: rename_file(m, "r\u00e9cipe.yaml"), "characters that are not printable ASCII"),
+    "right-to-left name": (lambda m: rename_file(m, "a\u202eyaml"), "characters that are not printable ASCII"),
+    "empty name": (lambda m: rename_file(m, ""), "a path of 0 characters"),
+    "long name": (lambda m: rename_file(m, "x" * 300), "a path of 300 characters"),
+    "dot part": (lambda m: rename_file(m, "./recipe.yaml"), "which has a part that is not letters"),
+    "double slash": (lambda m: rename_file(m, "a//b"), "which has a part that is not letters"),
+    "hidden file": (lambda m: rename_file(m, ".bashrc"), "which has a part that is not letters"),
+    "shell characters": (lambda m: rename_file(m, "$(reboot)"), "which has a part that is not letters"),
+    "trailing dot": (lambda m: rename_file(m, "recipe."), "which has a part that is not letters"),
+    "name as number": (lambda m: m.update(recipe=1), "recipe: expected a file name, got 1"),
+    "case collision": (
+        lambda m: m["files"].update({"Recipe.yaml": m["files"]["recipe.yaml"]}),
+        "expected names that differ in more than case, got 'recipe.yaml' and 'Recipe.yaml'",
+    ),
+    "case collision of folders": (
+        lambda m: m["files"].update({"Graphs/x": m["files"]["recipe.yaml"]}),
+        "expected names that differ in more than case, got 'graphs' and 'Graphs'",
+    ),
+    "case collision with the manifest": (
+        lambda m: m["files"].update({"MANIFEST.JSON": m["files"]["recipe.yaml"]}),
+        "got 'manifest.json' and 'MANIFEST.JSON'",
+    ),
+    "file as folder": (
+        lambda m: m["files"].update({"recipe.yaml/x": m["files"]["recipe.yaml"]}),
+        "expected a name to be a file or a folder, got 'recipe.yaml' as both",
+    ),
+    "manifest lists itself": (
+        lambda m: m["files"].update({"manifest.json": m["files"]["recipe.yaml"]}),
+        "expected every file but manifest.json and costs.json, got 'manifest.json'",
+    ),
+    # sizes and hashes
+    "negative size": (lambda m: m["files"]["recipe.yaml"].update(bytes=-1), "bytes: expected an integer from 0"),
+    "huge size": (lambda m: m["files"]["recipe.yaml"].update(bytes=2**40), "bytes: expected an integer from 0 to"),
+    "huge total": (
+        lambda m: [entry.update(bytes=2**34) for entry in m["files"].values()],
+        "files: expected at most 68719476736 bytes in all",
+    ),
+    "short hash": (
+        lambda m: m["files"]["recipe.yaml"].update(sha256="ab"),
+        "expected a SHA-256 of 64 lower-case hex digits",
+    ),
+    "upper-case hash": (
+        lambda m: m["files"]["recipe.yaml"].update(sha256="A" * 64),
+        "expected a SHA-256 of 64 lower-case hex digits",
+    ),
+    # references
+    "artifact file not listed": (
+        set_at("artifacts", 0, "file", to="graphs/other.onnx"),
+        "graphs.streaming.artifacts: expected a file listed under 'files', got 'graphs/other.onnx'",
+    ),
+    "weights not listed": (
+        set_at("artifacts", 0, "files", to=["w.bin"]),
+        "expected a file listed under 'files', got 'w.bin'",
+    ),
+    "golden not listed": (
+        set_at("golden", to="g.npz"),
+        "graphs.streaming.golden: expected a file listed under 'files'",
+    ),
+    "artifact leaves the bundle": (set_at("artifacts", 0, "file", to="../x.onnx"), "which leaves its folder"),
+    "certificate not listed": (lambda m: m.update(certificates=["c.json"]), "certificates: expected a file listed"),
+    "receipts not listed": (lambda m: m.update(receipts="r.json"), "receipts: expected a file listed under 'files'"),
+    # shapes
+    "negative dimension": (set_at("inputs", 0, "shape", to=["batch", -3, 2]), "shape[1]: expected an integer from 1"),
+    "zero dimension": (set_at("inputs", 0, "shape", to=["batch", 0, 2]), "shape[1]: expected an integer from 1"),
+    "huge dimension": (set_at("inputs", 0, "shape", to=["batch", 2**40, 2]), "shape[1]: expected an integer from 1"),
+    "product overflows": (
+        set_at("inputs", 0, "shape", to=["batch", 2**31 - 1, 2**31 - 1, 2**31 - 1]),
+        "streaming.x.shape: expected a tensor of at most 4294967296 bytes",
+    ),
+    "endless rank": (set_at("inputs", 0, "shape", to=[1] * 17), "shape: expected at most 16 dimensions, got 17"),
+    "fractional dimension": (set_at("inputs", 0, "shape", to=["batch", 3.5]), "shape[1]: expected an integer"),
+    "boolean dimension": (set_at("inputs", 0, "shape", to=["batch", True]), "shape[1]: expected an integer"),
+    "unknown axis": (
+        set_at("inputs", 0, "shape", to=["batch", "time", 2]),
+        "expected axes declared under 'axes' (batch), got 'time'",
+    ),
+    "axis twice": (set_at("inputs", 0, "shape", to=["batch", "batch", 2]), "shape: expected every axis name once"),
+    "axis name as code": (set_at("inputs", 0, "shape", to=["batch", "1;x", 2]), "expected an axis name"),
+    "output without rows": (
+        set_at("outputs", 0, "shape", to=[3, 2]),
+        "expected the axis 'batch', which the graph declares",
+    ),
+    "unknown dtype": (set_at("inputs", 0, "dtype", to="object"), "dtype: expected one of bool, float16"),
+    "unknown role": (set_at("inputs", 0, "role", to="root"), "role: expected one of data, length, mask, state"),
+    "no data output": (set_at("outputs", 0, "role", to="state"), "outputs: expected an output of role 'data'"),
+    "name twice": (set_at("outputs", 0, "name", to="x"), "expected every input and output name once, got a name twice"),
+    "space in a name": (set_at("outputs", 0, "name", to="a b"), "expected a name of at most 240 ASCII characters"),
+    # buckets
+    "no buckets": (set_at("axes", "batch", "buckets", to=[]), "buckets: expected ascending, distinct sizes, got []"),
+    "descending buckets": (
+        set_at("axes", "batch", "buckets", to=[4, 1]),
+        "buckets: expected ascending, distinct sizes",
+    ),
+    "repeated bucket": (set_at("axes", "batch", "buckets", to=[1, 1]), "buckets: expected ascending, distinct sizes"),
+    "missing artifact": (
+        drop_at("artifacts", 1),
+        "artifacts: expected one per combination of buckets, at most 1024, got 1 for 2",
+    ),
+    "artifact twice": (set_at("artifacts", 1, "sizes", to={"batch": 1}), "expected every combination of buckets once"),
+    "artifact of no bucket": (
+        set_at("artifacts", 1, "sizes", to={"batch": 3}),
+        "expected a bucket of axis 'batch', got 3",
+    ),
+    "artifact of no axis": (set_at("artifacts", 1, "sizes", to={"rows": 4}), "expected sizes for the axes ['batch']"),
+    "combinations explode": (
+        set_at(
+            "axes", to={f"a{i}": {"buckets": [1, 2, 3, 4, 5, 6, 7, 8]} for i in range(20)} | {"batch": {"buckets": [1]}}
+        ),
+        "artifacts: expected one per combination of buckets, at most 1024",
+    ),
+    # states and stream
+    "state without input": (set_at("states", 0, "input", to="x"), "states: expected every input of role 'state' once"),
+    "state forgotten": (set_at("states", to=[]), "states: expected every input of role 'state' once"),
+    "state of another shape": (
+        set_at("states", 0, "shape", to=["batch", 5, 3]),
+        "states.keys: expected the shape and dtype of input 'keys'",
+    ),
+    "state of another dtype": (
+        set_at("states", 0, "dtype", to="float16"),
+        "expected the shape and dtype of input 'keys'",
+    ),
+    "initial as text": (set_at("states", 0, "initial", to="0"), "initial: expected a number, got '0'"),
+    "initial overflows": (set_at("states", 0, "initial", to=1e39), "initial: expected a number that float32 holds"),
+    "initial as boolean": (set_at("states", 0, "initial", to=True), "initial: expected a number that float32 holds"),
+    "unknown update": (set_at("states", 0, "update", to="exec"), "update: expected one of replace, got 'exec'"),
+    "frames axis beyond rank": (
+        set_at("states", 0, "frames_axis", to=7),
+        "frames_axis: expected the axis of size 5, got 7",
+    ),
+    "window without frames axis": (
+        set_at("states", 0, "frames_axis", to=None),
+        "expected frames_axis and window both given",
+    ),
+    "stream without length": (
+        set_at("stream", to=None),
+        "stream: expected ['real_length'] as the inputs of role 'length'",
+    ),
+    "stream names no mask": (
+        set_at("stream", "mask_input", to=None),
+        "stream: expected ['mask'] as the inputs of role 'mask'",
+    ),
+    "mask of another size": (set_at("stream", "window", to=6), "mask: expected float32 of shape ['batch', 9]"),
+    "length as float": (
+        set_at("inputs", 1, "dtype", to="float32"),
+        "real_length: expected int32 or int64 of shape [rows]",
+    ),
+    "left alignment": (set_at("stream", "alignment", to="left"), "alignment: expected one of right, got 'left'"),
+    "endless step": (set_at("stream", "step_frames", to=2**40), "step_frames: expected an integer from 1"),
+}
+
+
+@pytest.mark.parametrize("attack", EDITS)
+def test_hostile_record(bundle: Path, attack: str) -> None:
+    edit, sentence = EDITS[attack]
+    edit_manifest(bundle, edit)
+    assert sentence in stopped(bundle)
+
+
+def test_the_attacked_bundle_is_sound_without_the_attack(bundle: Path) -> None:
+    edit_manifest(bundle, lambda plain: None)
+    with read_bundle(bundle) as opened:
+        assert json.loads((bundle / "manifest.json").read_bytes())["name"] == opened.manifest.name

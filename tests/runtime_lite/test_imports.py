@@ -1,0 +1,33 @@
+"""runtime_lite needs numpy and onnxruntime, and nothing else of this project or of the compiler's dependencies."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import importlib, pkgutil, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {
+            "build", "compiler", "examples", "onnx", "onnx_ir", "onnxscript", "pydantic", "rich", "sympy", "tests", "torch", "yaml"
+        }:
+            raise ImportError(f"runtime_lite reached for {name}")
+
+sys.meta_path.insert(0, Refuse())
+import runtime_lite
+for module in pkgutil.iter_modules(runtime_lite.__path__):
+    importlib.import_module(f"runtime_lite.{module.name}")
+assert all(hasattr(runtime_lite, name) for name in runtime_lite.__all__)
+with runtime_lite.Runtime() as runtime:
+    print(runtime.load(sys.argv[1]).bundle.manifest.name)
+"""
+
+
+def test_runtime_lite_works_without_the_compiler_and_its_dependencies(tmp_path: object) -> None:
+    from pathlib import Path
+
+    from tests.runtime_lite.bundles import write_streaming_bundle
+
+    directory = write_streaming_bundle(Path(str(tmp_path)) / "bundle")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(directory)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "tiny\n"), done.stderr
