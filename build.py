@@ -74,7 +74,8 @@ def _fail(message: str, code: int, given: Sequence[str]) -> int:
     return code
 
 
-def _parse(given: Sequence[str]) -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
+    """All options and commands."""
     parser = argparse.ArgumentParser("build.py", description="Recipe in, verified bundle out.", allow_abbrev=False)
     parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe> by default")
@@ -102,6 +103,11 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
     diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
     diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
     commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
+    return parser
+
+
+def _parse(given: Sequence[str]) -> argparse.Namespace:
+    parser = make_parser()
     options = parser.parse_args(given)
     if (options.command is None) == (options.recipe is None):
         parser.error("expected --recipe or one command; for example --recipe cpu.yaml")

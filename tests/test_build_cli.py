@@ -161,9 +161,9 @@ ENDINGS = [
         id="not allowed",
     ),
     pytest.param(
-        FileNotFoundError(errno.ENOENT, "No such file", "x"),
+        FileNotFoundError(errno.ENOENT, "Absent", "x"),
         1,
-        "FileNotFoundError: [Errno 2] No such file: 'x'; this is a bug of Slipway, please report it with the output of -v",
+        "FileNotFoundError: [Errno 2] Absent: 'x'; this is a bug of Slipway, please report it with the output of -v",
         id="file of ours",
     ),
     pytest.param(

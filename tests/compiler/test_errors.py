@@ -1,0 +1,50 @@
+"""An error says where, what and what to do; its class says whose fault it is."""
+
+import inspect
+
+import pytest
+
+from compiler import errors
+from compiler.errors import Place, Refused, SlipwayError, did_you_mean
+
+
+def test_message_holds_place_sentence_and_cure() -> None:
+    place = Place(stage="pad_axes", node="n1", op="Softmax", source="model.py:3 in forward")
+    error = Refused("expected a rule, got none", cure="write one", place=place)
+    where = "stage pad_axes, node n1, op Softmax, source model.py:3 in forward"
+    assert str(error) == f"{where}: expected a rule, got none; write one"
+    assert str(Refused("expected a rule, got none")) == "expected a rule, got none"
+
+
+def test_outer_stages_fill_in_only_what_is_unknown() -> None:
+    error = Refused("expected a", place=Place(stage="inner")).at(stage="outer", graph="encoder")
+    assert str(error) == "stage inner, graph encoder: expected a"
+
+
+def test_exit_codes_are_the_documented_ones() -> None:
+    codes = {
+        name: kind.exit_code
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, SlipwayError) and kind is not SlipwayError
+    }
+    assert codes == {
+        "RecipeError": 2,
+        "CheckpointError": 2,
+        "DataError": 2,
+        "Refused": 3,
+        "GateFailed": 4,
+        "ToolchainAbsent": 5,
+        "InternalError": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("got", "known", "cure"),
+    [
+        ("dtpye", ["shape", "dtype"], "did you mean 'dtype'? known: dtype, shape"),
+        ("nothing_like_it", ["shape", "dtype"], "known: dtype, shape"),
+        ("x", [], "none is known here"),
+    ],
+)
+def test_wrong_name_is_answered_with_the_right_ones(got: str, known: list[str], cure: str) -> None:
+    assert did_you_mean(got, known) == cure

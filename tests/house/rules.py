@@ -1,0 +1,412 @@
+"""The rules of the house: each looks at a source tree and lists its violations as `path: what is wrong; what to do`."""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+SOURCE_FOLDERS = ("compiler", "runtime_lite", "examples", "benchmarks", "tests")
+
+# Files
+
+
+def python_files(root: Path, *folders: str) -> list[Path]:
+    """Source files below some folders (all of ours by default) and `build.py`, relative to the root."""
+    found = [file for folder in folders or SOURCE_FOLDERS for file in (root / folder).rglob("*.py")]
+    front_door = [] if folders else [root / "build.py"]
+    return sorted(file.relative_to(root) for file in [*found, *front_door] if file.is_file())
+
+
+def module_name(path: Path) -> str:
+    """`compiler/passes/pad_axes.py` -> `compiler.passes.pad_axes`."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FORBIDDEN_STEMS = frozenset({"utils", "util", "common", "misc", "helpers", "helper", "v2", "new", "old", "stuff"})
+
+
+def forbidden_file_names(root: Path) -> list[str]:
+    """A file is named after what it holds."""
+    parts = ((path, set(re.split(r"[_.]", path.stem))) for path in python_files(root))
+    return [f"{path}: is named after nothing; say what it holds" for path, words in parts if words & FORBIDDEN_STEMS]
+
+
+def missing_twins(root: Path) -> list[str]:
+    """Each source file of the product has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
+    sources = [path for path in python_files(root, "compiler", "runtime_lite") if _has_logic(root / path)]
+    twins = {path: Path("tests") / path.parent / f"test_{path.stem.strip('_')}.py" for path in sources}
+    return [f"{path}: has no test; write {twin}" for path, twin in twins.items() if not (root / twin).is_file()]
+
+
+def _has_logic(file: Path) -> bool:
+    """Whether any function does something; records and protocols alone need no test."""
+    functions = (
+        node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
+    )
+    return any(not _is_empty(statement) for function in functions for statement in function.body)
+
+
+def _is_empty(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
+# Imports
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One imported module and where; `late` if the import is inside a function."""
+
+    path: Path
+    line: int
+    module: str
+    late: bool
+
+
+def imports(root: Path, path: Path, known: Mapping[str, Path]) -> Iterator[Import]:
+    """All imports of a file; `from package import name` is the submodule where there is one."""
+    tree = ast.parse((root / path).read_text(encoding="utf-8"))
+    late_nodes = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        late = id(node) in late_nodes
+        if isinstance(node, ast.Import):
+            yield from (Import(path, node.lineno, alias.name, late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (
+                Import(path, node.lineno, name if name in known else node.module, late) for name in dict.fromkeys(names)
+            )
+
+
+def _all_imports(root: Path, *folders: str) -> list[Import]:
+    known = {module_name(path): path for path in python_files(root)}
+    return [found for path in python_files(root, *folders) for found in imports(root, path, known)]
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
+
+MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "compiler.passes",
+        (
+            "compiler.analysis",
+            "compiler.errors",
+            "compiler.evaluate",
+            "compiler.ir",
+            "compiler.passes",
+            "compiler.spec",
+            "compiler.stages",
+        ),
+    ),
+    ("compiler.analysis", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.stages")),
+    (
+        "compiler.targets",
+        ("compiler.errors", "compiler.ir", "compiler.passes", "compiler.spec", "compiler.stages", "compiler.targets"),
+    ),
+    ("compiler", ("compiler", "runtime_lite")),
+    ("runtime_lite", ("runtime_lite",)),
+    ("build", ("compiler", "runtime_lite")),
+    ("examples", ("examples", "runtime_lite")),
+    ("benchmarks", ("benchmarks", "compiler", "examples", "runtime_lite")),
+    ("tests", OWN),
+)
+"""What of ours a module may import; the first row that fits counts."""
+
+
+def wrong_directions(root: Path) -> list[str]:
+    """`build -> compiler -> runtime_lite`, and inside the compiler `targets -> passes -> analysis -> ir`."""
+    wrong = []
+    for found in _all_imports(root):
+        importer = module_name(found.path)
+        allowed = next(packages for package, packages in MAY_IMPORT if _is_in(importer, package))
+        is_own = any(_is_in(found.module, package) for package in OWN)
+        if is_own and not any(_is_in(found.module, package) for package in allowed):
+            wrong.append(f"{found.path}:{found.line}: imports {found.module}; allowed: {', '.join(allowed)}")
+    return wrong
+
+
+def import_cycles(root: Path) -> list[str]:
+    """No module leads back to itself."""
+    known = {module_name(path): path for path in python_files(root)}
+    edges = {
+        name: {found.module for found in imports(root, path, known)} & known.keys() for name, path in known.items()
+    }
+    cycles: list[str] = []
+    finished: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            cycles.append(f"{known[name]}: leads back to itself: {' -> '.join([*trail[trail.index(name) :], name])}")
+        elif name not in finished:
+            for target in sorted(edges[name] - {name}):
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in sorted(known):
+        visit(name, ())
+    return cycles
+
+
+VENDOR = frozenset({"cuda", "pycuda", "ray", "tensorrt", "tritonclient"})
+"""Libraries that only some machines have; they are imported late, where they are used."""
+
+NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydantic", "rich", "sympy", "torch", "yaml"})
+
+FRAMEWORK = "torch"
+FRAMEWORK_FILES = ("compiler/capture.py",)
+"""After capture nothing knows torch."""
+
+
+def unwanted_libraries(root: Path) -> list[str]:
+    """Each library stays where it belongs."""
+    wrong = []
+    for found in _all_imports(root, "compiler", "runtime_lite"):
+        library = found.module.split(".")[0]
+        place = f"{found.path}:{found.line}"
+        if library in VENDOR and not found.late:
+            wrong.append(f"{place}: imports {library} early; import it in the function that needs it")
+        if found.path.parts[0] == "runtime_lite" and library in NOT_IN_RUNTIME:
+            wrong.append(f"{place}: imports {library}; the runtime needs numpy and one backend")
+        if found.path.parts[0] == "compiler" and library == FRAMEWORK and str(found.path) not in FRAMEWORK_FILES:
+            wrong.append(f"{place}: imports {library}; only {', '.join(FRAMEWORK_FILES)} may")
+    return wrong
+
+
+def late_imports(root: Path) -> list[str]:
+    """Modules of ours are imported at the top, but for the front door, and for the one that loads the framework."""
+    heavy = {module_name(Path(file)) for file in FRAMEWORK_FILES}
+    return [
+        f"{found.path}:{found.line}: imports {found.module} late; import it at the top"
+        for found in _all_imports(root, "compiler", "runtime_lite")
+        if found.late and found.module not in heavy and any(_is_in(found.module, package) for package in OWN)
+    ]
+
+
+# Passes
+
+PASS_VERBS = frozenset(
+    {
+        "canonicalize",
+        "carry",
+        "decompose",
+        "eliminate",
+        "fold",
+        "freeze",
+        "fuse",
+        "insert",
+        "legalize",
+        "merge",
+        "pack",
+        "pad",
+        "project",
+        "propagate",
+        "simplify",
+        "window",
+    }
+)
+
+PASS_LABELS = ("Before", "After", "Requires", "Ensures", "Keeps", "Numerics", "Source")
+
+
+def wrong_passes(root: Path) -> list[str]:
+    """A pass file is named verb first, documents its contract, holds one public class of its name, and is registered."""
+    wrong = []
+    registry = root / "compiler" / "passes" / "__init__.py"
+    registered = registry.read_text(encoding="utf-8") if registry.is_file() else ""
+    for path in python_files(root, "compiler/passes"):
+        if path.stem == "__init__":
+            continue
+        if path.stem.split("_")[0] not in PASS_VERBS:
+            wrong.append(f"{path}: does not begin with a verb; known: {', '.join(sorted(PASS_VERBS))}")
+        tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        docstring = ast.get_docstring(tree) or ""
+        missing = [label for label in PASS_LABELS if not re.search(rf"^\s*{label}\b.*:", docstring, re.MULTILINE)]
+        if missing:
+            wrong.append(f"{path}: its docstring lacks {', '.join(missing)}; write them")
+        name = "".join(word.capitalize() for word in path.stem.split("_"))
+        public = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+        if name not in public:
+            wrong.append(f"{path}: holds {', '.join(public) or 'no class'}; name the pass {name}")
+        elif f'name: ClassVar[str] = "{path.stem}"' not in (root / path).read_text(encoding="utf-8"):
+            wrong.append(f'{path}: {name}.name is not "{path.stem}"; name it as the file')
+        if f'"{path.stem}"' not in registered and not _imported_by_target(root, path):
+            wrong.append(f"{path}: is in no registry and no target; add it to compiler/passes/__init__.py")
+    return wrong
+
+
+def _imported_by_target(root: Path, path: Path) -> bool:
+    return any(found.module == module_name(path) for found in _all_imports(root, "compiler/targets"))
+
+
+# Words
+
+
+def example_classes(root: Path) -> tuple[set[str], set[str]]:
+    """Names of the classes that the examples define: models, and all others."""
+    trees = (ast.parse((root / path).read_text(encoding="utf-8")) for path in python_files(root, "examples"))
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    models = {node.name for node in classes if any(ast.unparse(base).split(".")[-1] == "Module" for base in node.bases)}
+    return models, {node.name for node in classes} - models
+
+
+OPERATORS = frozenset({"Attention"})
+"""Class names of examples that are ONNX operators as well, which passes do name."""
+
+
+def mentioned_examples(root: Path) -> list[str]:
+    """The compiler and the runtime work from graphs and recipes; they know no example's class.
+
+    A model's class may not even be mentioned in a comment; other classes may share a name with a word, not with a use.
+    """
+    models, others = example_classes(root)
+    wrong = []
+    for path in python_files(root, "compiler", "runtime_lite"):
+        text = (root / path).read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        words = {
+            (number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.findall(r"\w+", line)
+        }
+        names = {(node.lineno, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} | set(_top_names(tree))
+        found = {(number, word) for number, word in words if word in models - OPERATORS}
+        found |= {(number, name) for number, name in names if name in others - own}
+        wrong += [
+            f"{path}:{number}: mentions {name}, a class of an example; work from the graph"
+            for number, name in sorted(found)
+        ]
+    return wrong
+
+
+UNWANTED_TEXT = {
+    r"(?<![\w.])/(home|root|work|Users)/\w": "a path of one machine",
+    r"\b(pypi|pythonhosted|download\.pytorch)\.org\b": "the host of a package registry",
+    r"\b(huggingface\.co|hf\.co)\b": "the host of a registry of models",
+    r"\bissue #?\d+\b": "a number of our tracker",
+    r"\b(this|our|my|previous) (coding )?session\b|\b(assistants?|sub-?agents?)\b": "how it was written",
+    r"\b(claude|anthropic|chatgpt|copilot)\b": "how it was written",
+}
+
+TEXT_SUFFIXES = frozenset({".py", ".md", ".yaml", ".yml", ".toml", ".lock", ".sh", ".txt", ""})
+
+RULE_FILES = frozenset({"tests/house/rules.py", "tests/house/test_rules.py"})
+"""These files write down what others may not say."""
+
+
+def unwanted_text(root: Path, files: list[Path]) -> list[str]:
+    """The repository speaks of the product only.
+
+    Args:
+        root: the repository.
+        files: tracked files, relative to it.
+    """
+    wrong = []
+    for path in files:
+        if path.suffix not in TEXT_SUFFIXES or path.as_posix() in RULE_FILES or not (root / path).is_file():
+            continue
+        for number, line in enumerate((root / path).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            wrong += [
+                f"{path}:{number}: holds {what}: {found.group()!r}; take it out"
+                for pattern, what in UNWANTED_TEXT.items()
+                if (found := re.search(pattern, line, re.IGNORECASE))
+            ]
+    return wrong
+
+
+# Names that nobody uses
+
+
+def unused_names(root: Path) -> list[str]:
+    """Each function, class and constant at the top of a product file is mentioned a second time somewhere."""
+    texts = {path: (root / path).read_text(encoding="utf-8") for path in python_files(root)}
+    mentions: dict[str, int] = {}
+    for text in texts.values():
+        for word in re.findall(r"\w+", text):
+            mentions[word] = mentions.get(word, 0) + 1
+    return [
+        f"{path}: nobody uses {name}; delete it"
+        for path, text in texts.items()
+        if path.parts[0] in ("compiler", "runtime_lite", "build.py")
+        for name in _top_names(ast.parse(text))
+        if mentions[name] < 2
+    ]
+
+
+def _top_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name) and target.id != "__all__")
+
+
+# README
+
+
+def readme_problems(root: Path, options: set[str], commands: set[str], passes: set[str]) -> list[str]:
+    """Everything the README names exists.
+
+    Args:
+        root: the repository.
+        options: options and commands that `build.py` knows.
+        commands: commands that `python -m runtime_lite` knows.
+        passes: the registered passes.
+    """
+    text = (root / "README.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    checks = (
+        ("make target", set(re.findall(r"\bmake ([a-z][\w-]*)", _code(text))), targets),
+        (
+            "option of build.py",
+            set(re.findall(r"(?<!\S)--[a-z][\w-]*", " ".join(_lines_with(text, "build.py")))),
+            options,
+        ),
+        ("command of build.py", set(re.findall(r"build\.py ([a-z]\w*)", text)), options),
+        ("command of runtime_lite", set(re.findall(r"-m runtime_lite ([a-z]\w*)", text)), commands),
+        ("pass", set(re.findall(r"^\| `([a-z_]+)` \|.*\|.*\|.*\|$", _section(text, "passes"), re.MULTILINE)), passes),
+    )
+    wrong = [f"README.md: names {name!r}, which is no {what}" for what, named, real in checks for name in named - real]
+    wrong += [f"README.md: does not describe pass {name!r}" for name in sorted(passes - checks[-1][1])]
+    wrong += [
+        f"README.md: links to {path}, which does not exist" for path in _links(text) if not (root / path).exists()
+    ]
+    recipes = set(re.findall(r"RECIPE=(\w+\.yaml)|--recipe (\w+\.yaml)", text))
+    known = {path.name for path in (root / "recipes").glob("*.yaml")} | {"mine.yaml"}
+    wrong += [
+        f"README.md: names recipe {name!r}, which does not exist"
+        for pair in recipes
+        for name in pair
+        if name and name not in known
+    ]
+    return sorted(wrong)
+
+
+def _code(text: str) -> str:
+    return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
+
+
+def _lines_with(text: str, word: str) -> list[str]:
+    return [line for line in text.splitlines() if word in line]
+
+
+def _section(text: str, title: str) -> str:
+    """The text under the heading that holds a word, up to the next heading of any level."""
+    found = re.search(rf"^#+ [^\n]*\b{title}\b[^\n]*\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    return found.group(1) if found else ""
+
+
+def _links(text: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in link]

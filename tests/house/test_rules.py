@@ -1,0 +1,173 @@
+"""Each rule of the house sees a planted violation, and nothing in a house that keeps it."""
+# ruff: noqa: E501  (one planted violation per row)
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.house import rules
+
+PASS = '''"""Pad one axis.
+
+Before:
+    y = Softmax(x)
+After:
+    y = Softmax(z)
+
+Requires: a static axis.
+Ensures: nothing more.
+Keeps: subgraphs.
+Numerics: exact.
+Source: ONNX operator specification.
+"""
+
+from typing import ClassVar
+
+from compiler import ir
+
+
+class PadAxes:
+    name: ClassVar[str] = "pad_axes"
+    axis = ir.AXIS
+'''
+
+HOUSE = {
+    "build.py": "from compiler.errors import Oops\n\n\ndef main():\n    from compiler.passes import PASSES\n    return PASSES, Oops\n\n\nmain()\n",
+    "compiler/__init__.py": "",
+    "compiler/errors.py": "class Oops(Exception):\n    pass\n",
+    "compiler/ir.py": "AXIS = 1\n",
+    "compiler/capture.py": "import torch\n\n\ndef capture():\n    return torch\n\n\nCAPTURED = capture\nprint(CAPTURED)\n",
+    "compiler/passes/__init__.py": 'from compiler.passes.pad_axes import PadAxes\n\nPASSES = {"pad_axes": PadAxes}\n',
+    "compiler/passes/pad_axes.py": PASS,
+    "runtime_lite/session.py": "import numpy\n\n\ndef run():\n    import tensorrt\n    return numpy, tensorrt\n\n\nprint(run)\n",
+    "examples/asr/model.py": "from torch import nn\n\n\nclass Conformer(nn.Module):\n    pass\n\n\nclass Config:\n    pass\n",
+    "tests/compiler/test_capture.py": "",
+    "tests/runtime_lite/test_session.py": "",
+    "Makefile": "build: x\n\ntest:\n",
+    "recipes/cpu.yaml": "",
+    "README.md": "Run `make test` and `python build.py --recipe cpu.yaml`, see [the front door](build.py).\n"
+    "## Passes\n\n| pass | does | needs | numerics |\n|---|---|---|---|\n| `pad_axes` | a | b | c |\n",
+}
+
+TREE_RULES = [
+    rules.forbidden_file_names,
+    rules.missing_twins,
+    rules.wrong_directions,
+    rules.import_cycles,
+    rules.unwanted_libraries,
+    rules.late_imports,
+    rules.wrong_passes,
+    rules.mentioned_examples,
+    rules.unused_names,
+]
+
+
+def write_house(root: Path, **changed: str) -> Path:
+    for name, text in {**HOUSE, **changed}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize("rule", TREE_RULES)
+def test_good_house_has_no_violation(rule: Callable[[Path], list[str]], tmp_path: Path) -> None:
+    assert rule(write_house(tmp_path)) == []
+
+
+PLANTED = [
+    (rules.forbidden_file_names, "compiler/string_utils.py", "", "compiler/string_utils.py: is named after nothing"),
+    (rules.forbidden_file_names, "tests/kit/helpers.py", "", "tests/kit/helpers.py: is named after nothing"),
+    (rules.missing_twins, "compiler/verify.py", "def f():\n    return 1\n", "compiler/verify.py: has no test; write tests/compiler/test_verify.py"),
+    (rules.missing_twins, "runtime_lite/__main__.py", "class A:\n    def f(self):\n        return 1\n", "write tests/runtime_lite/test_main.py"),
+    (rules.wrong_directions, "runtime_lite/a.py", "from compiler import ir\n", "runtime_lite/a.py:1: imports compiler.ir; allowed: runtime_lite"),
+    (rules.wrong_directions, "compiler/a.py", "import build\n", "compiler/a.py:1: imports build; "),
+    (rules.wrong_directions, "compiler/a.py", "import examples.asr.model\n", "imports examples.asr.model; "),
+    (rules.wrong_directions, "compiler/a.py", "def f():\n    import tests.kit\n", "compiler/a.py:2: imports tests.kit; "),
+    (rules.wrong_directions, "compiler/passes/pad_axes.py", "from compiler import capture\n", "imports compiler.capture; "),
+    (rules.wrong_directions, "compiler/analysis/a.py", "from compiler.passes import PASSES\n", "imports compiler.passes; "),
+    (rules.wrong_directions, "compiler/targets/a.py", "from compiler.recipe import Recipe\n", "imports compiler.recipe; "),
+    (rules.wrong_directions, "examples/asr/run.py", "import compiler\n", "examples/asr/run.py:1: imports compiler; "),
+    (rules.import_cycles, "compiler/ir.py", "import compiler.passes.pad_axes\nAXIS = 1\n", "compiler.passes.pad_axes -> compiler.ir -> compiler.passes.pad_axes"),
+    (rules.unwanted_libraries, "compiler/targets/a.py", "import tensorrt\n", "compiler/targets/a.py:1: imports tensorrt early"),
+    (rules.unwanted_libraries, "runtime_lite/a.py", "def f():\n    import onnx.helper\n", "runtime_lite/a.py:2: imports onnx; "),
+    (rules.unwanted_libraries, "compiler/a.py", "from torch import nn\n", "compiler/a.py:1: imports torch; only compiler/capture.py"),
+    (rules.late_imports, "compiler/a.py", "def f():\n    from compiler import ir\n", "compiler/a.py:2: imports compiler.ir late"),
+    (rules.wrong_passes, "compiler/passes/axis_padder.py", PASS.replace("PadAxes", "AxisPadder").replace('"pad_axes"', '"axis_padder"'), "compiler/passes/axis_padder.py: does not begin with a verb"),
+    (rules.wrong_passes, "compiler/passes/pad_axes.py", PASS.replace("Keeps:", "Leaves:"), "its docstring lacks Keeps; write"),
+    (rules.wrong_passes, "compiler/passes/pad_axes.py", PASS.replace("class PadAxes", "class Padder"), "holds Padder; name the pass PadAxes"),
+    (rules.wrong_passes, "compiler/passes/pad_axes.py", PASS.replace('"pad_axes"', '"pad"'), 'PadAxes.name is not "pad_axes"'),
+    (rules.wrong_passes, "compiler/passes/pad_rows.py", PASS.replace("PadAxes", "PadRows").replace("pad_axes", "pad_rows"), "is in no registry"),
+    (rules.mentioned_examples, "compiler/a.py", "# as in a Conformer\n", "compiler/a.py:1: mentions Conformer, a class of an example"),
+    (rules.mentioned_examples, "runtime_lite/a.py", "def f(x: Config): ...\n", "runtime_lite/a.py:1: mentions Config, a class of an example"),
+    (rules.unused_names, "compiler/a.py", "def lonely():\n    pass\n", "compiler/a.py: nobody uses lonely; delete it"),
+    (rules.unused_names, "compiler/a.py", "LIMIT: int = 3\n", "compiler/a.py: nobody uses LIMIT; delete it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "path", "text", "message"), PLANTED)
+def test_planted_violation_is_seen(
+    rule: Callable[[Path], list[str]], path: str, text: str, message: str, tmp_path: Path
+) -> None:
+    violations = rule(write_house(tmp_path, **{path: text}))
+    assert len({violation.split(":")[0] for violation in violations}) == 1, violations
+    assert message in violations[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("see /home/anna/data", "a path of one machine"),
+        ("path = '/work/main'", "a path of one machine"),
+        ("--index-url https://pypi.org/simple", "the host of a package registry"),
+        ("from https://huggingface.co/x", "the host of a registry of models"),
+        ("closes issue #12", "a number of our tracker"),
+        ("left for a later part of this session", "how it was written"),
+        ("written by an assistant", "how it was written"),
+    ],
+)
+def test_text_that_is_not_about_the_product_is_seen(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(f"fine\n{text}\n")
+    violations = rules.unwanted_text(tmp_path, [Path("a.md")])
+    assert len(violations) == 1, violations
+    assert violations[0].startswith(f"a.md:2: holds {message}")
+
+
+@pytest.mark.parametrize(
+    "text", ["the session of ONNX Runtime", "examples/work/x", "https://a.org/home/x", "an open issue"]
+)
+def test_ordinary_text_is_left_alone(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert rules.unwanted_text(tmp_path, [Path("a.md"), Path("absent.md"), Path("b.flac")]) == []
+
+
+def readme_problems(root: Path) -> list[str]:
+    return rules.readme_problems(root, {"--recipe", "doctor"}, {"bench"}, {"pad_axes"})
+
+
+def test_good_readme_has_no_problem(tmp_path: Path) -> None:
+    assert readme_problems(write_house(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("`make tests`", "names 'tests', which is no make target"),
+        ("`python build.py --recipes x`", "names '--recipes', which is no option of build.py"),
+        ("`python build.py docter`", "names 'docter', which is no command of build.py"),
+        ("`python -m runtime_lite test x`", "names 'test', which is no command of runtime_lite"),
+        ("[here](docs/x.md)", "links to docs/x.md, which does not exist"),
+        ("`python build.py --recipe gpu.yaml`", "names recipe 'gpu.yaml', which does not exist"),
+        ("`make build RECIPE=gpu.yaml`", "names recipe 'gpu.yaml', which does not exist"),
+    ],
+)
+def test_readme_that_names_what_is_not_there_is_seen(text: str, message: str, tmp_path: Path) -> None:
+    problems = readme_problems(write_house(tmp_path, **{"README.md": f"{text}\n{HOUSE['README.md']}"}))
+    assert problems == [f"README.md: {message}"]
+
+
+def test_readme_that_misses_or_invents_a_pass_is_seen(tmp_path: Path) -> None:
+    problems = readme_problems(
+        write_house(tmp_path, **{"README.md": HOUSE["README.md"].replace("`pad_axes`", "`pad_rows`")})
+    )
+    assert problems == ["README.md: does not describe pass 'pad_axes'", "README.md: names 'pad_rows', which is no pass"]
