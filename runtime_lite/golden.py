@@ -17,7 +17,6 @@ from runtime_lite.checked_json import refuse
 from runtime_lite.errors import BundleRefused, show
 from runtime_lite.manifest import BATCH_AXIS, Graph, Tensor
 
-MAX_STEPS = 10_000
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
 

@@ -46,7 +46,7 @@ def with_proto(edit: Callable[[Any], object]) -> bytes:
     """Return the graph file after an edit of its protocol buffer."""
     proto = onnx.load_model_from_string(onnx_bytes(TEXT))
     edit(proto)
-    return proto.SerializeToString()
+    return bytes(proto.SerializeToString())
 
 
 def weight_of(proto: Any) -> Any:

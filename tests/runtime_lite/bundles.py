@@ -101,7 +101,7 @@ def onnx_bytes(text: str, location: str = "weights.bin", offset: int = 0, length
         shape=ir.Shape([2, 2]),
         name="weight",
     )
-    return ir.to_proto(model).SerializeToString()
+    return bytes(ir.to_proto(model).SerializeToString())
 
 
 def streaming_graph() -> Graph:

@@ -1,7 +1,6 @@
 """A wrong feed is answered with what is right and how to get there; a right one is taken as it is."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np

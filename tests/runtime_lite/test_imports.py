@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.runtime_lite.bundles import write_streaming_bundle
 
 PROGRAM = """
 import importlib, pkgutil, sys
 
+REFUSED = "build compiler examples onnx onnx_ir onnxscript pydantic rich safetensors sympy tests torch yaml".split()
+
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {
-            "build", "compiler", "examples", "onnx", "onnx_ir", "onnxscript", "pydantic", "rich", "sympy", "tests", "torch", "yaml"
-        }:
+        if name.partition(".")[0] in REFUSED:
             raise ImportError(f"runtime_lite reached for {name}")
 
 sys.meta_path.insert(0, Refuse())
@@ -23,11 +26,7 @@ with runtime_lite.Runtime() as runtime:
 """
 
 
-def test_runtime_lite_works_without_the_compiler_and_its_dependencies(tmp_path: object) -> None:
-    from pathlib import Path
-
-    from tests.runtime_lite.bundles import write_streaming_bundle
-
-    directory = write_streaming_bundle(Path(str(tmp_path)) / "bundle")
+def test_runtime_lite_works_without_the_compiler_and_its_dependencies(tmp_path: Path) -> None:
+    directory = write_streaming_bundle(tmp_path / "bundle")
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(directory)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "tiny\n"), done.stderr

@@ -4,7 +4,6 @@ from typing import Any
 
 import onnx
 import pytest
-from google.protobuf.descriptor import Descriptor
 
 from runtime_lite.onnx_file import CHILDREN, ExternalData, scan_onnx
 from tests.runtime_lite.bundles import STREAMING_TEXT, onnx_bytes
@@ -14,7 +13,7 @@ def paths_to_tensors() -> dict[str, dict[int, str]]:
     """Return, from the schema, every field of a message through which a TensorProto can be reached."""
     seen: dict[str, Any] = {}
 
-    def visit(descriptor: Descriptor) -> None:
+    def visit(descriptor: Any) -> None:
         if descriptor.name not in seen:
             seen[descriptor.name] = descriptor
             for field in descriptor.fields:

@@ -1,0 +1,34 @@
+"""Times are what the clock says, per bucket, after the warm-up."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from runtime_lite import Runtime
+from runtime_lite.bench import bench_model
+from tests.runtime_lite.bundles import write_double_bundle
+
+
+def test_times_come_from_the_clock_without_first_run_and_warm_up(tmp_path: Path) -> None:
+    lengths_ms = itertools.cycle([100, 50, 50, 1, 2, 3, 4])  # first, two for warm-up, four timed
+    now_ns = 0
+
+    def clock_ns() -> int:
+        nonlocal now_ns
+        reads.append(now_ns)
+        if len(reads) % 2 == 0:
+            now_ns += next(lengths_ms) * 10**6
+        return now_ns
+
+    reads: list[int] = []
+    with Runtime() as runtime:
+        model = runtime.load(write_double_bundle(tmp_path / "bundle"))
+        timings = list(bench_model(model, runs=4, warm_up_runs=2, clock_ns=clock_ns))
+    buckets = [("plain", f"batch={n},frames={f}") for n in (1, 4) for f in (2, 3)]
+    buckets += [("streaming", f"batch={n}") for n in (1, 4)]
+    assert [(timing.graph, timing.bucket) for timing in timings] == buckets
+    for timing in timings:
+        assert (timing.first_ms, timing.p50_ms) == (100.0, 2.5)
+        assert timing.p95_ms == pytest.approx(3.85)
+        assert timing.p99_ms == pytest.approx(3.97)

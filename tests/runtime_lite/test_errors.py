@@ -1,0 +1,21 @@
+"""Errors say whose fault it is by their exit code, and untrusted values are shown short and harmless."""
+
+import pytest
+
+from runtime_lite import BadInput, BundleRefused, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite.errors import show
+
+
+def test_exit_codes_are_those_of_the_command_line() -> None:
+    codes = {BadInput: 2, BundleRefused: 2, GateFailed: 4, InternalError: 1}
+    for error, code in codes.items():
+        assert issubclass(error, RuntimeLiteError)
+        assert error.exit_code == code
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "a\nb", "\ud800", "x" * 10**6, {"a": ["\u202e"] * 1000}, b"\xff" * 500])
+def test_untrusted_values_are_shown_short_and_printable(value: object) -> None:
+    text = show(value)
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(text) < 100

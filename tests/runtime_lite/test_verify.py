@@ -1,0 +1,77 @@
+"""`verify` measures every bucket of every graph and sees every difference."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime_lite import Runtime
+from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.verify import Comparison, verify_model
+from tests.runtime_lite.bundles import (
+    WEIGHT,
+    replace_hashed,
+    streaming_golden,
+    write_double_bundle,
+    write_streaming_bundle,
+)
+
+
+def compare(directory: Path) -> dict[tuple[str, str, str], Comparison]:
+    with Runtime() as runtime:
+        return {(c.graph, c.bucket, c.output): c for c in verify_model(runtime.load(directory))}
+
+
+def test_verify_measures_every_bucket_and_output(tmp_path: Path) -> None:
+    found = compare(write_double_bundle(tmp_path / "bundle"))
+    assert set(found) == {
+        (graph, bucket, output)
+        for graph, outputs in (("plain", ["y"]), ("streaming", ["y", "next_keys"]))
+        for bucket in ("batch=1", "batch=4")
+        for output in outputs
+    }
+    assert all(c.holds and c.max_abs_error < 2e-6 for c in found.values())
+    assert found["streaming", "batch=4", "y"].steps == 5
+    assert found["streaming", "batch=4", "next_keys"].steps == 1
+    peak = max(np.abs(step.outputs["y"]).max() for step in streaming_golden().steps)
+    assert found["streaming", "batch=1", "y"].limit == pytest.approx(1e-5 * peak)
+
+
+def with_golden(directory: Path, golden: Golden) -> Path:
+    replace_hashed(directory, "golden/streaming.npz", npz_from_golden(golden))
+    return directory
+
+
+@pytest.mark.parametrize(("step", "output"), [(0, "y"), (3, "y"), (4, "y"), (4, "next_keys")])
+def test_verify_sees_one_wrong_value_in_any_step(tmp_path: Path, step: int, output: str) -> None:
+    golden = streaming_golden()
+    wrong = golden.steps[step].outputs[output].copy()
+    wrong[0, -1, 0] += 0.01
+    steps = list(golden.steps)
+    steps[step] = GoldenStep(steps[step].feeds, {**steps[step].outputs, output: wrong})
+    found = compare(with_golden(write_streaming_bundle(tmp_path / "bundle"), Golden(tuple(steps), golden.tolerance)))
+    assert {key[2] for key, comparison in found.items() if not comparison.holds} == {output}
+    assert found["streaming", "batch=1", output].max_abs_error == pytest.approx(0.01, rel=0.01)
+
+
+def test_verify_holds_at_the_limit_and_not_beyond() -> None:
+    at = Comparison("g", "batch=1", "y", 1, 0.5, 0.5)
+    assert at.holds
+    assert not dataclasses.replace(at, max_abs_error=0.5001).holds
+    assert not dataclasses.replace(at, max_abs_error=float("inf")).holds
+
+
+def test_verify_chains_the_steps(tmp_path: Path) -> None:
+    golden = streaming_golden()
+    swapped = (golden.steps[1], golden.steps[0], *golden.steps[2:])
+    found = compare(with_golden(write_streaming_bundle(tmp_path / "bundle"), Golden(swapped, golden.tolerance)))
+    assert not found["streaming", "batch=1", "y"].holds
+
+
+def test_verify_sees_weights_that_are_nan(tmp_path: Path) -> None:
+    directory = write_streaming_bundle(tmp_path / "bundle")
+    replace_hashed(directory, "graphs/weights.bin", (WEIGHT * np.nan).tobytes())
+    broken = compare(directory)["streaming", "batch=4", "y"]
+    assert broken.max_abs_error == np.inf
+    assert not broken.holds
