@@ -78,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     """All options and commands."""
     parser = argparse.ArgumentParser("build.py", description="Recipe in, verified bundle out.", allow_abbrev=False)
     parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe> by default")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe file> by default")
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -125,7 +125,7 @@ def _build(options: argparse.Namespace) -> int:
     from compiler.stage_cache import StageCache, default_folder
 
     loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
-    out = options.out or Path("dist") / f"{loaded.recipe.name}-{loaded.path.stem}"
+    out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
@@ -135,6 +135,11 @@ def _build(options: argparse.Namespace) -> int:
         write_report(report, options.report)
     progress.show(report)
     return 0
+
+
+def _bundle_name(name: str, recipe: str) -> str:
+    """`streaming_asr-cpu` for the recipe `cpu.yaml` of `streaming_asr`; one word where the two are the same."""
+    return name if name == recipe else f"{name}-{recipe}"
 
 
 def _runtime(options: argparse.Namespace) -> int:

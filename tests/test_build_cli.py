@@ -77,7 +77,12 @@ def test_build_shows_stages_parity_and_the_bundle(pipeline: FakePipeline, capsys
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0].startswith("net: capture 0.0")
     assert "net y 1 0.00e+00 1 1.00e-05 holds" in lines
-    assert lines[-1] == "bundle: dist/tiny-tiny"
+    assert lines[-1] == "bundle: dist/tiny"
+
+
+def test_bundle_is_named_after_recipe_and_file(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("tiny.yaml").rename("cpu_of_mine.yaml")
+    assert run(capsys, "--recipe", "cpu_of_mine.yaml")[1].endswith("bundle: dist/tiny-cpu_of_mine\n")
 
 
 def test_options_reach_the_pipeline(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +113,7 @@ def test_cache_is_chosen_by_option_then_environment(
 
 def test_report_is_written_as_json(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--recipe", "tiny.yaml", "--report", "r/report.json")[0] == 0
-    assert json.loads(Path("r/report.json").read_text())["bundle"] == "dist/tiny-tiny"
+    assert json.loads(Path("r/report.json").read_text())["bundle"] == "dist/tiny"
 
 
 PLACE = errors.Place("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")

@@ -34,9 +34,10 @@ def forbidden_file_names(root: Path) -> list[str]:
 
 
 def missing_twins(root: Path) -> list[str]:
-    """Each source file of the product has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
+    """Each source file that does something has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
     sources = [path for path in python_files(root, "compiler", "runtime_lite") if _has_logic(root / path)]
-    twins = {path: Path("tests") / path.parent / f"test_{path.stem.strip('_')}.py" for path in sources}
+    stems = {"__main__": "command_line"}
+    twins = {path: Path("tests") / path.parent / f"test_{stems.get(path.stem, path.stem)}.py" for path in sources}
     return [f"{path}: has no test; write {twin}" for path, twin in twins.items() if not (root / twin).is_file()]
 
 

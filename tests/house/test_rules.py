@@ -79,7 +79,7 @@ PLANTED = [
     (rules.forbidden_file_names, "compiler/string_utils.py", "", "compiler/string_utils.py: is named after nothing"),
     (rules.forbidden_file_names, "tests/kit/helpers.py", "", "tests/kit/helpers.py: is named after nothing"),
     (rules.missing_twins, "compiler/verify.py", "def f():\n    return 1\n", "compiler/verify.py: has no test; write tests/compiler/test_verify.py"),
-    (rules.missing_twins, "runtime_lite/__main__.py", "class A:\n    def f(self):\n        return 1\n", "write tests/runtime_lite/test_main.py"),
+    (rules.missing_twins, "runtime_lite/__main__.py", "class A:\n    def f(self):\n        return 1\n", "write tests/runtime_lite/test_command_line.py"),
     (rules.wrong_directions, "runtime_lite/a.py", "from compiler import ir\n", "runtime_lite/a.py:1: imports compiler.ir; allowed: runtime_lite"),
     (rules.wrong_directions, "compiler/a.py", "import build\n", "compiler/a.py:1: imports build; "),
     (rules.wrong_directions, "compiler/a.py", "import examples.asr.model\n", "imports examples.asr.model; "),
