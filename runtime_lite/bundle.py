@@ -142,7 +142,7 @@ def write_tar(directory: str | os.PathLike[str], tar_path: str | os.PathLike[str
         raise BadInput(f"{target}: expected a file outside the bundle directory, got one inside; choose another path")
     with read_bundle(directory) as bundle, replace_file(target) as file:
         source = bundle._source
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for name in sorted(source.sizes):
                 member = tarfile.TarInfo(name)  # mtime, uid and gid are 0 and the owner is empty unless set
                 member.size = source.sizes[name]

@@ -262,6 +262,9 @@ def _check_graph(where: str, graph: Graph) -> None:
                 f"the axis {BATCH_AXIS!r}, which the graph declares",
                 show(list(tensor.shape)),
             )
+    fed = {size for tensor in graph.inputs if tensor.role == "data" for size in tensor.shape}
+    if unfed := sorted(graph.axes.keys() - fed - {BATCH_AXIS}):
+        refuse(f"{where}.axes", "axes that an input of role 'data' has, their sizes come from the feed", repr(unfed[0]))
     _check_artifacts(where, graph)
     _check_states(where, graph)
     _check_stream(where, graph, tensors)

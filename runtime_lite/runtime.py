@@ -51,7 +51,7 @@ class Runtime:
         if self._closed:
             raise BadInput("Runtime.load: expected an open runtime, got a closed one; make another Runtime")
         model = Model(read_bundle(path), self._threads, self._check_finite)
-        self._models.append(model)
+        self._models = [*(known for known in self._models if not known.closed), model]
         return model
 
     def close(self) -> None:

@@ -151,7 +151,7 @@ class Stream:
 
     @property
     def state(self) -> StreamState:
-        """What the stream carries now."""
+        """What the stream carries now; for reading, a change to its arrays changes the stream."""
         return self._state
 
     def close(self) -> None:

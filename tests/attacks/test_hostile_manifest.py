@@ -99,6 +99,14 @@ def drop_at(*path: Any) -> Edit:
     return edit
 
 
+def explode(plain: dict[str, Any]) -> None:
+    names = [f"a{index}" for index in range(8)]
+    graph_of(plain)["axes"] = {name: {"buckets": [1, 2, 3, 4, 5, 6, 7, 8]} for name in names} | {
+        "batch": {"buckets": [1]}
+    }
+    graph_of(plain)["inputs"][0]["shape"] = ["batch", *names]
+
+
 EDITS: dict[str, tuple[Edit, str]] = {
     # versions, keys, types
     "newer schema": (lambda m: m.update(schema_version=2), "schema_version: expected 1, got 2; update runtime_lite"),
@@ -235,10 +243,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "artifact of no axis": (set_at("artifacts", 1, "sizes", to={"rows": 4}), "expected sizes for the axes ['batch']"),
     "combinations explode": (
-        set_at(
-            "axes", to={f"a{i}": {"buckets": [1, 2, 3, 4, 5, 6, 7, 8]} for i in range(20)} | {"batch": {"buckets": [1]}}
-        ),
-        "artifacts: expected one per combination of buckets, at most 1024",
+        explode,
+        "artifacts: expected one per combination of buckets, at most 1024, got 2 for 16777216",
+    ),
+    "axis that no feed decides": (
+        set_at("axes", to={"batch": {"buckets": [1, 4]}, "beams": {"buckets": [1]}}),
+        "axes: expected axes that an input of role 'data' has, their sizes come from the feed, got 'beams'",
     ),
     # states and stream
     "state without input": (set_at("states", 0, "input", to="x"), "states: expected every input of role 'state' once"),

@@ -9,7 +9,7 @@ import pytest
 
 from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
 from runtime_lite.costs import Cost, json_from_costs
-from tests.runtime_lite.bundles import write_double_bundle
+from tests.runtime_lite.bundles import replace_hashed, write_double_bundle
 
 
 @pytest.fixture
@@ -58,6 +58,17 @@ def test_a_tar_holds_the_same_and_is_deterministic(directory: Path, tmp_path: Pa
         assert packed.manifest_sha256 == plain.manifest_sha256
         for name in plain.manifest.files:
             assert packed.read_file(name) == plain.read_file(name)
+
+
+def test_paths_of_any_allowed_length_are_packed(directory: Path, tmp_path: Path) -> None:
+    name = "/".join(["a" * 90, "b" * 90, "c" * 58])
+    (directory / name).parent.mkdir(parents=True)
+    replace_hashed(directory, name, b"deep")
+    write_tar(directory, tmp_path / "out.tar")
+    write_tar(directory, tmp_path / "again.tar")
+    assert (tmp_path / "out.tar").read_bytes() == (tmp_path / "again.tar").read_bytes()
+    with read_bundle(tmp_path / "out.tar") as bundle:
+        assert bundle.read_file(name) == b"deep"
 
 
 def test_an_unsound_directory_is_not_packed_and_nothing_is_left(directory: Path, tmp_path: Path) -> None:
