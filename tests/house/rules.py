@@ -34,7 +34,7 @@ def forbidden_file_names(root: Path) -> list[str]:
 
 
 def missing_twins(root: Path) -> list[str]:
-    """Each source file that does something has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
+    """A source file that does something has its test: `compiler/passes/x.py` -> `tests/compiler/passes/test_x.py`."""
     sources = [path for path in python_files(root, "compiler", "runtime_lite") if _has_logic(root / path)]
     stems = {"__main__": "command_line"}
     twins = {path: Path("tests") / path.parent / f"test_{stems.get(path.stem, path.stem)}.py" for path in sources}
@@ -223,7 +223,7 @@ PASS_LABELS = ("Before", "After", "Requires", "Ensures", "Keeps", "Numerics", "S
 
 
 def wrong_passes(root: Path) -> list[str]:
-    """A pass file is named verb first, documents its contract, holds one public class of its name, and is registered."""
+    """A pass file is named verb first, documents its contract, holds one class of its name, and is registered."""
     wrong = []
     registry = root / "compiler" / "passes" / "__init__.py"
     registered = registry.read_text(encoding="utf-8") if registry.is_file() else ""

@@ -12,8 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def files_of_readme() -> dict[str, str]:
     """The code blocks that follow a file name, by that name."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL)
-    return {name: block for name, block in blocks}
+    return dict(re.findall(r"`(\w+\.\w+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL))
 
 
 def run(folder: Path, *command: str) -> str:
