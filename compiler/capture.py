@@ -1,7 +1,7 @@
 """Checkpoint to ONNX: the only file that imports the training framework.
 
-A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters as it is.
-Afterwards names are those of the recipe, and every node carries the model's source line.
+A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters
+as it is. Afterwards names are those of the recipe, and every node carries the model's source line.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     ):
         if sorted(expected) != sorted(got):
             raise RecipeError(
-                f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's own {kind} into the recipe",
+                f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's {kind} into the recipe",
                 place=place,
             )  # fmt: skip
     for name, value in house.inputs_named(model).items():
@@ -373,24 +373,6 @@ def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, 
     return found
 
 
-def states_of(spec: Graph) -> tuple[State, ...]:
-    """The states that a recipe declares; the frames axis is the one with a window."""
-    return tuple(
-        State(
-            name,
-            given.state,
-            next((i for i, dim in enumerate(given.shape) if isinstance(dim, str) and spec.axes[dim].window), None),
-        )
-        for name, given in spec.inputs.items()
-        if given.state is not None
-    )
-
-
 def first_call_inputs(spec: Graph) -> tuple[str, ...]:
     """What the first call takes: everything that is not a state."""
     return tuple(name for name, given in spec.inputs.items() if given.state is None)
-
-
-__all__ = ["TorchReference", "capture_module", "capture_onnx", "first_call_inputs", "load_module", "states_of"]
-
-Weights = Mapping[str, Array]

@@ -1,4 +1,4 @@
-"""The gates on what ships: parity over chained calls, bucket agreement, invariance to padding, the task, and the budget."""
+"""The gates on what ships: parity over chained calls, agreement of buckets, invariance to padding, task and budget."""
 
 import dataclasses
 import statistics
@@ -279,6 +279,6 @@ def _require_task(row: TaskRow, gate: TaskGate, differing: Sequence[str]) -> Non
         )  # fmt: skip
     if gate.identical and differing:
         raise GateFailed(
-            f"expected identical results for all {row.recordings} recordings, got {len(differing)} others: {differing[:5]}",
+            f"expected {row.recordings} identical results, got {len(differing)} others: {differing[:3]}",
             cure="see the parity table for the tensor that differs most", place=place,
         )  # fmt: skip

@@ -1,11 +1,14 @@
 """House vocabulary over onnx_ir: what every pass and analysis says the same way."""
 
+import ast
 import hashlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+import json
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
@@ -16,7 +19,8 @@ SOURCE_KEY = "slipway.source"
 PASS_KEY = "slipway.pass"
 """Node metadata: the pass that created the node."""
 
-Dim = int | sympy.Expr
+Dim: TypeAlias = "int | sympy.Expr"
+"""A dimension: a number, or an integer expression over axis names."""
 
 END = np.iinfo(np.int64).max
 """Slice bound that means "to the end of the axis"."""
@@ -51,10 +55,42 @@ def _dim(dim: int | ir.SymbolicDim) -> Dim:
 
 
 def expression(text: str) -> Dim:
-    """Parse a dimension such as `cache + 16` over integer symbols; a constant comes back as int."""
-    names = set(re.findall(r"[A-Za-z_]\w*", text)) - {"Min", "Max", "floor", "ceiling", "Mod"}
-    parsed = sympy.sympify(text, locals={name: sympy.Symbol(name, integer=True, nonnegative=True) for name in names})
-    return int(parsed) if parsed.is_Integer else parsed
+    """Parse a dimension such as `cache + 16` over axis names; a constant comes back as int.
+
+    The text may come from a file that nobody trusts, so it is read as arithmetic and never evaluated as code;
+    anything else is the name of an axis.
+    """
+    try:
+        parsed = _arithmetic(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError):
+        return symbol(text)
+    return int(parsed) if sympy.sympify(parsed).is_Integer else parsed
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: sympy.floor(sympy.Rational(1) * a / b),
+    ast.Div: lambda a, b: sympy.Rational(1) * a / b,
+    ast.Mod: sympy.Mod,
+}
+_FUNCTIONS = {"Min": sympy.Min, "Max": sympy.Max, "Mod": sympy.Mod, "floor": sympy.floor, "ceiling": sympy.ceiling}
+
+
+def _arithmetic(tree: ast.expr) -> Dim:
+    match tree:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_arithmetic(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_arithmetic(left), _arithmetic(right))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*map(_arithmetic, arguments))
+    raise ValueError(f"{ast.dump(tree)} is no arithmetic")
 
 
 def symbol(name: str) -> sympy.Symbol:
@@ -64,7 +100,7 @@ def symbol(name: str) -> sympy.Symbol:
 
 def mentions(dim: Dim, axis: str) -> bool:
     """Whether a dimension depends on an axis."""
-    return not isinstance(dim, int) and symbol(axis) in dim.free_symbols
+    return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)
 
 
 def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
@@ -81,8 +117,6 @@ def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
 
 def _json_list(text: str) -> list[int | str]:
-    import json
-
     return list(json.loads(text))
 
 
@@ -169,7 +203,7 @@ class Inserter:
         attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
         *,
         name: str,
-        shape: Sequence[int | str | ir.SymbolicDim] | None = None,
+        shape: Iterable[int | str | ir.SymbolicDim] | None = None,
         dtype: ir.DataType | None = None,
     ) -> ir.Value:
         """Insert one node with one output called `name` (made unique) and return that output."""
@@ -242,16 +276,11 @@ def clone(model: ir.Model) -> ir.Model:
     return model.clone()
 
 
-def model_text(model: ir.Model) -> str:
-    """A canonical text of structure and small constants; equal texts mean equal graphs up to large weights."""
-    return str(ir.to_onnx_text(model))
-
-
-def load_model(path: Path) -> ir.Model:
-    """Read an ONNX file."""
-    return ir.load(path)
-
-
 def serialized(model: ir.Model) -> bytes:
     """The model as one ONNX protobuf, weights inside; deterministic."""
     return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
+
+
+def deserialized(content: bytes) -> ir.Model:
+    """The model of `serialized`."""
+    return ir.from_proto(onnx.load_model_from_string(content))

@@ -2,9 +2,10 @@
 
     data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 
-The key of a stage is a hash over everything its result follows from: the key before it, its options, its code, the tools and
-the data. Reports and artefacts are kept, graphs between passes are not: when anything after capture is missing, the passes
-run again, which is quick, and only stages without a report are compared again. A failed stage is never kept.
+The key of a stage is a hash over everything its result follows from: the key before it, its options, its code, the
+tools and the data. Reports and artefacts are kept, graphs between passes are not: when anything after capture is
+missing, the passes run again, which is quick, and only stages without a report are compared again. A failed stage is
+never kept.
 """
 
 import dataclasses
@@ -36,7 +37,7 @@ from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageH
 from compiler.recipe import Graph, LoadedRecipe
 from compiler.spec import check_between_passes
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
-from compiler.stages import Lowered, Outcome, Pass, State, Window
+from compiler.stages import Lowered, Outcome, Pass, State, Window, newest, states_of
 from compiler.targets import TARGETS
 from compiler.targets.base import Built, Emitted, Target
 from runtime_lite.costs import Cost
@@ -126,6 +127,7 @@ class _GraphBuild:
         self.key = ""
         self.lowered: Lowered | None = None
         self.certificate: list[dict[str, Any]] = []
+        self._captured: Callable[[], tuple[ir.Model, ir.Model | None]]
         self._streams: Streams | None = None
         self._steps: list[verify.Step] | None = None
         self._reference: Any = None
@@ -267,7 +269,7 @@ class _GraphBuild:
     def _load_captured(self, entry: Path) -> tuple[ir.Model, ir.Model | None]:
         first = (entry / "first.onnx").read_bytes()
         later = ir.load(entry / "later.onnx")
-        return later, ir.serde.deserialize_model(_proto(first)) if first else None
+        return later, house.deserialized(first) if first else None
 
     def start(self) -> Lowered:
         """The captured graph with the recipe's states and axes."""
@@ -276,7 +278,7 @@ class _GraphBuild:
             if each is not None:
                 house.infer_shapes(each)
         windows = {name: axis for name, axis in self.spec.axes.items() if axis.window is not None}
-        states = _states_of(self.spec)
+        states = states_of(self.spec)
         window = None
         if windows:
             (axis_name, axis), *more = windows.items()
@@ -325,7 +327,7 @@ class _GraphBuild:
             outcome = made.apply(lowered)
             check_between_passes(outcome.lowered)
         except SlipwayError as error:
-            raise error.at(stage=made.name, graph=self.name)
+            raise error.at(stage=made.name, graph=self.name) from None
         return outcome
 
     def _compare(self, stage: str, before: Lowered, after: Lowered) -> tuple[float, float]:
@@ -354,7 +356,7 @@ class _GraphBuild:
         if self._reference is None:
             from compiler import capture
 
-            states = _states_of(self.spec)
+            states = states_of(self.spec)
             window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
             if self.spec.source.onnx is not None:
                 model, first = self._captured()
@@ -394,7 +396,7 @@ class _GraphBuild:
             try:
                 built = self.target.emit(self.final(), self.buckets)
             except SlipwayError as error:
-                raise error.at(stage=self.target.name, graph=self.name)
+                raise error.at(stage=self.target.name, graph=self.name) from None
             self._keep(stage_key(self.target_key, "built"), {"emitted": b"1"})
             report = StageReport(
                 self.name, self.target.name, time.perf_counter() - started, detail=f"{len(built.artifacts)} graphs"
@@ -416,29 +418,10 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def _proto(content: bytes) -> Any:
-    import onnx
-
-    return onnx.load_model_from_string(content)
-
-
 def _code_digest() -> str:
     """Hash over the source of the compiler and of the bundle format."""
     here = Path(__file__).parent
     return stage_key(hash_path(here), hash_path(here.parent / "runtime_lite"))
-
-
-def _states_of(spec: Graph) -> tuple[State, ...]:
-    """The states a recipe declares; the frames axis is the one with a window."""
-    return tuple(
-        State(
-            name,
-            given.state,
-            next((i for i, dim in enumerate(given.shape) if isinstance(dim, str) and spec.axes[dim].window), None),
-        )
-        for name, given in spec.inputs.items()
-        if given.state is not None
-    )
 
 
 def _step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
@@ -470,7 +453,7 @@ class _OnnxReference:
             outputs = runner.step(feed)
             for state in self.lowered.states:
                 if state.frames_axis is not None and self.window is not None:
-                    runner.states[state.input] = verify.newest(outputs[state.output], state.frames_axis, self.window)
+                    runner.states[state.input] = newest(outputs[state.output], state.frames_axis, self.window)
             yield outputs, dict(runner.states)
 
 
@@ -500,7 +483,7 @@ class _Assembly:
         entry = cache.get(key) if cache is not None else None
         with staged(self.options.out) as folder:
             if entry is not None:
-                content = self._recall(entry, folder)
+                self._recall(entry, folder)
             else:
                 content = self._make(folder)
                 if cache is not None:
@@ -640,6 +623,3 @@ class _Assembly:
         report = StageReport(graph, stage, time.perf_counter() - started, **found)
         self.reports.append(report)
         handle.finish(report)
-
-
-Advance = Callable[[int, int], None]

@@ -66,9 +66,10 @@ def hash_path(path: Path) -> str:
 
 
 def own_source_files() -> tuple[Path, ...]:
-    """Source files of all modules loaded so far, without Python's own, installed packages and Slipway's compiler."""
+    """Source files of all modules loaded so far, without Python's own, installed packages and Slipway itself."""
     foreign = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    foreign |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).resolve().parent)}
+    house = Path(__file__).resolve().parent
+    foreign |= {*site.getsitepackages(), site.getusersitepackages(), str(house), str(house.parent / "runtime_lite")}
     if sys.prefix != sys.base_prefix:
         foreign.add(sys.prefix)
     roots = tuple(f"{Path(folder).resolve()}{os.sep}" for folder in foreign)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.errors import Place
+from compiler.recipe import Graph
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -125,6 +126,19 @@ class Pass(Protocol):
             Refused: the pass cannot keep the meaning of the graph.
         """
         ...
+
+
+def states_of(spec: Graph) -> tuple[State, ...]:
+    """The states that a recipe declares; the frames axis is the one with a window."""
+    return tuple(
+        State(
+            name,
+            given.state,
+            next((i for i, dim in enumerate(given.shape) if isinstance(dim, str) and spec.axes[dim].window), None),
+        )
+        for name, given in spec.inputs.items()
+        if given.state is not None
+    )
 
 
 def newest(array: Array, axis: int, frames: int) -> Array:

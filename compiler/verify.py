@@ -1,7 +1,7 @@
 """Compares a graph with the original model over chained calls, and finds the first value that differs.
 
-The reference is the original in its own framework, its caches cut to the window before each call. What is compared: every
-output and every state, as the passes so far have reshaped it, in every step.
+The reference is the original in its own framework, its caches cut to the window before each call. What is compared:
+every output and every state, as the passes so far have reshaped it, in every step.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """The vocabulary of facts about padded axes: segments, what lies in the padding, and one verdict per node.
 
-An axis is described in logical order as a list of segments. `Segment(cache, 128)` holds `cache` valid entries at the end of
-128 slots; `Segment(16, 16)` is full. All padded segments are right-aligned: the newest entries are where the reader expects
-them, and a window moves by a static slice.
+An axis is described in logical order as a list of segments. `Segment(cache, 128)` holds `cache` valid entries at the
+end of 128 slots; `Segment(16, 16)` is full. All padded segments are right-aligned: the newest entries are where the
+reader expects them, and a window moves by a static slice.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class Segment:
     @property
     def is_full(self) -> bool:
         """Whether every slot is valid whatever the input."""
-        return self.length == self.slots
+        return bool(self.length == self.slots)
 
 
 Segments = tuple[Segment, ...]

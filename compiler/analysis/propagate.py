@@ -129,7 +129,9 @@ def _judge(
         if verdict.action not in (Action.LOOK_UP_POSITIONS, Action.SLICE_LAST_ROWS):
             return verdict
         segments = _matching(node, seen, last_chance)
-        return segments and dataclasses.replace(verdict, fact=dataclasses.replace(verdict.fact, segments=segments))
+        if segments is None:
+            return None
+        return dataclasses.replace(verdict, fact=dataclasses.replace(verdict.fact, segments=segments))
     except Refused as refused:
         raise refused.at(node=str(node.name), op=node.op_type, axis=axis, source=source_of(node)) from None
 

@@ -1,7 +1,8 @@
 """The registry of op rules: a table (domain, op) -> rule over facts about padded axes; a missing entry is a refusal.
 
-A rule looks at one node and the facts of its inputs and answers with a verdict, or refuses. Several analyses read the same
-table: padding asks what a node needs, state selection and position projection ask whether it is pointwise along an axis.
+A rule looks at one node and the facts of its inputs and answers with a verdict, or refuses. Several analyses read the
+same table: padding asks what a node needs, state selection and position projection ask whether it is pointwise along an
+axis.
 
 Rule identifiers (`EW`, `MM`, `SM`, `NM`, `MV`, `CC`, `SL`, `LK`, `LN`) appear in certificates.
 """
@@ -432,7 +433,7 @@ def _lookup(node: ir.Node, axis: int, start: Dim, end: Dim) -> Verdict:
         raise refuse("Slice of an unpadded axis by the length of the padded one", "use a table of fixed size")
     if start == 0 and not isinstance(end, int):
         return Verdict("LK1", Fact(axis, (), FINITE), "rows 0..L-1 of a table", Action.LOOK_UP_POSITIONS)
-    last = end == END or end == rows
+    last = end in (END, rows)
     if last and not isinstance(start, int):
         return Verdict("LK2", Fact(axis, (), FINITE), "the last L rows of a table", Action.SLICE_LAST_ROWS)
     raise refuse(

@@ -8,7 +8,8 @@ After:
 Requires: symbolic shapes.
 Ensures: the targets it rewrote name no axis length, so shape arithmetic that only served them disappears, and a leading
     axis may change its size.
-Keeps: reshapes whose target cannot be written with copies and one -1; reshapes with a constant target of plain numbers only.
+Keeps: reshapes whose target cannot be written with copies and one -1; reshapes with a constant target of plain
+    numbers only.
 Numerics: exact.
 Source: Reshape in the ONNX operator specification (0 copies when allowzero is 0).
 """

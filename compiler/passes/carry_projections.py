@@ -3,13 +3,14 @@
 Before:
     joined = Concat(cache, x); keys = MatMul(LayerNorm(joined), Wk)      # 128 old frames projected again in every call
 After:
-    keys = Concat(carried_keys, MatMul(LayerNorm(x), Wk))                # carried_keys holds MatMul(LayerNorm(cache), Wk)
+    keys = Concat(carried_keys, MatMul(LayerNorm(x), Wk))                # of LayerNorm(cache)
 
 Requires: symbolic shapes; each cache is joined once, in front of the new frames, and fed back whole.
 Ensures: no row-wise function of a cache is left; caches that nothing but their own output reads are gone.
 Keeps: caches with other readers, and caches whose joined value is itself what mixes frames.
-Numerics: exact up to the order of summation in a matrix product of other height: a row-wise f commutes with concatenation.
-Source: f(Concat(a, b)) = Concat(f(a), f(b)) for row-wise f, as judged by the rule table; frames of a cache never change.
+Numerics: exact up to the order of summation in a matrix product of other height: a row-wise f commutes with
+    concatenation.
+Source: f(Concat(a, b)) = Concat(f(a), f(b)) for row-wise f, as judged by the rule table; cached frames never change.
 """
 
 import dataclasses

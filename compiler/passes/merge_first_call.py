@@ -81,7 +81,9 @@ def _empty(model: ir.Model, value: ir.Value, state: State, window: Window | None
             and len(node.inputs) == 2
             and house.int_attribute(node, "axis", 0) == state.frames_axis
         ):
-            ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[1 - use.idx], replace_graph_outputs=True)
+            other = node.inputs[1 - use.idx]
+            assert other is not None
+            ir.convenience.replace_all_uses_with(node.outputs[0], other, replace_graph_outputs=True)
         elif house.is_op(node, "Shape") and house.int_attribute(node, "start", 0) == state.frames_axis:
             insert = house.Inserter(model, MergeFirstCall.name, before=node)
             ir.convenience.replace_all_uses_with(node.outputs[0], insert.int64s(0))
@@ -169,8 +171,12 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
         a, b = later.producer(), other.producer()
         if a is None or b is None or (a.op_type, len(a.inputs)) != (b.op_type, len(b.inputs)):
             break
-        pairs = [(x, y) for x, y in zip(a.inputs, b.inputs, strict=True) if keys.of(x) != first_keys.of(y)]
-        if not pairs or pairs[0][0] is None or pairs[0][1] is None:
+        pairs = [
+            (x, y)
+            for x, y in zip(a.inputs, b.inputs, strict=True)
+            if x is not None and y is not None and keys.of(x) != first_keys.of(y)
+        ]
+        if not pairs:
             break
         later, other = pairs[0]
     a, b = later.producer(), other.producer()
@@ -179,7 +185,7 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
     )
     got = f"{b.op_type if b else 'input or constant'} ({house.source_of(b) or other.name})"
     return Refused(
-        f"the first call differs from the later call with empty caches: expected {a.op_type if a else later.name}, got {got}",
+        f"the first call is not the later call with empty caches: expected {a.op_type if a else later.name}, got {got}",
         cure="build the two calls as two graphs, or make the first call the later call with empty caches",
         place=place,
     )

@@ -101,7 +101,7 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
         joined = insert.op("Concat", [older, stacked], {"axis": frames_axis + 1}, name=f"{name}_next")
     else:
         joined = _stack(insert, fed, f"{name}_next")
-    joined.shape, joined.dtype = carrier.shape, carrier.dtype
+    joined.shape, joined.type = carrier.shape, carrier.type
     rename_output(model, fed[0], joined, f"next_{name}")
     for value in fed[1:]:
         model.graph.outputs.remove(value)
@@ -119,7 +119,7 @@ def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Valu
 
 def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
     """If every member is cleaned by the same selection, clean the carrier once instead."""
-    wheres = [value.uses()[0].node if len(value.uses()) == 1 else None for value in values]
+    wheres = [readers[0] if len(readers) == 1 else None for readers in map(house.consumers_of, values)]
     first = wheres[0]
     same = first is not None and all(
         node is not None

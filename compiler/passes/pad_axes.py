@@ -13,8 +13,8 @@ Requires: symbolic shapes; the batch axis, if any, is the first axis of every pa
 Ensures: no dimension mentions the cache axis; state outputs hold [cached ++ new] with zero padding in front.
 Keeps: everything that no padded value reaches.
 Numerics: exact at valid places up to the order of summation; padded keys have probability exactly 0.
-Source: segments, rules and the right-aligned layout as in compiler/analysis; masking before and after softmax as used in
-    production streaming recognisers (finite lowest before, 0/1 product after), because -inf makes NaN in empty rows.
+Source: segments, rules and the right-aligned layout as in compiler/analysis; masking before and after softmax as used
+    in production streaming recognisers (finite lowest before, 0/1 product after), because -inf makes NaN in empty rows.
 """
 
 import dataclasses
@@ -202,7 +202,8 @@ def _check_batch_first(derivation: Derivation, lowered: Lowered) -> None:
     for node, verdict in derivation.verdicts:
         if verdict.action not in (Action.MASK_SOFTMAX, Action.FILL_INPUT):
             continue
-        dims = house.dims_of(node.inputs[verdict.operand]) if node.inputs[verdict.operand] else None
+        value = node.inputs[verdict.operand]
+        dims = None if value is None else house.dims_of(value)
         if dims is None or dims[0] != house.symbol(lowered.batch_axis):
             raise refuse(
                 f"the first axis of {node.op_type}'s input is {dims[0] if dims else 'unknown'}, not the batch axis",
@@ -304,7 +305,7 @@ def _look_up_positions(model: ir.Model, lengths: _Lengths, segments: Segments, n
         )
     if array.shape[1] < lengths.total:
         raise refuse(
-            f"position table {table.name if table else ''!r} has {array.shape[1]} rows, the padded axis {lengths.total}",
+            f"position table {table.name if table else ''!r} has {array.shape[1]} rows, the axis {lengths.total}",
             f"make the table at least {lengths.total} rows long or the window shorter",
             node=str(node.name),
             op=node.op_type,

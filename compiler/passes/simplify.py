@@ -8,7 +8,8 @@ After:
 Requires: nothing.
 Ensures: no Constant or Identity nodes, no unread nodes, initializers that are read.
 Keeps: operators the folder does not know; subgraphs; names of graph inputs and outputs.
-Numerics: exact, except that constants are folded by a reference evaluator (rounding of a folded sum may differ by one ulp).
+Numerics: exact, except that constants are folded by a reference evaluator (rounding of a folded sum may differ by one
+    ulp).
 Source: the optimizer of onnxscript and the common passes of onnx_ir.
 """
 

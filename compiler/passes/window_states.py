@@ -8,8 +8,8 @@ After:
 Requires: a static cache axis whose padding, if any, is in front (pad_axes).
 Ensures: each such state output has the shape of the input it feeds.
 Keeps: states without a frames axis, and states that have the window's length already.
-Numerics: exact; a static slice of a right-aligned axis keeps the newest frames for every true length, because padding moves out
-    in front.
+Numerics: exact; a static slice of a right-aligned axis keeps the newest frames for every true length, because padding
+    moves out in front.
 Source: right-aligned windows, compiler/analysis/facts.py.
 """
 
