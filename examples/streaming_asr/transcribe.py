@@ -21,7 +21,6 @@ import soxr
 
 import runtime_lite
 from examples.streaming_asr import decode, features, text
-from runtime_lite.errors import BadInput, BundleRefused
 
 BLOCK_SAMPLES = 1600
 """Samples handed to the feature stream at a time: 0.1 s, as a sound card would."""
@@ -126,7 +125,7 @@ def main() -> int:
         samples = read_recording(arguments.recording)
         started_s = time.perf_counter()
         _show(arguments.bundle, samples)
-    except (RecordingError, BadInput, BundleRefused) as error:
+    except (RecordingError, runtime_lite.BadInput, runtime_lite.BundleRefused) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     elapsed_s, seconds = time.perf_counter() - started_s, len(samples) / features.SAMPLE_RATE_HZ

@@ -36,7 +36,7 @@ class OriginalRuntime:
 
 @pytest.fixture
 def original_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_lite, "Runtime", OriginalRuntime, raising=False)
+    monkeypatch.setattr(runtime_lite, "Runtime", OriginalRuntime)
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, bundle: Path, recording: Path) -> int:
