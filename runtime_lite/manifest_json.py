@@ -40,7 +40,6 @@ from runtime_lite.manifest import (
 MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_FILE_BYTES = 16 * 2**30
 MAX_TOTAL_BYTES = 64 * 2**30
-MAX_ARTIFACTS = 1024
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 4 * 2**30
 
@@ -272,12 +271,8 @@ def _check_graph(where: str, graph: Graph) -> None:
 
 def _check_artifacts(where: str, graph: Graph) -> None:
     count = math.prod(len(axis.buckets) for axis in graph.axes.values())
-    if count > MAX_ARTIFACTS or len(graph.artifacts) != count:
-        refuse(
-            f"{where}.artifacts",
-            f"one per combination of buckets, at most {MAX_ARTIFACTS}",
-            f"{len(graph.artifacts)} for {count}",
-        )
+    if len(graph.artifacts) != count:
+        refuse(f"{where}.artifacts", "one per combination of buckets", f"{len(graph.artifacts)} for {count}")
     for artifact in graph.artifacts:
         if set(artifact.sizes) != set(graph.axes):
             refuse(f"{where}.artifacts", f"sizes for the axes {sorted(graph.axes)}", show(dict(artifact.sizes)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
 from runtime_lite.manifest import Artifact, static_shape
+from runtime_lite.manifest_json import MAX_MANIFEST_BYTES
 from tests.runtime_lite.bundles import manifest_of, plain_graph, streaming_graph
 
 FILES = {
@@ -56,6 +57,13 @@ def test_a_graph_without_axes_and_states_is_read() -> None:
     )
     manifest = manifest_of({"plain": graph}, FILES)
     assert manifest_from_json(json_from_manifest(manifest)) == manifest
+
+
+def test_a_text_beyond_the_cap_is_not_parsed() -> None:
+    text = json_from_manifest(MANIFEST)
+    assert manifest_from_json(text.ljust(MAX_MANIFEST_BYTES)) == MANIFEST
+    with pytest.raises(BundleRefused, match=r"manifest\.json: expected at most 4194304 bytes, got 4194305 bytes"):
+        manifest_from_json(text.ljust(MAX_MANIFEST_BYTES + 1))
 
 
 def accepted_or_refused(text: bytes) -> None:
