@@ -19,7 +19,7 @@ SOURCE_KEY = "slipway.source"
 PASS_KEY = "slipway.pass"
 """Node metadata: the pass that created the node."""
 
-Dim: TypeAlias = "int | sympy.Expr"
+Dim: TypeAlias = int | sympy.Expr
 """A dimension: a number, or an integer expression over axis names."""
 
 END = np.iinfo(np.int64).max

@@ -152,6 +152,23 @@ class PassSpec(_Record):
     options: dict[str, Any] = {}
 
 
+STANDARD_PASSES = (
+    "simplify",
+    "canonicalize_transposes",
+    "canonicalize_reshapes",
+    "canonicalize_positions",
+    "simplify",
+    "merge_first_call",
+    "carry_projections",
+    "pad_axes",
+    "window_states",
+    "project_positions",
+    "pack_states",
+    "simplify",
+)
+"""The pipeline of a graph whose recipe lists no passes; each does nothing where there is nothing to do."""
+
+
 class Graph(_Record):
     """One graph of the bundle.
 
@@ -161,7 +178,7 @@ class Graph(_Record):
         inputs: in the order of the module's `forward`.
         outputs: in the order of the module's results.
         axes: how each named axis becomes static.
-        passes: the pipeline, in order.
+        passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
     """
 
     source: Source
@@ -169,7 +186,7 @@ class Graph(_Record):
     inputs: Annotated[dict[TensorName, Input], Field(min_length=1)]
     outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
     axes: dict[Name, Axis] = {}
-    passes: tuple[PassSpec, ...] = ()
+    passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
 
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:

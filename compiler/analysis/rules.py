@@ -82,6 +82,15 @@ def unary(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     return Verdict("EW1", Fact(fact.axis, fact.segments, fill), "elementwise", pointwise=True)
 
 
+UNBOUNDED = frozenset({"Sqrt", "Exp", "Log", "Reciprocal", "Sin", "Cos", "Floor", "Ceil", "IsNaN"})
+"""Elementwise functions that may leave the finite numbers, or whose result is not a number."""
+
+
+def unbounded(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Elementwise function of one input that makes no promise about the padding."""
+    return Verdict("EW5", Fact(facts[0].axis, facts[0].segments, ANYTHING), "elementwise", pointwise=True)
+
+
 def nary(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     """Elementwise function of several broadcast inputs: the padded axis must meet itself, or size 1."""
     output_rank = max(_rank(value) for value in node.inputs)
@@ -126,6 +135,19 @@ def _nary_fill(node: ir.Node, facts: Sequence[Fact]) -> Fill:
             return ANYTHING
         return ZERO if zero[0] else FINITE
     return ZERO if all(zero) else (FINITE if finite else ANYTHING)
+
+
+def power(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Pow and Clip: elementwise; a finite base to a whole exponent above zero stays finite."""
+    verdict = nary(node, facts)
+    exponent = array_of(node.inputs[1])
+    whole = exponent is not None and exponent.size == 1 and float(exponent.reshape(-1)[0]) in (1.0, 2.0, 3.0, 4.0)
+    fill = (
+        facts[0].fill
+        if facts[0].axis is not None and facts[0].fill.is_zero and whole
+        else (FINITE if facts[0].fill.is_finite and whole else ANYTHING)
+    )
+    return Verdict("EW2", Fact(verdict.fact.axis, verdict.fact.segments, fill), verdict.reason, pointwise=True)
 
 
 def _content(value: ir.Value | None, fact: Fact) -> Fill:
@@ -220,6 +242,20 @@ def layer_normalization(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
         raise refuse("LayerNormalization over the padded axis", "normalise over channels only")
     kept = FINITE if fact.fill.is_finite else ANYTHING  # a constant row is finite because epsilon is positive
     return Verdict("NM1", Fact(fact.axis, fact.segments, kept), "normalises over other axes", pointwise=True)
+
+
+def reduce(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Reduction over other axes than the padded one."""
+    fact = facts[0]
+    rank = _rank(node.inputs[0])
+    axes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    if axes is None or fact.axis is None:
+        raise refuse(f"{node.op_type} over all or unknown axes", "name the axes to reduce")
+    reduced = {int(axis) % rank for axis in axes}
+    if fact.axis in reduced:
+        raise refuse(f"{node.op_type} over the padded axis", "reduce over channels only, or mask the mean yourself")
+    kept = [axis for axis in range(rank) if axis not in reduced or int_attribute(node, "keepdims", 1)]
+    return Verdict("RD1", Fact(kept.index(fact.axis), fact.segments, fact.fill), "reduces other axes", pointwise=True)
 
 
 # --- movement ---------------------------------------------------------------------------------------------------------
@@ -503,6 +539,9 @@ SHAPE_OPERANDS = {"Reshape": 1, "Expand": 1}
 RULES: dict[tuple[str, str], Rule] = {
     **{("", op): unary for op in UNARY},
     **{("", op): nary for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")},
+    **{("", op): unbounded for op in UNBOUNDED},
+    **{("", op): reduce for op in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")},
+    ("", "Pow"): power,
     ("", "Cast"): cast,
     ("", "MatMul"): matmul,
     ("", "Softmax"): softmax,

@@ -1,6 +1,8 @@
 """The passes by name. Order lives in the recipes."""
 
+from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
+from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.carry_projections import CarryProjections
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
@@ -12,6 +14,8 @@ from compiler.stages import Pass
 
 PASSES: dict[str, type[Pass]] = {
     "simplify": Simplify,
+    "canonicalize_transposes": CanonicalizeTransposes,
+    "canonicalize_positions": CanonicalizePositions,
     "canonicalize_reshapes": CanonicalizeReshapes,
     "merge_first_call": MergeFirstCall,
     "carry_projections": CarryProjections,

@@ -16,6 +16,7 @@ Source: the optimizer of onnxscript and the common passes of onnx_ir.
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common
 import onnxscript.optimizer
@@ -59,12 +60,27 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
         ):
             clean(model)
         house.infer_shapes(model)
+        _fold_known_integers(model)
         now = _text(model)
         if now == text:
             break
         text = now
     model.graph.meta.pop("slipway.names", None)
     return 0 if text == start else max(before - _size(model), 1)
+
+
+def _fold_known_integers(model: ir.Model) -> None:
+    """Shape arithmetic whose result is a number although its inputs are symbolic, e.g. the channels of a cache."""
+    for node in house.nodes_of(model):
+        output = node.outputs[0]
+        if len(node.outputs) != 1 or output.dtype != ir.DataType.INT64 or output.is_graph_output():
+            continue
+        known = house.integers_of(output)
+        if known is None or not all(isinstance(number, int) for number in known) or output.shape is None:
+            continue
+        insert = house.Inserter(model, Simplify.name, before=node)
+        array = np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1])
+        ir.convenience.replace_all_uses_with(output, insert.constant(array, "int64s"))
 
 
 def _text(model: ir.Model) -> str:

@@ -1,0 +1,348 @@
+"""Times one chunk step of a streaming recipe: our bundle beside PyTorch and the plain dynamic export, interleaved.
+
+    python -m benchmarks.chunk_step --recipe full_cpu.yaml --bundle dist/streaming_asr-full_cpu
+
+Every contender is a process of its own, so that memory is its own; the parent asks them in turn, round after round,
+so that heat and other load hit all alike. All run the same step: one chunk on full windows (128 cached frames).
+Ratios are per round; the table shows their median and their 10th and 90th percentile. `floor` is the time that the
+step's multiply-adds would take at the matrix rate measured on this machine in the same run.
+"""
+
+import argparse
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+CALLS = 5
+"""Calls per contender and round."""
+
+WARM_UP = 8
+OURS = "slipway bundle"
+EXPORT = "dynamic export, ONNX Runtime"
+
+Step = Callable[[], Any]
+
+
+def main() -> None:
+    """Run the comparison for each thread count and print tables; `--json` keeps the numbers."""
+    options = _parse()
+    findings: dict[str, Any] = {"recipe": options.recipe, "threads": {}}
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    with tempfile.TemporaryDirectory() as scratch:
+        findings["export_s"] = _export(options.recipe, scratch)
+        for threads in options.threads:
+            findings["threads"][threads] = _compare(options, threads, scratch)
+            console.print(_table(options, threads, findings["threads"][threads]))
+    if options.report is not None:
+        console.print(_stage_table(json.loads(options.report.read_text())))
+    if options.json is not None:
+        options.json.write_text(json.dumps(findings, indent=1) + "\n")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Chunk step: our bundle beside PyTorch and the plain dynamic export.")
+    parser.add_argument("--recipe", default="full_cpu.yaml")
+    parser.add_argument("--bundle", type=Path, default=Path("dist/streaming_asr-full_cpu"))
+    parser.add_argument("--graph", default="encoder")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--report", type=Path, help="report of the build (build.py --report), for times by stage")
+    parser.add_argument("--json", type=Path, help="write the numbers here")
+    return parser.parse_args()
+
+
+def _export(recipe: str, scratch: str) -> float:
+    """Write the plain dynamic export that everybody starts from, in a child process; seconds it took."""
+    started = time.perf_counter()
+    child = multiprocessing.get_context("spawn").Process(target=_export_child, args=(recipe, scratch))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise SystemExit("the dynamic export failed")
+    return time.perf_counter() - started
+
+
+def _export_child(recipe: str, scratch: str) -> None:
+    import torch
+
+    module, arguments, spec = _original(recipe)
+    window = {"batch": torch.export.Dim("batch"), "cache": torch.export.Dim("cache")}
+    shapes = [{i: window[d] for i, d in enumerate(given.shape) if isinstance(d, str)} for given in spec.inputs.values()]
+    with torch.no_grad():
+        doubled = tuple(torch.cat([argument, argument]) for argument in arguments)
+        program = torch.onnx.export(
+            module, doubled, dynamo=True, dynamic_shapes=(shapes[0], tuple(shapes[1:])), opset_version=20, verbose=False
+        )
+    assert program is not None
+    program.save(Path(scratch) / "dynamic.onnx")
+
+
+def _original(recipe: str) -> tuple[Any, list[Any], Any]:
+    """The recipe's module with its checkpoint, a feed on full windows, and the graph's record."""
+    import torch
+
+    from compiler.capture import load_module
+    from compiler.recipe import load_recipe
+
+    loaded = load_recipe(recipe)
+    spec = next(iter(loaded.recipe.graphs.values()))
+    module = load_module(loaded, next(iter(loaded.recipe.graphs)), spec.source, "source")
+    sizes = {name: axis.window or axis.fixed or 1 for name, axis in spec.axes.items()}
+    generator = torch.Generator().manual_seed(0)
+    arguments = [
+        torch.randn([d if isinstance(d, int) else sizes[d] for d in given.shape], generator=generator)
+        for given in spec.inputs.values()
+    ]
+    return module, arguments, spec
+
+
+# --- contenders: each returns a callable that runs one step, and the bytes of its model on disk
+
+
+def eager(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
+    """PyTorch as the model was handed over."""
+    import torch
+
+    torch.set_num_threads(threads)
+    module, arguments, _ = _original(options.recipe)
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return module(*arguments)
+
+    return step, sum(tensor.nbytes for tensor in module.state_dict().values())
+
+
+def compiled(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
+    """`torch.compile` with default settings and static shapes."""
+    import torch
+
+    torch.set_num_threads(threads)
+    module, arguments, _ = _original(options.recipe)
+    fast = torch.compile(module, dynamic=False)
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return fast(*arguments)  # type: ignore[no-untyped-call]
+
+    return step, sum(tensor.nbytes for tensor in module.state_dict().values())
+
+
+def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
+    """The dynamic export under ONNX Runtime with all its optimisations."""
+    from compiler.evaluate import open_session
+
+    session = open_session(str(Path(scratch) / "dynamic.onnx"), optimize=True, threads=threads)
+    sizes = {"batch": 1, "cache": 128}
+    generator = np.random.default_rng(0)
+    feed = {
+        value.name: generator.standard_normal([sizes.get(d, d) for d in value.shape], dtype=np.float32)
+        for value in session.get_inputs()
+    }
+    files = [path for path in Path(scratch).iterdir() if path.name.startswith("dynamic.onnx")]
+    return lambda: session.run(None, feed), sum(path.stat().st_size for path in files)
+
+
+def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
+    """The bundle's graph for one row, on full windows."""
+    import runtime_lite
+    from compiler.evaluate import open_session
+
+    bundle = runtime_lite.read_bundle(options.bundle)
+    artifact = bundle.manifest.graphs[options.graph].artifacts[0]
+    session = open_session(str(options.bundle / artifact.file), optimize=True, threads=threads)
+    generator = np.random.default_rng(0)
+    feed = {
+        value.name: np.full(value.shape, 128, np.int64)
+        if "int" in value.type
+        else np.ones(value.shape, np.float32)
+        if value.name == "mask"
+        else generator.standard_normal(value.shape, dtype=np.float32)
+        for value in session.get_inputs()
+    }
+    files = (artifact.file, *artifact.files)
+    return lambda: session.run(None, feed), sum(bundle.manifest.files[name].bytes for name in files)
+
+
+def stream(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
+    """The same through `runtime_lite`: checks, padding and state included."""
+    import runtime_lite
+
+    model = runtime_lite.Runtime(threads=threads).load(options.bundle)
+    graph = model.bundle.manifest.graphs[options.graph]
+    opened = model.open_stream(options.graph)
+    generator = np.random.default_rng(0)
+    feed = {
+        tensor.name: generator.standard_normal([1 if isinstance(d, str) else d for d in tensor.shape], dtype=np.float32)
+        for tensor in graph.inputs
+        if tensor.role == "data"
+    }
+    for _ in range(WARM_UP):
+        opened.push(feed)
+    return lambda: opened.push(feed), 0
+
+
+CONTENDERS = {
+    "PyTorch eager": eager,
+    "torch.compile": compiled,
+    EXPORT: exported,
+    OURS: ours,
+    "slipway bundle, runtime_lite stream": stream,
+}
+
+
+def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, pipe: Any) -> None:
+    """A contender's process: load, warm up, then time `CALLS` steps whenever asked."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+    try:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        step, size = CONTENDERS[name](options, scratch, threads)
+        for _ in range(WARM_UP):
+            step()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    except Exception as error:  # noqa: BLE001 - a contender that cannot run here is a row of the table, not the end
+        pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
+        return
+    pipe.send({"peak_mb": peak / 1024, "growth_mb": (peak - before) / 1024, "model_mb": size / 1e6})
+    while pipe.recv():
+        times = []
+        for _ in range(CALLS):
+            started = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - started))
+        pipe.send(times)
+
+
+def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[str, Any]:
+    """Rounds of all contenders in turn."""
+    context = multiprocessing.get_context("spawn")
+    pipes: dict[str, multiprocessing.connection.Connection] = {}
+    found: dict[str, Any] = {}
+    for name in CONTENDERS:  # one after the other: loading is heavy and must not disturb a neighbour
+        pipe, far = context.Pipe()
+        context.Process(target=_serve, args=(name, options, scratch, threads, far), daemon=True).start()
+        answer = pipe.recv()
+        found[name] = answer if isinstance(answer, dict) else {"error": answer}
+        if isinstance(answer, dict):
+            pipes[name] = pipe
+    rounds: dict[str, list[float]] = {name: [] for name in pipes}
+    for _ in range(options.rounds):
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            rounds[name].append(statistics.median(pipe.recv()))
+    for name, pipe in pipes.items():
+        pipe.send(False)
+        found[name]["rounds_ms"] = rounds[name]
+    multiply_adds = count_multiply_adds(options.bundle, options.graph)
+    rate = measure_matrix_rate(threads)
+    found["floor"] = {"multiply_adds": multiply_adds, "rate": rate, "ms": 1e3 * multiply_adds / rate}
+    return found
+
+
+def count_multiply_adds(bundle: Path, graph: str) -> int:
+    """Multiply-adds of MatMul, Gemm and Conv in the bundle's smallest graph."""
+    import onnx_ir as ir
+
+    import runtime_lite
+    from compiler.ir import array_of, dims_of
+
+    with runtime_lite.read_bundle(bundle) as opened:
+        file = opened.manifest.graphs[graph].artifacts[0].file
+    total = 0
+    for node in ir.load(bundle / file).graph:
+        shapes = [dims_of(value) for value in (*node.inputs, node.outputs[0]) if value is not None]
+        if node.op_type in ("MatMul", "Gemm"):
+            left, output = shapes[0], shapes[-1]
+            assert left is not None and output is not None
+            total += int(np.prod([int(d) for d in output])) * int(left[-1])
+        elif node.op_type == "Conv":
+            weights = array_of(node.inputs[1])
+            assert weights is not None and shapes[-1] is not None
+            total += int(np.prod([int(d) for d in shapes[-1]])) * int(np.prod(weights.shape[1:]))
+    return total
+
+
+def measure_matrix_rate(threads: int) -> float:
+    """Multiply-adds per second of a large float32 matrix product under ONNX Runtime on this machine."""
+    import onnx_ir as ir
+
+    from compiler.evaluate import open_session
+
+    side = 1024
+    left, right = (ir.val(name, ir.DataType.FLOAT, [side, side]) for name in ("a", "b"))
+    product = ir.node("MatMul", [left, right], num_outputs=1)
+    product.outputs[0].name, product.outputs[0].shape = "c", ir.Shape([side, side])
+    product.outputs[0].dtype = ir.DataType.FLOAT
+    graph = ir.Graph([left, right], product.outputs, nodes=[product], opset_imports={"": 20}, name="matmul")
+    content = ir.serde.serialize_model(ir.Model(graph, ir_version=10)).SerializeToString()
+    session = open_session(content, optimize=True, threads=threads)
+    values = np.random.default_rng(0).standard_normal((2, side, side), dtype=np.float32)
+    times = []
+    for _ in range(12):
+        started = time.perf_counter()
+        session.run(None, {"a": values[0], "b": values[1]})
+        times.append(time.perf_counter() - started)
+    return side**3 / min(times)
+
+
+def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> Table:
+    floor = found["floor"]
+    table = Table(
+        title=f"{options.recipe}, one chunk, batch 1, {threads} thread(s); floor {floor['ms']:.1f} ms = "
+        f"{floor['multiply_adds'] / 1e6:.0f} M multiply-adds at {floor['rate'] / 1e9:.0f} G/s"
+    )
+    columns = ("contender", "p50 ms", "ratio to export", "p10..p90", "peak MB", "model MB")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "contender" else "right")
+    reference = found.get(EXPORT, {}).get("rounds_ms")
+    for name in CONTENDERS:
+        row = found[name]
+        if "error" in row:
+            table.add_row(name, row["error"], "", "", "", "")
+            continue
+        ratios = [a / b for a, b in zip(row["rounds_ms"], reference, strict=True)] if reference else []
+        row["ratio"] = _spread(ratios)
+        table.add_row(
+            name,
+            f"{statistics.median(row['rounds_ms']):.2f}",
+            f"{row['ratio'][1]:.3f}" if ratios else "",
+            f"{row['ratio'][0]:.3f}..{row['ratio'][2]:.3f}" if ratios else "",
+            f"{row['peak_mb']:.0f}",
+            f"{row['model_mb']:.1f}" if row["model_mb"] else "",
+        )
+    return table
+
+
+def _spread(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """10th percentile, median and 90th percentile."""
+    if not ratios:
+        return (0.0, 0.0, 0.0)
+    low, middle, high = np.percentile(ratios, [10, 50, 90])
+    return float(low), float(middle), float(high)
+
+
+def _stage_table(report: dict[str, Any]) -> Table:
+    table = Table(title="Build time by stage")
+    table.add_column("stage")
+    table.add_column("s", justify="right")
+    for stage in report["stages"]:
+        table.add_row(stage["stage"], f"{stage['seconds']:.2f}" + (" (cached)" if stage["cached"] else ""))
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Write every lookup of a position table by length as one Slice of a table [1, rows, channels].
+
+Before:
+    rows = Gather(table [rows, channels], Range(0, length, 1)); y = Add(x [batch, length, channels], rows)
+After:
+    rows = Slice(table [1, rows, channels], 0, length); y = Add(x, rows)
+
+Requires: symbolic shapes; constant tables.
+Ensures: lookups it rewrote are what pad_axes looks up per segment and per batch row.
+Keeps: lookups whose rows reach an operator that would see the additional leading axis, other indices than 0..length-1.
+Numerics: exact; a leading axis of size 1 broadcasts.
+Source: Gather with indices 0..n-1 is a prefix; numpy broadcasting as in the ONNX specification.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place
+from compiler.stages import Lowered, Outcome, Refusal
+
+BROADCASTING = frozenset({"Add", "Sub", "Mul", "Div"})
+LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})
+
+
+@dataclasses.dataclass(frozen=True)
+class CanonicalizePositions:
+    """One spelling for position lookups."""
+
+    name: ClassVar[str] = "canonicalize_positions"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the lookups of the graph and of the first-call graph."""
+        matched = rewritten = 0
+        refused: list[Refusal] = []
+        for model in (lowered.model, lowered.first_call):
+            if model is None:
+                continue
+            house.infer_shapes(model)
+            for node in house.nodes_of(model):
+                end = _prefix_length(node)
+                if end is None:
+                    continue
+                matched += 1
+                if _lift(model, node, end):
+                    rewritten += 1
+                else:
+                    place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+                    refused.append(Refusal("the rows reach an operator that would see a leading axis", place))
+            if rewritten:
+                house.prune(model)
+                house.infer_shapes(model)
+        return Outcome(lowered, matched, rewritten, tuple(refused))
+
+
+def _prefix_length(node: ir.Node) -> ir.Value | None:
+    """The length, an int64 [1] or scalar value, when a node takes the first rows of a constant matrix."""
+    table = house.array_of(node.inputs[0]) if node.inputs else None
+    if table is None or table.ndim != 2 or not np.issubdtype(table.dtype, np.floating):
+        return None
+    if house.is_op(node, "Gather") and house.int_attribute(node, "axis", 0) == 0:
+        return _range_end(node.inputs[1])
+    if house.is_op(node, "Slice") and len(node.inputs) > 3:
+        starts, axes = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[3])
+        steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 else (1,)
+        ends = house.integers_of(node.inputs[2])
+        computed = house.array_of(node.inputs[2]) is None and ends is not None and len(ends) == 1
+        return node.inputs[2] if starts == (0,) and axes == (0,) and steps == (1,) and computed else None
+    return None
+
+
+def _range_end(indices: ir.Value | None) -> ir.Value | None:
+    """The end of Range(0, end, 1)."""
+    node = None if indices is None else indices.producer()
+    while house.is_op(node, "Cast", "Identity") and node is not None and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    if node is None or not house.is_op(node, "Range"):
+        return None
+    start, step = house.integers_of(node.inputs[0]), house.integers_of(node.inputs[2])
+    return node.inputs[1] if start == (0,) and step == (1,) else None
+
+
+def _lift(model: ir.Model, node: ir.Node, end: ir.Value) -> bool:
+    """Replace the lookup by a Slice of the table with a leading axis, if all its readers allow that."""
+    output = node.outputs[0]
+    plan: list[tuple[ir.Node, ir.Value]] = []
+    if not _allows(output, plan):
+        return False
+    table = house.array_of(node.inputs[0])
+    assert table is not None and node.inputs[0] is not None
+    insert = house.Inserter(model, CanonicalizePositions.name, before=node)
+    lifted = insert.constant(table[None], f"{node.inputs[0].name}_lifted")
+    if end.shape is None or len(end.shape) != 1:
+        end = insert.op("Reshape", [end, insert.int64s(-1)], name=f"{output.name}_end", shape=[1])
+    rows = insert.op(
+        "Slice", [lifted, insert.int64s(0), end, insert.int64s(1)], name=f"{output.name}_rows", dtype=output.dtype
+    )
+    if output.shape is not None:
+        rows.shape = ir.Shape([1, *output.shape])
+    for unsqueeze, value in plan:
+        ir.convenience.replace_all_uses_with(unsqueeze.outputs[0], rows if value is output else value)
+    ir.convenience.replace_all_uses_with(output, rows)
+    return True
+
+
+def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
+    """Whether every reader means the same with one more leading axis; Unsqueeze(0) readers go away."""
+    if value.is_graph_output():
+        return False
+    for reader in house.consumers_of(value):
+        others = [other for other in reader.inputs if other is not None and other is not value]
+        if house.is_op(reader, "Unsqueeze") and house.integers_of(reader.inputs[1]) == (0,):
+            plan.append((reader, value))
+        elif house.is_op(reader, *BROADCASTING) and any(len(other.shape or ()) >= 3 for other in others):
+            continue
+        elif house.is_op(reader, *BROADCASTING, *LEADING_FREE) or (
+            house.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
+        ):
+            if any(house.array_of(other) is None for other in others) or not _allows(reader.outputs[0], plan):
+                return False
+        else:
+            return False
+    return True
