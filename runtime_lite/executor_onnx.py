@@ -74,7 +74,7 @@ class OnnxExecutor:
 
         Args:
             sizes: bucket of every axis.
-            feeds: every input of the graph, C-contiguous, in exactly the bucket's static shape.
+            feeds: every input of the graph, in exactly the bucket's static shape.
 
         Returns:
             Every output of the graph by name, in the bucket's static shape.

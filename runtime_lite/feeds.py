@@ -1,7 +1,7 @@
 """Checks a caller's feed against a graph before anything runs: nothing is converted, guessed or silently cut.
 
 A feed names every input of role data and no other, as NumPy arrays of exactly the stated dtype. Sizes must match; only
-the batch axis may be smaller than a bucket. Non-contiguous arrays are accepted and copied.
+the batch axis may be smaller than a bucket. Any memory layout is accepted; the backend copies what is not contiguous.
 """
 
 import difflib
@@ -21,7 +21,7 @@ class Feed:
     """A checked feed.
 
     Attributes:
-        arrays: C-contiguous arrays by input of role data.
+        arrays: by input of role data.
         sizes: size of every axis that the arrays have, `batch` being the number of rows.
     """
 
@@ -64,7 +64,7 @@ def check_feed(where: str, graph: Graph, arrays: Mapping[str, Array], check_fini
             bound_by.setdefault(size, name)
         if check_finite:
             _check_finite(place, arrays[name])
-    return Feed({name: np.ascontiguousarray(arrays[name]).reshape(arrays[name].shape) for name in expected}, sizes)
+    return Feed({name: arrays[name] for name in expected}, sizes)
 
 
 def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], arrays: Mapping[str, Array]) -> None:
