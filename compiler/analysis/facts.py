@@ -117,7 +117,6 @@ class Fact:
 
 
 PLAIN = Fact()
-LENGTH = Fact(is_length=True)
 
 
 class Action(enum.Enum):

@@ -17,7 +17,6 @@ import sympy
 from compiler.analysis.facts import (
     ANYTHING,
     FINITE,
-    LENGTH,
     PLAIN,
     ZERO,
     Action,
@@ -339,7 +338,7 @@ def squeeze(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
 def concat(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     """Concat along the padded axis appends segments; along another axis all inputs must be padded alike."""
     if any(fact.is_length for fact in facts):
-        return Verdict("LN1", LENGTH, "shape arithmetic")
+        return Verdict("LN1", _length_fact(node, facts), "shape arithmetic")
     rank = _rank(node.inputs[0])
     axis = int_attribute(node, "axis", 0) % rank
     if all(fact.axis in (None, axis) for fact in facts):
@@ -515,8 +514,18 @@ def where(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
 
 
 def shape(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Shape of a padded value: an integer that carries the length."""
-    return Verdict("LN2", LENGTH, "shape arithmetic")
+    """Shape of a padded value: an integer that carries the length, unless it reads other dimensions only."""
+    return Verdict("LN2", _length_fact(node, facts), "shape arithmetic")
+
+
+def _length_fact(node: ir.Node, facts: Sequence[Fact]) -> Fact:
+    """A length with the segments it comes from, or PLAIN when the result mentions none of their lengths."""
+    segments = next((fact.segments for fact in facts if fact.segments), ())
+    symbols = {name for s in segments if not isinstance(s.length, int) for name in s.length.free_symbols}
+    known = integers_of(node.outputs[0])
+    if known is not None and not any(symbols & x.free_symbols for x in known if not isinstance(x, int)):
+        return PLAIN
+    return Fact(segments=segments, is_length=True)
 
 
 def length_arithmetic(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
@@ -525,7 +534,7 @@ def length_arithmetic(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
         raise refuse(
             f"{node.op_type} computes with the length of the padded axis as a number", "use it as a shape only"
         )
-    return Verdict("LN1", LENGTH, "shape arithmetic")
+    return Verdict("LN1", _length_fact(node, facts), "shape arithmetic")
 
 
 LENGTH_OPS = frozenset(

@@ -52,6 +52,8 @@ class _Cache:
         assert self.input is not None and join.inputs[1] is not None
         self.map_input = ir.Value(name=state.input, shape=self.input.shape, type=self.input.type)
         self.map_nodes: list[ir.Node] = []
+        self.new_nodes: list[tuple[ir.Node, ir.Node]] = []
+        self.new_parts: list[tuple[ir.Value, ir.Value]] = []
         self.joined: dict[ir.Value, _Joined] = {
             join.outputs[0]: _Joined(self.map_input, join.inputs[1], state.frames_axis)
         }
@@ -76,12 +78,14 @@ class CarryProjections:
         house.infer_shapes(lowered.model)
         caches, refused = _find(lowered, window)
         for cache in caches:
-            _spread(lowered.model, cache)
+            _spread(lowered.model, cache)  # plans only; the graph changes below
         chosen = [cache for cache in caches if cache.projects or not cache.read_whole]
         if not any(cache.read_whole for cache in chosen):  # somebody must still know the length
             chosen = []
         if not chosen:
             return Outcome(lowered, matched=len(caches), refused=tuple(refused))
+        for cache in chosen:
+            _commit(lowered.model, cache)
         states, map_model = _replace(lowered, chosen)
         _rewire_lengths(lowered.model, chosen, states)
         house.prune(lowered.model)
@@ -159,7 +163,7 @@ def _spread(model: ir.Model, cache: _Cache) -> None:
             continue
         if house.is_op(node, "Shape"):
             cache.lengths.append(node)
-        elif not (_split(model, cache, node) or _is_new_part(model, cache, node)):
+        elif not (_split(cache, node) or _is_new_part(cache, node)):
             for value in node.inputs:
                 if value in cache.joined and value not in cache.read_whole:
                     cache.read_whole.append(value)
@@ -173,7 +177,17 @@ def _facts(cache: _Cache, node: ir.Node) -> list[Fact]:
     ]
 
 
-def _is_new_part(model: ir.Model, cache: _Cache, node: ir.Node) -> bool:
+def _commit(model: ir.Model, cache: _Cache) -> None:
+    """Insert the new halves, and let slices of the new frames read them."""
+    for node, new in cache.new_nodes:
+        new.metadata_props[house.PASS_KEY] = CarryProjections.name
+        new.outputs[0].name = house.fresh_name(model.graph, str(new.outputs[0].name))
+        model.graph.insert_before(node, new)
+    for old, new_half in cache.new_parts:
+        ir.convenience.replace_all_uses_with(old, new_half)
+
+
+def _is_new_part(cache: _Cache, node: ir.Node) -> bool:
     """A slice that keeps exactly the new frames: read the new half instead."""
     value = node.inputs[0]
     if not house.is_op(node, "Slice") or value not in cache.joined:
@@ -185,11 +199,11 @@ def _is_new_part(model: ir.Model, cache: _Cache, node: ir.Node) -> bool:
     old, new = cache.segments
     if verdict.action is not Action.SPLIT_SLICE or verdict.bounds != (old.slots, old.slots + new.slots):
         return False
-    ir.convenience.replace_all_uses_with(node.outputs[0], cache.joined[value].new)
+    cache.new_parts.append((node.outputs[0], cache.joined[value].new))
     return True
 
 
-def _split(model: ir.Model, cache: _Cache, node: ir.Node) -> bool:
+def _split(cache: _Cache, node: ir.Node) -> bool:
     """Duplicate a row-wise node: once for old frames in the map graph, once for new frames here."""
     others = [value for value in node.inputs if value is not None and value not in cache.joined]
     if len(node.outputs) != 1 or any(house.array_of(value) is None for value in others) or None in node.inputs:
@@ -206,9 +220,7 @@ def _split(model: ir.Model, cache: _Cache, node: ir.Node) -> bool:
             return False
     old = _copy(node, [cache.joined[v].old if v in cache.joined else v for v in node.inputs], "old")
     new = _copy(node, [cache.joined[v].new if v in cache.joined else v for v in node.inputs], "new")
-    new.metadata_props[house.PASS_KEY] = CarryProjections.name
-    new.outputs[0].name = house.fresh_name(model.graph, f"{node.outputs[0].name}_new")
-    model.graph.insert_before(node, new)
+    cache.new_nodes.append((node, new))
     cache.map_nodes.append(old)
     cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], verdict.fact.axis)
     cache.projects = cache.projects or house.is_op(node, "MatMul", "Gemm", "Conv")

@@ -49,7 +49,7 @@ class PackStates:
         packed: list[State] = []
         maps: list[tuple[str, tuple[str, ...]]] = []
         for members in groups.values():
-            if len(members) == 1 or _is_packed(members):
+            if len(members) == 1:
                 packed.extend(members)
                 continue
             name = house.fresh_name(lowered.model.graph, f"packed_{len(packed)}")
@@ -74,10 +74,6 @@ class Stacked:
         members = {name for _, names in self.groups for name in names}
         kept = {name: array for name, array in states.items() if name not in members}
         return kept | {name: np.stack([states[member] for member in names], axis=1) for name, names in self.groups}
-
-
-def _is_packed(members: list[State]) -> bool:
-    return all(state.input.startswith("packed_") for state in members)
 
 
 def _pack(model: ir.Model, members: list[State], name: str) -> State:

@@ -34,12 +34,12 @@ class ProjectPositions:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Fold until no consumer of a lookup is a row-wise function of constants."""
-        model, rewritten = lowered.model, 0
+        model, matched, rewritten = lowered.model, 0, 0
         lookups = [node for node in house.nodes_of(model) if _is_lookup(node)]
-        matched = len(lookups)
         while lookups:
             lookup = lookups.pop()
             for consumer in house.consumers_of(lookup.outputs[0]):
+                matched += 1
                 folded = _fold(model, lookup, consumer)
                 if folded is not None:
                     lookups.append(folded)

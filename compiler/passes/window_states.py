@@ -60,6 +60,12 @@ def _cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
     if have == want:
         return 0
     assert isinstance(have, int) and isinstance(want, int)
+    if have < want:
+        raise Refused(
+            f"state {output!r} keeps {have} frames, the window holds {want}",
+            cure=f"write window: {have} in the recipe, or let the model keep more frames",
+            place=Place(tensor=output, source=house.source_of(value.producer())),
+        )
     insert = house.Inserter(model, WindowStates.name, source=house.source_of(value.producer()))
     shape = list(value.shape)
     shape[axis] = want
