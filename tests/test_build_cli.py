@@ -166,6 +166,12 @@ ENDINGS = [
         id="not allowed",
     ),
     pytest.param(
+        PermissionError(errno.EPERM, "Not permitted"),
+        1,
+        "PermissionError: [Errno 1] Not permitted; this is a bug of Slipway, please report it with the output of -v",
+        id="not allowed, place unknown",
+    ),
+    pytest.param(
         FileNotFoundError(errno.ENOENT, "Absent", "x"),
         1,
         "FileNotFoundError: [Errno 2] Absent: 'x'; this is a bug of Slipway, please report it with the output of -v",

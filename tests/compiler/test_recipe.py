@@ -88,6 +88,13 @@ def test_first_call_shares_checkpoint_of_source(tmp_path: Path) -> None:
     assert first_call.checkpoint == "weights.safetensors"
 
 
+def test_first_call_keeps_a_checkpoint_of_its_own(tmp_path: Path) -> None:
+    text = changed("factory: model:build_first", "factory: model:build_first\n      checkpoint: first.safetensors")
+    first_call = load(tmp_path, text).graphs["encoder"].first_call
+    assert first_call is not None
+    assert first_call.checkpoint == "first.safetensors"
+
+
 def test_effective_text_holds_defaults_and_loads_to_the_same_record(tmp_path: Path) -> None:
     loaded = load_recipe(write(tmp_path, GOOD))
     assert "length_input: real_length" in loaded.text
@@ -448,6 +455,12 @@ CONTRADICTIONS = [
         "      cache_{2..0}",
         "tiny.yaml:11: expected an ascending range of at most 1000 names, got 'cache_{2..0}'; ",
         id="descending range",
+    ),
+    pytest.param(
+        "      cache_{0..2}",
+        "      cache_{000..2}",
+        "tiny.yaml:11: expected an ascending range of at most 1000 names, got 'cache_{000..2}'; ",
+        id="range with more digits at its start",
     ),
     pytest.param(
         "      cache_{0..2}",

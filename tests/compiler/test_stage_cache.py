@@ -228,6 +228,14 @@ def test_entries_in_use_stay_even_above_the_bound(tmp_path: Path) -> None:
     assert cache.get(second) is not None
 
 
+def test_newest_entry_stays_whatever_the_bound(tmp_path: Path) -> None:
+    cache = StageCache(tmp_path, max_bytes=0, keep_s=0)
+    cache.put(stage_key("1"), FILES)
+    cache.put(stage_key("2"), FILES)
+    assert cache.get(stage_key("1")) is None
+    assert cache.get(stage_key("2")) is not None
+
+
 def test_what_a_killed_builder_left_is_removed_after_a_day(tmp_path: Path) -> None:
     cache = StageCache(tmp_path)
     old, young = tmp_path / "partial" / "old", tmp_path / "partial" / "young"
