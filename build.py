@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half-written", INTERRUPTED, given)
+    except SystemExit as error:
+        message = f"expected code named in the recipe to return, got sys.exit({error.code!r}); let it raise or return"
+        return _fail(message, 2, given)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         return PIPE_CLOSED

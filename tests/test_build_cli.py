@@ -183,6 +183,12 @@ ENDINGS = [
         "expected enough memory, got none; close other programs, or build with smaller buckets",
         id="memory",
     ),
+    pytest.param(
+        SystemExit(0),
+        2,
+        "expected code named in the recipe to return, got sys.exit(0); let it raise or return",
+        id="exit in the user's code",
+    ),
     pytest.param(KeyboardInterrupt(), 130, "interrupted; nothing was left half-written", id="interrupt"),
 ]
 
