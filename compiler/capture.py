@@ -335,6 +335,7 @@ class TorchReference:
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
         states: dict[str, Array] | None = None if self.first is not None else self._empty()
         for feed in feeds:
             if states is None:

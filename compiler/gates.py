@@ -15,7 +15,7 @@ from compiler.evaluate import open_session
 from compiler.progress import ParityRow, SpeedRow, TaskRow
 from compiler.recipe import BudgetGate, LoadedRecipe, ParityGate, TaskGate
 from compiler.references import call, function_name, importable, resolve
-from compiler.stages import Array, Feed
+from compiler.stages import Array, Feed, Window
 from compiler.targets.base import Emitted
 from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference, worst_of
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
@@ -175,7 +175,7 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> lis
     found = []
     for emitted in artifacts:
         session = open_session(str(folder / emitted.file), optimize=True)
-        feed = {value.name: _random(value) for value in session.get_inputs()}
+        feed = {value.name: _full_window(value, emitted.lowered.window) for value in session.get_inputs()}
         times_ms = []
         for index in range(SPEED_WARM_UP + SPEED_CALLS):
             started = time.perf_counter()
@@ -187,8 +187,13 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> lis
     return found
 
 
-def _random(value: Any) -> Array:
+def _full_window(value: Any, window: Window | None) -> Array:
+    """Random numbers; lengths and masks as after the window has filled."""
     shape = tuple(value.shape)
+    if window is not None and value.name == window.length_input:
+        return np.full(shape, window.frames, np.int64)
+    if window is not None and value.name == window.mask_input:
+        return np.ones(shape, np.float32)
     if "int" in value.type:
         return np.zeros(shape, value.type[7:-1])
     return np.random.default_rng(0).random(shape).astype(np.float32)

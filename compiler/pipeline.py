@@ -37,7 +37,7 @@ from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageH
 from compiler.recipe import Graph, LoadedRecipe
 from compiler.spec import check_between_passes
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
-from compiler.stages import Lowered, Outcome, Pass, State, Window, newest, states_of
+from compiler.stages import Lowered, Outcome, Pass, State, Window, states_of
 from compiler.targets import TARGETS
 from compiler.targets.base import Built, Emitted, Target
 from runtime_lite.costs import Cost
@@ -229,7 +229,7 @@ class _GraphBuild:
                 models = self._capture_now()
                 content = [house.serialized(model) if model is not None else b"" for model in models]
                 digest = stage_key(*content)
-                self._captured = lambda: models
+                self._captured = lambda: _copies(models)
                 if self.cache is not None:
                     files_kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
                     self.cache.put_with_dependencies(key, files_kept, own_source_files())
@@ -356,18 +356,16 @@ class _GraphBuild:
         if self._reference is None:
             from compiler import capture
 
-            states = states_of(self.spec)
-            window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
             if self.spec.source.onnx is not None:
-                model, first = self._captured()
-                self._reference = _OnnxReference(Lowered(self.name, model, first, states), window)
+                self._reference = _OnnxReference(self.start())
             else:
                 first_source = self.spec.first_call
+                window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
                 self._reference = capture.TorchReference(
                     capture.load_module(self.loaded, self.name, self.spec.source, "source"),
                     capture.load_module(self.loaded, self.name, first_source, "first_call") if first_source else None,
                     self.spec,
-                    states,
+                    states_of(self.spec),
                     window,
                 )
         return self._reference
@@ -414,6 +412,12 @@ class _GraphBuild:
         return dict(groups)
 
 
+def _copies(models: tuple[ir.Model, ir.Model | None]) -> tuple[ir.Model, ir.Model | None]:
+    """Passes change what they are given; the original of an ONNX file must stay as it was captured."""
+    model, first = models
+    return house.clone(model), None if first is None else house.clone(first)
+
+
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
@@ -425,35 +429,37 @@ def _code_digest() -> str:
 
 
 def _step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
-    """How many frames a call adds: the symbolic length of a fed-back cache minus that of the cache."""
-    outputs = house.outputs_named(model)
+    """How many frames a call adds: what the graph joins to a cache along its frames axis."""
+    inputs = house.inputs_named(model)
     for state in states:
-        dims = house.dims_of(outputs[state.output])
-        if state.frames_axis is None or dims is None:
+        if state.frames_axis is None:
             continue
-        added = dims[state.frames_axis] - house.symbol(axis)
-        if getattr(added, "is_Integer", False) and int(added) > 0:
-            return int(added)
+        cache = inputs[state.input]
+        for node in house.consumers_of(cache):
+            if not house.is_op(node, "Concat"):
+                continue
+            added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
+            sizes = [dims[state.frames_axis] if dims is not None else None for dims in added]
+            frames = [size for size in sizes if isinstance(size, int)]
+            if frames and len(frames) == len(sizes):
+                return sum(frames)
     raise Refused(
-        f"no state grows along {axis!r} by a fixed number of frames per call",
-        cure="feed the joined cache back whole, and fix the number of new frames per call",
+        f"no cache is joined along {axis!r} with a fixed number of new frames",
+        cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",
     ).at(graph=graph, axis=axis, stage="capture")
 
 
 class _OnnxReference:
-    """An ONNX file as its own original."""
+    """An ONNX file as its own original; the runner cuts its caches to the window before each call."""
 
-    def __init__(self, lowered: Lowered, window: int | None) -> None:
-        self.lowered, self.window = lowered, window
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered = lowered
 
     def run(self, feeds: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Per chunk: all outputs, and the states cut to the window."""
         runner = verify.runner_of(self.lowered)
         for feed in feeds:
             outputs = runner.step(feed)
-            for state in self.lowered.states:
-                if state.frames_axis is not None and self.window is not None:
-                    runner.states[state.input] = newest(outputs[state.output], state.frames_axis, self.window)
             yield outputs, dict(runner.states)
 
 

@@ -538,7 +538,7 @@ def length_arithmetic(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
 
 
 LENGTH_OPS = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Squeeze", "Unsqueeze", "Concat", "Gather", "Cast", "Reshape", "Identity"}
+    {"Add", "Sub", "Mul", "Div", "Squeeze", "Unsqueeze", "Concat", "Gather", "Cast", "Reshape", "Identity", "Slice"}
 )
 """Operators through which a length may pass and stay a shape."""
 
