@@ -441,6 +441,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
             cure="check the path and its permissions",
         ) from None
     tree = recipe_tree.expand_name_ranges(read_document(data, _display(path)))
+    tree = recipe_tree.add_default_passes(tree, STANDARD_PASSES)
     for override in overrides:
         tree = recipe_tree.apply_override(tree, override, Recipe)
     tree = recipe_tree.normalize_specs(recipe_tree.expand_name_ranges(tree))

@@ -153,6 +153,18 @@ def _names(name: str, origin: str) -> list[str]:
 # Passes and targets
 
 
+def add_default_passes(tree: Node, names: Sequence[str]) -> Node:
+    """Write the standard pipeline into every graph that lists no passes, so that `--set` reaches its options."""
+
+    def add(graph: Node) -> Node:
+        if not isinstance(graph.value, dict) or "passes" in graph.value:
+            return graph
+        passes = tuple(Node(name, graph.origin, text=name) for name in names)
+        return dataclasses.replace(graph, value={**graph.value, "passes": Node(passes, graph.origin)})
+
+    return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, add))
+
+
 def normalize_specs(tree: Node) -> Node:
     """Give every pass the form {name, options} and every target the form {kind, options}.
 

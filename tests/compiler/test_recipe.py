@@ -9,7 +9,7 @@ import yaml
 from hypothesis import strategies
 
 from compiler.errors import RecipeError
-from compiler.recipe import Recipe, find_recipe, load_recipe, render_recipe
+from compiler.recipe import STANDARD_PASSES, Recipe, find_recipe, load_recipe, render_recipe
 
 GOOD = """\
 name: tiny
@@ -673,6 +673,15 @@ def test_checkpoint_option_without_factory_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, text, checkpoint="x").startswith(
         "--checkpoint: expected a recipe with a factory, got only onnx"
     )
+
+
+def test_graph_without_passes_gets_the_standard_ones_and_set_reaches_them(tmp_path: Path) -> None:
+    text = changed("    passes:\n      - pad_axes: {fill: 0.0}\n      - simplify\n", "")
+    passes = load(tmp_path, text, "graphs.encoder.passes.simplify.rounds=2").graphs["encoder"].passes
+    assert tuple(spec.name for spec in passes) == STANDARD_PASSES
+    assert passes[0].options == {"rounds": 2}
+    assert not any(spec.options for spec in passes[1:])
+    assert load(tmp_path, text.replace("    axes:", "    passes: []\n    axes:")).graphs["encoder"].passes == ()
 
 
 # Names and places
