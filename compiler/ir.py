@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -58,13 +59,19 @@ def expression(text: str) -> Dim:
     """Parse a dimension such as `cache + 16` over axis names; a constant comes back as int.
 
     The text may come from a file that nobody trusts, so it is read as arithmetic and never evaluated as code;
-    anything else is the name of an axis.
+    anything else, and arithmetic that gives no number, is the name of an axis.
     """
-    try:
-        parsed = _arithmetic(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError):
+    if text.isidentifier():
         return symbol(text)
-    return int(parsed) if sympy.sympify(parsed).is_Integer else parsed
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            parsed = sympy.sympify(_arithmetic(ast.parse(text, mode="eval").body))
+    except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
+        return symbol(text)
+    if parsed.is_number:
+        return int(parsed) if parsed.is_Integer else symbol(text)
+    return symbol(text) if parsed.has(sympy.zoo, sympy.nan, sympy.oo) else parsed
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
@@ -80,7 +87,7 @@ _FUNCTIONS = {"Min": sympy.Min, "Max": sympy.Max, "Mod": sympy.Mod, "floor": sym
 
 def _arithmetic(tree: ast.expr) -> Dim:
     match tree:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
             return symbol(name)
