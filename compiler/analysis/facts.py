@@ -37,6 +37,11 @@ def logical_length(segments: Segments) -> Dim:
     return total
 
 
+def length_symbols(segments: Segments) -> set[Any]:
+    """The axis names that the lengths of the segments mention, as SymPy symbols."""
+    return {name for segment in segments if not isinstance(segment.length, int) for name in segment.length.free_symbols}
+
+
 def physical_length(segments: Segments) -> int:
     """The number of slots."""
     return sum(segment.slots for segment in segments)
@@ -125,6 +130,7 @@ class Action(enum.Enum):
     NONE = "none"
     MASK_SOFTMAX = "mask softmax"
     LOOK_UP_POSITIONS = "look up positions per segment"
+    LOOK_UP_NEW_ROWS = "look up positions of the new frames"
     SLICE_LAST_ROWS = "slice the last rows of a table"
     FILL_INPUT = "fill an input's padding with zero"
     SPLIT_SLICE = "move the slice to segment boundaries"

@@ -10,15 +10,14 @@ import sympy
 from compiler.analysis.facts import (
     ANYTHING,
     PLAIN,
-    Action,
     Fact,
     Segment,
     Segments,
     Verdict,
-    logical_length,
     refuse,
 )
-from compiler.analysis.rules import judge, looked_up_length
+from compiler.analysis.rules import judge
+from compiler.analysis.rules.lookup import UnknownLength
 from compiler.errors import Refused
 from compiler.ir import dims_of, mentions, nodes_of, source_of
 
@@ -123,15 +122,17 @@ def propagate(model: ir.Model, axis: str, start: Mapping[ir.Value, Fact]) -> Der
 def _judge(
     node: ir.Node, inputs: Sequence[Fact], axis: str, seen: Sequence[Segments], last_chance: bool
 ) -> Verdict | None:
-    """The verdict, or None when a lookup's axis is not known yet."""
+    """The verdict, or None when the axis of a length is not known yet."""
     try:
-        verdict = judge(node, inputs)
-        if verdict.action not in (Action.LOOK_UP_POSITIONS, Action.SLICE_LAST_ROWS):
-            return verdict
-        segments = _matching(node, seen, last_chance)
-        if segments is None:
+        return judge(node, inputs, seen)
+    except UnknownLength as unknown:
+        if not last_chance:
             return None
-        return dataclasses.replace(verdict, fact=dataclasses.replace(verdict.fact, segments=segments))
+        refused = refuse(
+            f"{node.op_type} reads the length {unknown}, which no joined axis has",
+            "look positions up by the length of the tensor they are added to",
+        )
+        raise refused.at(node=str(node.name), op=node.op_type, axis=axis, source=source_of(node)) from None
     except Refused as refused:
         raise refused.at(node=str(node.name), op=node.op_type, axis=axis, source=source_of(node)) from None
 
@@ -142,17 +143,3 @@ def _note(facts: dict[ir.Value, Fact], seen: list[Segments], node: ir.Node, fact
         facts.update(dict.fromkeys(outputs, fact))
     if fact.axis is not None and fact.segments not in seen:
         seen.append(fact.segments)
-
-
-def _matching(node: ir.Node, seen: Sequence[Segments], last_chance: bool) -> Segments | None:
-    """The segments whose logical length is the one by which a table is looked up; None when none is known yet."""
-    length = looked_up_length(node)
-    matching = [segments for segments in seen if logical_length(segments) == length]
-    if not matching and not last_chance:
-        return None
-    if len(matching) != 1:
-        raise refuse(
-            f"a table is looked up by length {length}, which is the length of {len(matching)} joined axes",
-            "look positions up by the length of the tensor they are added to",
-        )
-    return matching[0]

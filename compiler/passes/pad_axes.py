@@ -25,7 +25,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import ZERO, Action, Fact, Segments, physical_length, refuse
+from compiler.analysis.facts import ZERO, Action, Fact, Segments, Verdict, physical_length, refuse
 from compiler.analysis.propagate import Derivation, input_facts, propagate
 from compiler.errors import Place, Refused
 from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
@@ -112,6 +112,18 @@ class _Lengths:
         self.made[key] = base
         return base
 
+    def new_rows(self) -> ir.Value:
+        """Logical position of every new frame, int64 [batch, step_frames]: real_length + 0, 1, ..."""
+        key = ("new_rows", 0, 0, 0)
+        if key not in self.made:
+            count = self.window.step_frames
+            offsets = self.insert.constant(np.arange(count, dtype=np.int64)[None], "offsets")
+            cached = self.insert.op(
+                "Unsqueeze", [self.real_length, self.insert.int64s(1)], name="cached_frames", shape=[self.batch, 1]
+            )
+            self.made[key] = self.insert.op("Add", [cached, offsets], name="new_rows", shape=[self.batch, count])
+        return self.made[key]
+
     def rows(self) -> ir.Value:
         """Logical position of every slot, int64 [batch, total]; padded slots look up row 0."""
         key = ("rows", 0, 0, 0)
@@ -155,7 +167,7 @@ class PadAxes:
         lengths = _Lengths(model, window, batch)
         for value, fact in start.items():
             _clean_input(model, lengths, value, fact)
-        acted = sum(_rewrite(model, lengths, derivation, node, verdict.action) for node, verdict in derivation.verdicts)
+        acted = sum(_rewrite(model, lengths, derivation, node, verdict) for node, verdict in derivation.verdicts)
         _freeze(model, window, start)
         static = dataclasses.replace(lowered, window=dataclasses.replace(window, static=True))
         states = tuple((state.input, state.frames_axis) for state in lowered.states if state.frames_axis is not None)
@@ -229,19 +241,21 @@ def _clean_input(model: ir.Model, lengths: _Lengths, value: ir.Value, fact: Fact
         use.node.replace_input_with(use.idx, clean)
 
 
-def _rewrite(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, action: Action) -> int:
+def _rewrite(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, verdict: Verdict) -> int:
     """Carry out what one verdict asks for; 1 if the graph changed."""
-    match action:
+    match verdict.action:
         case Action.MASK_SOFTMAX:
             _mask_softmax(model, lengths, derivation.facts[node.outputs[0]], node)
         case Action.LOOK_UP_POSITIONS:
             _look_up_positions(model, lengths, derivation.facts[node.outputs[0]].segments, node)
+        case Action.LOOK_UP_NEW_ROWS:
+            _look_up_new_rows(model, lengths, verdict.bounds, node)
         case Action.SLICE_LAST_ROWS:
             _slice_last_rows(model, derivation.facts[node.outputs[0]], node)
         case Action.FILL_INPUT:
-            _fill_input(model, lengths, derivation, node)
+            _fill_input(model, lengths, derivation, node, verdict.operand)
         case Action.SPLIT_SLICE:
-            _move_slice(model, derivation, node)
+            _move_slice(model, verdict.bounds, node)
         case Action.NONE:
             return 0
     return 1
@@ -289,31 +303,59 @@ def _require_standard(segments: Segments, lengths: _Lengths, node: ir.Node) -> N
         )
 
 
-def _look_up_positions(model: ir.Model, lengths: _Lengths, segments: Segments, node: ir.Node) -> None:
-    """Rows 0..L-1 per batch row: cached frames at 0.., new frames at real_length.., padded slots at row 0."""
+def _constant_table(lengths: _Lengths, node: ir.Node) -> tuple[str, np.ndarray]:
+    """Name and rows [rows, channels] of a table that is long enough for every position."""
     table = node.inputs[0]
     array = house.array_of(table)
-    output = node.outputs[0]
-    _require_standard(segments, lengths, node)
+    name = str(table.name) if table is not None else ""
+    place = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
     if array is None or array.ndim != 3 or array.shape[0] != 1:
         raise refuse(
-            f"position table {table.name if table else ''!r} has shape {None if array is None else list(array.shape)}",
-            "use a constant table [1, rows, channels]",
-            node=str(node.name),
-            op=node.op_type,
-            source=house.source_of(node),
+            f"position table {name!r} has shape {None if array is None else list(array.shape)}",
+            "use a constant table [1, rows, channels], and list canonicalize_positions before pad_axes",
+            **place,
         )
     if array.shape[1] < lengths.total:
         raise refuse(
-            f"position table {table.name if table else ''!r} has {array.shape[1]} rows, the axis {lengths.total}",
+            f"position table {name!r} has {array.shape[1]} rows, the padded axis {lengths.total}",
             f"make the table at least {lengths.total} rows long or the window shorter",
+            **place,
+        )
+    return name, np.ascontiguousarray(array[0, : lengths.total])
+
+
+def _look_up_new_rows(model: ir.Model, lengths: _Lengths, bounds: tuple[int, int], node: ir.Node) -> None:
+    """Rows C..C+n-1 per batch row, for n new frames after C cached ones."""
+    window, count = bounds
+    if (window, count) != (lengths.window.frames, lengths.window.step_frames):
+        raise refuse(
+            f"{count} rows after {window} slots are looked up, the window has {lengths.window.frames} and a call adds "
+            f"{lengths.window.step_frames}",
+            "look up one row per new frame",
             node=str(node.name),
             op=node.op_type,
             source=house.source_of(node),
         )
+    name, rows = _constant_table(lengths, node)
+    output = node.outputs[0]
     insert = house.Inserter(model, PadAxes.name, before=node)
-    rows = insert.constant(np.ascontiguousarray(array[0, : lengths.total]), f"{table.name if table else 'table'}_rows")
-    shape = [lengths.batch, lengths.total, array.shape[2]]
+    table = insert.constant(rows, f"{name}_rows")
+    shape = [lengths.batch, count, rows.shape[1]]
+    index = lengths.new_rows()
+    found = insert.op(
+        "Gather", [table, index], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
+    )
+    _replace(model, output, found)
+
+
+def _look_up_positions(model: ir.Model, lengths: _Lengths, segments: Segments, node: ir.Node) -> None:
+    """Rows 0..L-1 per batch row: cached frames at 0.., new frames at real_length.., padded slots at row 0."""
+    _require_standard(segments, lengths, node)
+    name, array = _constant_table(lengths, node)
+    output = node.outputs[0]
+    insert = house.Inserter(model, PadAxes.name, before=node)
+    rows = insert.constant(array, f"{name}_rows")
+    shape = [lengths.batch, lengths.total, array.shape[1]]
     found = insert.op(
         "Gather", [rows, lengths.rows()], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
     )
@@ -341,9 +383,8 @@ def _slice_last_rows(model: ir.Model, fact: Fact, node: ir.Node) -> None:
     _replace(model, output, insert.constant(rows, f"{output.name}_rows"))
 
 
-def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node) -> None:
+def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, operand: int) -> None:
     """Zero in the padding of one contracted operand."""
-    operand = next(verdict.operand for judged, verdict in derivation.verdicts if judged is node)
     value = node.inputs[operand]
     assert value is not None and value.shape is not None
     fact = derivation.facts[value]
@@ -356,12 +397,11 @@ def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node
     node.replace_input_with(operand, filled)
 
 
-def _move_slice(model: ir.Model, derivation: Derivation, node: ir.Node) -> None:
+def _move_slice(model: ir.Model, bounds: tuple[int, int], node: ir.Node) -> None:
     """Bounds in slots instead of logical positions."""
-    verdict = next(verdict for judged, verdict in derivation.verdicts if judged is node)
     insert = house.Inserter(model, PadAxes.name, before=node)
-    node.replace_input_with(1, insert.int64s(verdict.bounds[0]))
-    node.replace_input_with(2, insert.int64s(verdict.bounds[1]))
+    node.replace_input_with(1, insert.int64s(bounds[0]))
+    node.replace_input_with(2, insert.int64s(bounds[1]))
 
 
 def _replace(model: ir.Model, old: ir.Value, new: ir.Value) -> None:

@@ -24,6 +24,9 @@ import onnxscript.optimizer
 from compiler import ir as house
 from compiler.stages import Lowered, Outcome
 
+FOLD_ELEMENTS = 1 << 22
+"""Largest constant that is folded: position tables are, embeddings of a large vocabulary are not."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Simplify:
@@ -50,7 +53,9 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     before = _size(model)
     text = start
     for _ in range(rounds):
-        onnxscript.optimizer.optimize(model, onnx_shape_inference=False)
+        onnxscript.optimizer.optimize(
+            model, onnx_shape_inference=False, input_size_limit=FOLD_ELEMENTS, output_size_limit=FOLD_ELEMENTS
+        )
         for clean in (
             onnx_ir.passes.common.CommonSubexpressionEliminationPass(),
             onnx_ir.passes.common.IdentityEliminationPass(),
