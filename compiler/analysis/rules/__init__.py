@@ -13,11 +13,23 @@ import onnx_ir as ir
 
 from compiler.analysis.facts import PLAIN, Fact, Segments, Verdict, refuse
 from compiler.analysis.rules.contraction import einsum, matmul
-from compiler.analysis.rules.elementwise import UNARY, UNBOUNDED, cast, nary, power, unary, unbounded, where
+from compiler.analysis.rules.elementwise import (
+    COMPARISONS,
+    UNARY,
+    UNBOUNDED,
+    cast,
+    comparison,
+    nary,
+    negation,
+    power,
+    unary,
+    unbounded,
+    where,
+)
 from compiler.analysis.rules.joining import concat, slice_
 from compiler.analysis.rules.length import created, length_arithmetic, shape, trilu
 from compiler.analysis.rules.lookup import look_up, slice_bounds
-from compiler.analysis.rules.movement import reshape, split, squeeze, transpose, unsqueeze
+from compiler.analysis.rules.movement import gather, reshape, split, squeeze, transpose, unsqueeze
 from compiler.analysis.rules.normalization import layer_normalization, reduce, softmax
 
 Rule = Callable[[ir.Node, Sequence[Fact]], Verdict]
@@ -62,6 +74,9 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Concat"): concat,
     ("", "Slice"): slice_,
     ("", "Split"): split,
+    ("", "Gather"): gather,
+    ("", "Not"): negation,
+    **{("", op): comparison for op in COMPARISONS},
     ("", "Where"): where,
     ("", "Trilu"): trilu,
     ("", "Shape"): shape,

@@ -74,6 +74,21 @@ def nary(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     )
 
 
+COMPARISONS = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"})
+"""Elementwise operators with a truth value, which is finite whatever the padding holds."""
+
+
+def comparison(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Comparison or logic on broadcast inputs."""
+    fact = nary(node, facts).fact
+    return Verdict("EW6", Fact(fact.axis, fact.segments, FINITE), "elementwise on equal segments", pointwise=True)
+
+
+def negation(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Not."""
+    return Verdict("EW6", Fact(facts[0].axis, facts[0].segments, FINITE), "elementwise", pointwise=True)
+
+
 def _nary_fill(node: ir.Node, facts: Sequence[Fact]) -> Fill:
     contents = [content_of(value, fact) for value, fact in zip(node.inputs, facts, strict=True)]
     zero = [fill.is_zero for fill in contents]

@@ -88,3 +88,16 @@ def split(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     if fact.axis == int_attribute(node, "axis", 0) % rank:
         raise refuse("Split of the padded axis", "slice at the border between cached and new frames")
     return Verdict("MV5", fact, "another axis is split", pointwise=True)
+
+
+def gather(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """Gather by unpadded indices along another axis than the padded one."""
+    fact = facts[0]
+    rank, index_rank = rank_of(node.inputs[0]), rank_of(node.inputs[1])
+    axis = int_attribute(node, "axis", 0) % rank
+    if fact.axis is None or facts[1].axis is not None:
+        raise refuse("Gather by padded indices", "look positions up by slicing a table")
+    if fact.axis == axis:
+        raise refuse("Gather along the padded axis", "slice the newest frames instead")
+    moved = fact.axis if fact.axis < axis else fact.axis + index_rank - 1
+    return Verdict("MV6", Fact(moved, fact.segments, fact.fill), "entries of another axis", pointwise=True)
