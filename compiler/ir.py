@@ -167,6 +167,12 @@ def ints_attribute(node: ir.Node, name: str) -> tuple[int, ...]:
     return tuple(int(x) for x in found)
 
 
+def dims_read(node: ir.Node, rank: int) -> tuple[int, ...]:
+    """The dimensions that a Shape node reads of an operand of this rank."""
+    end = attribute(node, "end")
+    return tuple(range(rank)[int_attribute(node, "start", 0) : end if isinstance(end, int) else None])
+
+
 def consumers_of(value: ir.Value) -> list[ir.Node]:
     """The nodes that read a value, each once, in graph order of their uses."""
     return list(dict.fromkeys(use.node for use in value.uses()))
@@ -280,7 +286,9 @@ def prune(model: ir.Model) -> int:
 
 def clone(model: ir.Model) -> ir.Model:
     """An independent copy; weight arrays are shared, structure is not."""
-    return model.clone()
+    copy = model.clone()
+    copy.graph.meta.pop("slipway.names", None)  # the copy grows names of its own
+    return copy
 
 
 def serialized(model: ir.Model) -> bytes:

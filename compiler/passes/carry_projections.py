@@ -25,6 +25,7 @@ from compiler.analysis.facts import FINITE, PLAIN, Action, Fact, Segment, Segmen
 from compiler.analysis.rules import judge
 from compiler.errors import Place, Refused
 from compiler.evaluate import open_session
+from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, Window
 
 
@@ -124,10 +125,22 @@ class Projected:
             sizes = [
                 [batch if i == 0 else d if isinstance(d, int) else 0 for i, d in enumerate(o.shape)] for o in outputs
             ]
-            empty = {o.name: np.zeros(size, np.float32) for o, size in zip(outputs, sizes, strict=True)}
+            dtype = next(iter(feeds.values())).dtype
+            empty = {o.name: np.zeros(size, dtype) for o, size in zip(outputs, sizes, strict=True)}
             return kept | empty
         names = [output.name for output in outputs]
         return kept | dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def _choose(lowered: Lowered, window: Window) -> list[State]:
+    """The caches whose replacement saves work, found by trying it on a copy."""
+    trial = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    caches, _ = _find(trial, window)
+    for cache in caches:
+        _spread(trial.model, cache)
+    chosen = [cache for cache in caches if cache.projects or not cache.read_whole]
+    length_survives = any(cache.read_whole for cache in chosen)
+    return [cache.state for cache in chosen] if length_survives else []
 
 
 def _find(lowered: Lowered, window: Window) -> tuple[list[_Cache], list[Refusal]]:
@@ -167,6 +180,9 @@ def _spread(model: ir.Model, cache: _Cache) -> None:
             for value in node.inputs:
                 if value in cache.joined and value not in cache.read_whole:
                     cache.read_whole.append(value)
+    for value in model.graph.outputs:
+        if value in cache.joined and value is not cache.join.outputs[0] and value not in cache.read_whole:
+            cache.read_whole.append(value)
 
 
 def _facts(cache: _Cache, node: ir.Node) -> list[Fact]:
@@ -212,7 +228,7 @@ def _split(cache: _Cache, node: ir.Node) -> bool:
         verdict = judge(node, _facts(cache, node))
     except Refused:
         return False
-    if not verdict.pointwise or verdict.fact.axis is None:
+    if not verdict.pointwise or verdict.fact.axis is None or not _keeps_batch(cache, node.outputs[0]):
         return False
     if house.is_op(node, "Reshape"):
         target = house.array_of(node.inputs[1])
@@ -225,6 +241,13 @@ def _split(cache: _Cache, node: ir.Node) -> bool:
     cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], verdict.fact.axis)
     cache.projects = cache.projects or house.is_op(node, "MatMul", "Gemm", "Conv")
     return True
+
+
+def _keeps_batch(cache: _Cache, value: ir.Value) -> bool:
+    """Whether rows of the batch are still the first axis, as they must be in every state."""
+    dims = house.dims_of(value)
+    assert cache.input is not None and cache.input.shape is not None
+    return bool(dims) and dims is not None and str(dims[0]) == str(cache.input.shape[0])
 
 
 def _copy(node: ir.Node, inputs: list[ir.Value | None], half: str) -> ir.Node:
@@ -300,6 +323,9 @@ def _materialise(model: ir.Model, cache: _Cache, value: ir.Value, part: _Joined,
         whole = use.node not in cache.lengths and use.node.outputs[0] not in cache.joined
         if whole:
             use.node.replace_input_with(use.idx, joined)
+    if value in model.graph.outputs:  # a result of the model besides the state
+        copy = insert.op("Identity", [joined], name=f"{value.name}_whole", shape=list(value.shape), dtype=value.dtype)
+        rename_output(model, value, copy, str(value.name))
     return joined
 
 
@@ -348,8 +374,6 @@ def _rewire(model: ir.Model, cache: _Cache, node: ir.Node, replacement: ir.Value
     read = node.inputs[0]
     assert read is not None and read.shape is not None
     own = cache.joined[read].axis if read in cache.joined else cache.state.frames_axis
-    start = house.int_attribute(node, "start", 0)
-    end = house.int_attribute(node, "end", len(read.shape))
     producer = replacement.producer()
     insert = house.Inserter(model, CarryProjections.name, before=node, source=house.source_of(node))
     if producer is not None:
@@ -357,14 +381,18 @@ def _rewire(model: ir.Model, cache: _Cache, node: ir.Node, replacement: ir.Value
             model, CarryProjections.name, before=_after(model, producer), source=house.source_of(node)
         )
     sizes = []
-    for position in range(start, end):
-        at = axis if position == own else 0
+    for position in house.dims_read(node, len(read.shape)):
+        fixed = read.shape[position]
+        if isinstance(fixed, int):
+            sizes.append(insert.int64s(fixed))
+            continue
         if position not in (own, 0):
             raise Refused(
                 f"dimension {position} of the cache {cache.state.input!r} is read as a number",
                 cure="remove carry_projections from the recipe",
                 place=Place(node=str(node.name), op="Shape", source=house.source_of(node)),
             )
+        at = axis if position == own else 0
         size = insert.op("Shape", [replacement], {"start": at, "end": at + 1}, name=f"{node.outputs[0].name}_carried")
         size.dtype = ir.DataType.INT64
         sizes.append(size)

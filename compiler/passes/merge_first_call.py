@@ -74,18 +74,18 @@ def _canonical(model: ir.Model, graph: str) -> ir.Model:
 
 def _empty(model: ir.Model, value: ir.Value, state: State, window: Window | None) -> None:
     """Drop a zero-length operand from its concatenations, and make its length 0."""
+    rank = len(value.shape or ())
     for use in list(value.uses()):
         node = use.node
+        insert = house.Inserter(model, MergeFirstCall.name, before=node)
         if (
             house.is_op(node, "Concat")
             and len(node.inputs) == 2
-            and house.int_attribute(node, "axis", 0) == state.frames_axis
+            and house.int_attribute(node, "axis", 0) % rank == state.frames_axis
         ):
-            other = node.inputs[1 - use.idx]
-            assert other is not None
-            ir.convenience.replace_all_uses_with(node.outputs[0], other, replace_graph_outputs=True)
-        elif house.is_op(node, "Shape") and house.int_attribute(node, "start", 0) == state.frames_axis:
-            insert = house.Inserter(model, MergeFirstCall.name, before=node)
+            joined = insert.op("Identity", [node.inputs[1 - use.idx]], name=f"{value.name}_joined")
+            ir.convenience.replace_all_uses_with(node.outputs[0], joined, replace_graph_outputs=True)
+        elif house.is_op(node, "Shape") and house.dims_read(node, rank) == (state.frames_axis,):
             ir.convenience.replace_all_uses_with(node.outputs[0], insert.int64s(0))
         elif not house.is_op(node, "Shape"):
             raise _unsupported(node, f"reads the cache {state.input!r} otherwise than by concatenation")
@@ -120,10 +120,12 @@ def _pad_instead(model: ir.Model, value: ir.Value) -> None:
 
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
     """Read a leading dimension from another input that has the same one in the same place."""
-    start, end = house.int_attribute(node, "start", 0), house.int_attribute(node, "end", len(value.shape or ()))
+    own = list(value.shape or ())
+    read = house.dims_read(node, len(own))
     for candidate in model.graph.inputs:
-        same = candidate.shape is not None and value.shape is not None and candidate is not value
-        if same and list(candidate.shape or ())[start:end] == list(value.shape or ())[start:end]:
+        others = list(candidate.shape or ())
+        reads_same = house.dims_read(node, len(others)) == read
+        if candidate is not value and reads_same and [others[at] for at in read] == [own[at] for at in read]:
             node.replace_input_with(0, candidate)
             return
     raise _unsupported(node, f"reads dimensions of {value.name!r} that no other input has")
@@ -157,6 +159,9 @@ class _Keys:
         return self.keys[value]
 
     def _node_key(self, node: ir.Node) -> str:
+        bodies = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+        if any(attribute.type in bodies for attribute in node.attributes.values()):
+            return _digest(f"{id(self)} {node.name}")  # a body may read values that are no inputs: equal to no other
         attributes = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
         return _digest(repr((node.domain, node.op_type, attributes, [self.of(value) for value in node.inputs])))
 

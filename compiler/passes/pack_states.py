@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import Refused
+from compiler.errors import Place, Refused
 from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, State
 
@@ -38,15 +38,21 @@ class PackStates:
         Raises:
             Refused: a state's shape is not static.
         """
+        packed = [state for state in lowered.states if state.input in _carriers(lowered)]
         groups: dict[tuple[str, str, int | None], list[State]] = {}
         inputs = house.inputs_named(lowered.model)
         for state in lowered.states:
+            if state in packed:
+                continue
             value = inputs[state.input]
             dims = list(value.shape or ())
             if not all(isinstance(dim, int) for dim in dims[1:]):
-                raise Refused(f"state {state.input!r} has shape {value.shape}", cure="put pad_axes before pack_states")
+                raise Refused(
+                    f"state {state.input!r} has shape {value.shape}",
+                    cure="put pad_axes before pack_states",
+                    place=Place(tensor=state.input),
+                )
             groups.setdefault((str(dims), str(value.dtype), state.frames_axis), []).append(state)
-        packed: list[State] = []
         maps: list[tuple[str, tuple[str, ...]]] = []
         for members in groups.values():
             if len(members) == 1:
@@ -76,6 +82,12 @@ class Stacked:
         return kept | {name: np.stack([states[member] for member in names], axis=1) for name, names in self.groups}
 
 
+def _carriers(lowered: Lowered) -> set[str]:
+    """Inputs that an earlier application has packed."""
+    maps = [each for each in lowered.state_maps if isinstance(each, Stacked)]
+    return {name for each in maps for name, _ in each.groups}
+
+
 def _pack(model: ir.Model, members: list[State], name: str) -> State:
     inputs, outputs = house.inputs_named(model), house.outputs_named(model)
     values = [inputs[state.input] for state in members]
@@ -88,7 +100,7 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
     _unpack(model, clean, replaced)
     frames_axis = members[0].frames_axis
     fed = [outputs[state.output] for state in members]
-    insert = house.Inserter(model, PackStates.name)
+    insert = house.Inserter(model, PackStates.name, source=house.source_of(fed[0].producer()))
     kept = next((shift for shift in shifts if shift is not None), None)
     if kept is not None and frames_axis is not None and all(s is not None and s.start == kept.start for s in shifts):
         stacked = _stack(insert, [shift.new for shift in shifts if shift is not None], f"{name}_new")
@@ -125,9 +137,10 @@ def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[
         and node.inputs[2] is first.inputs[2]
         for node, value in zip(wheres, values, strict=True)
     )
-    if not same or first is None:
+    if not same or first is None or not _spans(first.inputs[0], values[0]):
         return carrier, values
-    insert = house.Inserter(model, PackStates.name, before=first)
+    earliest = next(node for node in model.graph if node in wheres)
+    insert = house.Inserter(model, PackStates.name, before=earliest)
     condition = insert.op(
         "Unsqueeze", [first.inputs[0], insert.int64s(1)], name=f"{carrier.name}_valid", dtype=ir.DataType.BOOL
     )
@@ -136,6 +149,12 @@ def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[
         dtype=carrier.dtype,
     )  # fmt: skip
     return clean, [node.outputs[0] for node in wheres if node is not None]
+
+
+def _spans(condition: ir.Value | None, value: ir.Value) -> bool:
+    """Whether a condition has an axis for every axis of a value, so that both can be stacked alike."""
+    known = condition is not None and condition.shape is not None and value.shape is not None
+    return known and len(condition.shape or ()) == len(value.shape or ())
 
 
 def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
@@ -185,6 +204,6 @@ def _shift(output: ir.Value, old: ir.Value, state: State) -> _Shift | None:
     if new is None or not isinstance(frames, int) or house.int_attribute(join, "axis", 0) != state.frames_axis:
         return None
     start, end, axis = (b[0] if b is not None and len(b) == 1 else None for b in bounds)
-    if not isinstance(start, int) or axis != state.frames_axis or end != start + frames:
+    if not isinstance(start, int) or axis != state.frames_axis or end != start + frames or start > frames:
         return None
-    return _Shift(new, start, frames)
+    return _Shift(new, start, frames) if new.shape is not None and new.shape[state.frames_axis] == start else None

@@ -52,6 +52,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     start = _text(model)
     before = _size(model)
     text = start
+    known = set(model.graph)
     for _ in range(rounds):
         onnxscript.optimizer.optimize(
             model, onnx_shape_inference=False, input_size_limit=FOLD_ELEMENTS, output_size_limit=FOLD_ELEMENTS
@@ -70,6 +71,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
         if now == text:
             break
         text = now
+    _stamp(model, known)
     model.graph.meta.pop("slipway.names", None)
     return 0 if text == start else max(before - _size(model), 1)
 
@@ -86,6 +88,18 @@ def _fold_known_integers(model: ir.Model) -> None:
         insert = house.Inserter(model, Simplify.name, before=node)
         array = np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1])
         ir.convenience.replace_all_uses_with(output, insert.constant(array, "int64s"))
+
+
+def _stamp(model: ir.Model, known: set[ir.Node]) -> None:
+    """Nodes that the folder made are ours, and of the line of what they read."""
+    for node in model.graph:
+        if node in known or house.PASS_KEY in node.metadata_props:
+            continue
+        node.metadata_props[house.PASS_KEY] = Simplify.name
+        sources = [house.source_of(value.producer()) for value in node.inputs if value is not None]
+        source = house.source_of(node) or next(filter(None, sources), "")
+        if source:
+            node.metadata_props[house.SOURCE_KEY] = source
 
 
 def _text(model: ir.Model) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from compiler import ir as house
 from compiler.errors import GateFailed, InternalError, Refused
@@ -87,9 +88,7 @@ def content_of(lowered: Lowered) -> bytes:
 
 def weights_of(model: ir.Model) -> dict[str, bytes]:
     """Content of every initializer."""
-    return {
-        name: value.const_value.tobytes() for name, value in model.graph.initializers.items() if value.const_value
-    }
+    return {name: value.const_value.tobytes() for name, value in model.graph.initializers.items() if value.const_value}
 
 
 def recorded(lowered: Lowered, feeds: Sequence[Feed], rows: int) -> list[Step]:
@@ -132,13 +131,13 @@ def _data(lowered: Lowered, kind: str) -> list[tuple[str, str, int | None]]:
 
 def check_stamps(name: str, before: ir.Model, after: ir.Model) -> None:
     """New nodes say which pass made them, and of which line of the model, if the old nodes knew theirs."""
-    old = {output.name for node in before.graph for output in node.outputs}
+    old = {node.name for node in before.graph}
     sourced = all(house.source_of(node) for node in before.graph)
     for node in after.graph:
-        if any(output.name in old for output in node.outputs):
+        if node.name in old:
             continue
-        if node.metadata_props.get(house.PASS_KEY) != name:
-            raise ContractBroken("stamp", f"expected new node {node.name} stamped {name!r}")
+        if house.PASS_KEY not in node.metadata_props:
+            raise ContractBroken("stamp", f"expected new node {node.name} stamped with a pass such as {name!r}")
         if sourced and not house.source_of(node):
             raise ContractBroken("stamp", f"expected a source line on new node {node.name}")
 
@@ -212,9 +211,9 @@ def _with_last_row(array: Array, content: float) -> Array:
 
 
 def _fixed_rows(lowered: Lowered) -> int:
-    return next(
-        (shape[0] for value in lowered.model.graph.inputs if (shape := list(value.shape or ())) and isinstance(shape[0], int)), 1
-    )  # fmt: skip
+    """The fixed first size of the inputs."""
+    shapes = [list(value.shape or ()) for value in lowered.model.graph.inputs]
+    return next((shape[0] for shape in shapes if shape and isinstance(shape[0], int)), 1)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -235,21 +234,18 @@ def verify_refusal(
         tensor: value, where no node is to blame.
     """
     before = content_of(lowered)
-    try:
-        outcome = pass_.apply(copy_of(lowered))
-    except Refused as refused:
-        place = refused.place
-        assert message in refused.message, refused
-        assert cure in refused.cure, refused
-        assert place.op == op, f"expected op {op!r} in {place}"
-        assert place.axis == axis, f"expected axis {axis!r} in {place}"
-        assert place.tensor == tensor, f"expected tensor {tensor!r} in {place}"
-        if op:
-            assert place.node, f"expected a node in {place}"
-            assert place.source.startswith("tiny.py:"), f"expected a source line in {place}"
-        assert content_of(lowered) == before
-        return refused
-    raise ContractBroken("refusal", f"expected a refusal with {message!r}, got {outcome.rewritten} rewrites")
+    with pytest.raises(Refused) as raised:
+        pass_.apply(copy_of(lowered))
+    refused = raised.value
+    place = refused.place
+    assert message in refused.message, refused
+    assert cure in refused.cure, refused
+    assert (place.op, place.axis, place.tensor) == (op, axis, tensor), refused
+    if op:
+        assert place.node, refused
+        assert place.source.startswith("tiny.py:"), refused
+    assert content_of(lowered) == before
+    return refused
 
 
 def verify_untouched(pass_: Pass, lowered: Lowered, *, refused: str = "") -> Outcome:

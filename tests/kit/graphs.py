@@ -2,7 +2,7 @@
 
 `streaming` is one attention layer over a growing cache, with a causal convolution behind it:
 
-    joined = past ++ x;  keys, values = f(joined);  weights = softmax(query (keys + rows[:L]));  y = conv(context ++ mixed)
+    joined = past ++ x;  weights = softmax(query (keys(joined) + table[:L]));  y = conv(context ++ weights values(joined))
 """
 
 import dataclasses
@@ -135,8 +135,9 @@ def streaming(
     }}"""
     text = text.replace("JOINED", "joined" if in_graph_window else "next_past")
     weights = random_weights(
-        {name: (w, w) for name in ("wq", "wk", "wv", "wp")} | {"table": (1, ROWS, w), "gamma": (w,), "beta": (w,), "kernel": (w, 1, 3)}
-    )  # fmt: skip
+        dict.fromkeys(("wq", "wk", "wv", "wp"), (w, w))
+        | {"table": (1, ROWS, w), "gamma": (w,), "beta": (w,), "kernel": (w, 1, 3)}
+    )
     model = parse(text, weights)
     states = [State("past", "next_past", 1), State("context", "next_context", None)]
     if two_caches:
