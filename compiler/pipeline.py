@@ -9,6 +9,7 @@ never kept.
 """
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -42,6 +43,7 @@ from compiler.targets import TARGETS
 from compiler.targets.base import Built, Emitted, Target
 from runtime_lite.costs import Cost
 from runtime_lite.manifest import Sources
+from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
 
 PASS_STEPS = 12
@@ -191,14 +193,16 @@ class _GraphBuild:
             "data", feeds.model_dump_json(), self.name, *(hash_path(self.loaded.locate(f)) for f in feeds.files)
         )
         with self.progress.stage(self.name, "data") as handle:
-            started = time.perf_counter()
+            started, began_s = time.perf_counter(), time.time()
             entry = self.cache.get_with_dependencies(key) if self.cache is not None and feeds.files else None
             if entry is not None:
                 digest = (entry / "digest").read_text()
             else:
                 digest = digest_of(self.streams())
                 if self.cache is not None and feeds.files:
-                    self.cache.put_with_dependencies(key, {"digest": digest.encode()}, own_source_files())
+                    self.cache.put_with_dependencies(
+                        key, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
+                    )
             self._done(handle, StageReport(self.name, "data", time.perf_counter() - started, cached=entry is not None))
         return digest
 
@@ -220,7 +224,7 @@ class _GraphBuild:
         texts = [source.model_dump_json() if source else "" for source in sources]
         key = stage_key("capture", *texts, shapes, json.dumps(tool_versions()), *code, *files)
         with self.progress.stage(self.name, "capture") as handle:
-            started = time.perf_counter()
+            started, began_s = time.perf_counter(), time.time()
             entry = self.cache.get_with_dependencies(key) if self.cache is not None else None
             if entry is not None:
                 digest = (entry / "digest").read_text()
@@ -232,7 +236,7 @@ class _GraphBuild:
                 self._captured = lambda: _copies(models)
                 if self.cache is not None:
                     files_kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
-                    self.cache.put_with_dependencies(key, files_kept, own_source_files())
+                    self.cache.put_with_dependencies(key, files_kept, own_source_files(), unchanged_since_s=began_s)
             self._done(
                 handle, StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None)
             )
@@ -541,7 +545,7 @@ class _Assembly:
             )
         sources = Sources(
             checkpoint={p.name: hash_path(p) for build in self.builds.values() for p in build._source_files()},
-            recipe=stage_key(self.loaded.text),
+            recipe=hashlib.sha256(self.loaded.text.encode()).hexdigest(),
             data={f"verification {name}": build.data_digest for name, build in self.builds.items()},
         )
         files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
@@ -592,11 +596,9 @@ class _Assembly:
 
     def _replay(self, folder: Path) -> None:
         """Open the bundle as its user will, and run its golden feeds in every bucket."""
-        import runtime_lite
-
         with self.progress.stage("", "replay") as handle:
             started = time.perf_counter()
-            with runtime_lite.Runtime() as runtime:
+            with Runtime() as runtime:
                 comparisons = list(verify_model(runtime.load(folder)))
             failed = [c for c in comparisons if not c.holds]
             if failed:
