@@ -95,6 +95,7 @@ def propagate(model: ir.Model, axis: str, start: Mapping[ir.Value, Fact]) -> Der
         unknown: set[ir.Value] = set()
         for node in waiting:
             inputs = [facts.get(value, PLAIN) if value is not None else PLAIN for value in node.inputs]
+            _check_bodies(node, facts, axis)
             if unknown & set(node.inputs):
                 verdict = None
             elif all(fact == PLAIN for fact in inputs):
@@ -117,6 +118,23 @@ def propagate(model: ir.Model, axis: str, start: Mapping[ir.Value, Fact]) -> Der
             )
         waiting = postponed
     return Derivation(facts, [(node, verdicts[node]) for node in order if node in verdicts])
+
+
+def _check_bodies(node: ir.Node, facts: Mapping[ir.Value, Fact], axis: str) -> None:
+    """A body reads values of the graph around it that are not among its node's inputs."""
+    for attribute in node.attributes.values():
+        bodies = [attribute.value] if attribute.type == ir.AttributeType.GRAPH else []
+        bodies += list(attribute.value) if attribute.type == ir.AttributeType.GRAPHS else []
+        for inner in (inner for body in bodies for inner in body.all_nodes()):
+            if any(value in facts for value in inner.inputs):
+                raise refuse(
+                    f"the body of {node.op_type} reads a padded value",
+                    "write the model with operators of the rule table",
+                    node=str(node.name),
+                    op=node.op_type,
+                    axis=axis,
+                    source=source_of(node),
+                )
 
 
 def _judge(

@@ -37,8 +37,10 @@ class FreezeAxes:
         """Freeze the graph in place."""
         sizes, frozen = dict(self.sizes), 0
         for value in lowered.model.graph.inputs:
-            dims = [sizes.get(str(dim), dim) for dim in value.shape or ()]
-            frozen += dims != list(value.shape or ())
+            if value.shape is None:
+                continue
+            dims = [sizes.get(str(dim), dim) for dim in value.shape]
+            frozen += dims != list(value.shape)
             value.shape = ir.Shape(dims)
         if frozen:
             house.forget_shapes(lowered.model)

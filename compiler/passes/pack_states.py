@@ -153,8 +153,9 @@ def _clean(model: ir.Model, carrier: ir.Value, values: list[ir.Value]) -> tuple[
 
 def _spans(condition: ir.Value | None, value: ir.Value) -> bool:
     """Whether a condition has an axis for every axis of a value, so that both can be stacked alike."""
-    known = condition is not None and condition.shape is not None and value.shape is not None
-    return known and len(condition.shape or ()) == len(value.shape or ())
+    if condition is None or condition.shape is None or value.shape is None:
+        return False
+    return len(condition.shape) == len(value.shape)
 
 
 def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:

@@ -25,9 +25,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import ZERO, Action, Fact, Segments, Verdict, physical_length, refuse
+from compiler.analysis.facts import PLAIN, ZERO, Action, Fact, Segment, Segments, Verdict, physical_length, refuse
 from compiler.analysis.propagate import Derivation, input_facts, propagate
+from compiler.analysis.rules.lookup import slice_bounds
 from compiler.errors import Place, Refused
+from compiler.ir import Dim
 from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -163,12 +165,15 @@ class PadAxes:
         cleaned = {value: dataclasses.replace(fact, fill=ZERO) for value, fact in start.items()}
         derivation = propagate(model, window.axis, cleaned)
         batch = _batch_of(start, lowered.batch_axis)
-        _check_batch_first(derivation, lowered)
+        _check_outputs(derivation, lowered, window)
+        _check_masked(derivation, batch)
+        before = {output: house.dims_of(output) for node in model.graph for output in node.outputs}
         lengths = _Lengths(model, window, batch)
         for value, fact in start.items():
             _clean_input(model, lengths, value, fact)
         acted = sum(_rewrite(model, lengths, derivation, node, verdict) for node, verdict in derivation.verdicts)
         _freeze(model, window, start)
+        _check_shapes(model, before, batch)
         static = dataclasses.replace(lowered, window=dataclasses.replace(window, static=True))
         states = tuple((state.input, state.frames_axis) for state in lowered.states if state.frames_axis is not None)
         static = dataclasses.replace(static, state_maps=(*lowered.state_maps, RightAligned(states, window.frames)))
@@ -207,22 +212,68 @@ def _batch_of(start: dict[ir.Value, Fact], batch_axis: str | None) -> int | str:
     return size
 
 
-def _check_batch_first(derivation: Derivation, lowered: Lowered) -> None:
-    """Masks are per batch row, so every value that is masked must keep the batch axis in front."""
-    if lowered.batch_axis is None:
-        return
+def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window) -> None:
+    """States hold [cached ++ new], perhaps cut to the window; no other output may be padded, for nobody could tell."""
+    axes = {state.output: state.frames_axis for state in lowered.states}
+    for name, value in house.outputs_named(lowered.model).items():
+        fact = derivation.facts.get(value, PLAIN)
+        node = value.producer()
+        frames_axis = axes.get(name)
+        place = {"tensor": name, "node": str(node.name) if node else "", "op": node.op_type if node else ""}
+        if frames_axis is None and fact != PLAIN:
+            raise refuse(
+                f"the output has the axis {window.axis!r}",
+                "return the new frames only, or declare the output as a state",
+                axis=window.axis,
+                source=house.source_of(node),
+                **place,
+            )
+        if frames_axis is not None and not _is_state(fact, frames_axis, value, window):
+            raise refuse(
+                f"the state holds {fact}, not the cached frames and then {window.step_frames} new ones",
+                "join the cache with the new frames, cache first, and feed the whole back",
+                axis=window.axis,
+                source=house.source_of(node),
+                **place,
+            )
+
+
+def _is_state(fact: Fact, frames_axis: int, value: ir.Value, window: Window) -> bool:
+    """Whether the newest frames of a state are the newest slots, and at least the window's number."""
+    if fact == PLAIN:
+        return value.shape is not None and value.shape[frames_axis] == window.frames <= window.step_frames
+    cached, *others = fact.segments
+    new = physical_length(tuple(others))
+    kept = cached.slots + new
+    return (
+        fact.axis == frames_axis
+        and all(segment.is_full for segment in others)
+        and new == window.step_frames
+        and kept >= window.frames
+        and (kept == window.frames or cached.length == house.symbol(window.axis))
+    )
+
+
+def _check_masked(derivation: Derivation, batch: int | str) -> None:
+    """Masks are float32 and per batch row, so every value that is masked must be so too, the batch axis in front."""
     for node, verdict in derivation.verdicts:
         if verdict.action not in (Action.MASK_SOFTMAX, Action.FILL_INPUT):
             continue
         value = node.inputs[verdict.operand]
-        dims = None if value is None else house.dims_of(value)
-        if dims is None or dims[0] != house.symbol(lowered.batch_axis):
+        assert value is not None
+        dims = house.dims_of(value)
+        fact = derivation.facts[value]
+        wanted = house.symbol(batch) if isinstance(batch, str) else batch
+        place = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
+        if fact.axis == 0 or dims is None or (dims[0] != wanted and batch != 1):
             raise refuse(
                 f"the first axis of {node.op_type}'s input is {dims[0] if dims else 'unknown'}, not the batch axis",
-                "keep the batch axis apart from the heads",
-                node=str(node.name),
-                op=node.op_type,
-                source=house.source_of(node),
+                "keep the batch axis in front, apart from frames and heads",
+                **place,
+            )
+        if value.dtype != ir.DataType.FLOAT:
+            raise refuse(
+                f"{node.op_type} of {value.dtype} has to be masked", "pad in float32 and convert later", **place
             )
 
 
@@ -292,15 +343,23 @@ def _next(model: ir.Model, node: ir.Node) -> ir.Node | None:
 
 def _require_standard(segments: Segments, lengths: _Lengths, node: ir.Node) -> None:
     """The mask describes [cache ++ new] and nothing else."""
-    standard = (lengths.window.frames, lengths.window.step_frames)
-    if tuple(segment.slots for segment in segments) != standard:
+    window = lengths.window
+    standard = (
+        Segment(house.symbol(window.axis), window.frames),
+        Segment(window.step_frames, window.step_frames),
+    )
+    if segments != standard:
         raise refuse(
-            f"the axis has segments of {[segment.slots for segment in segments]} slots, the mask of {list(standard)}",
+            f"the axis holds {_shown(segments)}, the mask {_shown(standard)}",
             "join each cache with the new frames once, cache first",
             node=str(node.name),
             op=node.op_type,
             source=house.source_of(node),
         )
+
+
+def _shown(segments: Segments) -> str:
+    return " ++ ".join(f"[{segment.length} of {segment.slots}]" for segment in segments)
 
 
 def _constant_table(lengths: _Lengths, node: ir.Node) -> tuple[str, np.ndarray]:
@@ -309,7 +368,8 @@ def _constant_table(lengths: _Lengths, node: ir.Node) -> tuple[str, np.ndarray]:
     array = house.array_of(table)
     name = str(table.name) if table is not None else ""
     place = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
-    if array is None or array.ndim != 3 or array.shape[0] != 1:
+    bounds = slice_bounds(node)
+    if array is None or array.ndim != 3 or array.shape[0] != 1 or bounds is None or bounds[0] != 1:
         raise refuse(
             f"position table {name!r} has shape {None if array is None else list(array.shape)}",
             "use a constant table [1, rows, channels], and list canonicalize_positions before pad_axes",
@@ -418,3 +478,24 @@ def _freeze(model: ir.Model, window: Window, start: dict[ir.Value, Fact]) -> Non
     house.prune(model)
     house.forget_shapes(model)
     house.infer_shapes(model)
+
+
+def _check_shapes(model: ir.Model, before: Mapping[ir.Value, tuple[Dim, ...] | None], batch: int | str) -> None:
+    """Positions were the same for all rows and now differ: what reads them must let the first axis grow."""
+    for node in model.graph:
+        for output in node.outputs:
+            old, new = before.get(output), house.dims_of(output)
+            if old is None:
+                continue
+            grown = new is not None and len(new) == len(old)
+            for axis, (was, now) in enumerate(zip(old, new or (), strict=False)):
+                may_grow = axis == 0 and was == 1 and str(now) == str(batch)
+                grown = grown and (was == now or not isinstance(was, int) or may_grow)
+            if not grown:
+                raise refuse(
+                    f"{node.op_type} fixes the first axis of positions, which differ between rows of the batch",
+                    "list canonicalize_reshapes before pad_axes, or keep the first axis of the positions",
+                    node=str(node.name),
+                    op=node.op_type,
+                    source=house.source_of(node),
+                )

@@ -23,6 +23,7 @@ from compiler.analysis.facts import FINITE, PLAIN, Fact, Segment
 from compiler.analysis.rules import judge
 from compiler.errors import Refused
 from compiler.evaluate import evaluate_node
+from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
 
 
@@ -65,7 +66,9 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
     assert table is not None
     if len(consumer.outputs) != 1 or rows.shape is None or len(rows.shape) != 3:
         return None
-    if not _is_rowwise(consumer, rows):
+    if not _is_rowwise(consumer, rows) or house.is_op(consumer, "Reshape", "Slice", "Gather"):
+        return None  # movement is not worth a table, and may name sizes of the looked-up rows
+    if house.is_op(consumer, "Softmax") and house.int_attribute(consumer, "axis", -1) not in (-1, 2):
         return None
     constants = [house.array_of(value) for value in consumer.inputs]
     operands = [table[None] if value is rows else constants[i] for i, value in enumerate(consumer.inputs)]
@@ -81,6 +84,9 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
     found = insert.op(
         "Gather", [constant, lookup.inputs[1]], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
     )
+    if output in model.graph.outputs:
+        name = str(output.name)
+        rename_output(model, output, found, name)
     ir.convenience.replace_all_uses_with(output, found)
     node = found.producer()
     assert node is not None

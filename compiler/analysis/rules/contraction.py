@@ -49,7 +49,9 @@ def _contracted(node: ir.Node, facts: Sequence[Fact], contracted: Sequence[bool]
     finite = [fact.fill.is_finite for fact in facts]
     if (zero[0] and finite[1]) or (zero[1] and finite[0]):
         return Verdict("MM2", PLAIN, "the contracted padding is zero on one side and finite on the other")
-    operand = 1 if zero[0] else 0
+    if not any(finite):
+        raise refuse("MatMul contracts padding that is not finite on both sides", "bound one of the operands first")
+    operand = 0 if zero[1] or not finite[0] else 1 if zero[0] or not finite[1] else 0
     return Verdict("MM2", PLAIN, "0 times anything is not 0", Action.FILL_INPUT, operand)
 
 

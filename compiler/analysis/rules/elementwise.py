@@ -96,6 +96,9 @@ def _nary_fill(node: ir.Node, facts: Sequence[Fact]) -> Fill:
     if node.op_type == "Mul":
         return ZERO if any(zero) and finite else (FINITE if finite else ANYTHING)
     if node.op_type == "Div":
+        dtype = node.inputs[1].dtype if node.inputs[1] is not None else None
+        if facts[1].axis is not None and dtype is not None and dtype.is_integer():
+            raise refuse("Div of integers by padded places, where 0 ends the run", "divide in floating point")
         divisor = array_of(node.inputs[1])
         nonzero = divisor is not None and bool(np.all(divisor != 0)) and bool(np.all(np.isfinite(divisor)))
         if not nonzero or not contents[0].is_finite:
@@ -123,8 +126,8 @@ def cast(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     source = node.inputs[0].dtype if node.inputs[0] is not None else None
     if source is None or not source.is_floating_point() or not to.is_floating_point():
         raise refuse(f"cast from {source} to {to} of a padded value", "keep padded values in floating point")
-    narrowing = to.itemsize < source.itemsize
-    fill = facts[0].fill if facts[0].fill.is_zero or not narrowing else ANYTHING
+    widening = to.itemsize > source.itemsize or to == source
+    fill = facts[0].fill if facts[0].fill.is_zero or widening else ANYTHING
     return Verdict("EW3", Fact(facts[0].axis, facts[0].segments, fill), "elementwise", pointwise=True)
 
 

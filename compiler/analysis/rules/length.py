@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 import sympy
 
@@ -9,7 +10,9 @@ from compiler.analysis.facts import (
     ANYTHING,
     FINITE,
     PLAIN,
+    ZERO,
     Fact,
+    Fill,
     Segments,
     Verdict,
     length_symbols,
@@ -18,7 +21,7 @@ from compiler.analysis.facts import (
 )
 from compiler.analysis.rules.lookup import matching_segments
 from compiler.analysis.rules.operands import content_of, rank_of
-from compiler.ir import dims_of, integers_of
+from compiler.ir import attribute, dims_of, integers_of
 
 
 def shape(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
@@ -49,8 +52,17 @@ def created(node: ir.Node, seen: Sequence[Segments]) -> Verdict:
     own = axis - len(dims) + len(before)
     if own >= 0 and before[own] != 1:
         raise refuse(f"{node.op_type} changes a padded axis", "expand from size 1")
-    fill = FINITE if value is None else content_of(value, PLAIN)
+    fill = content_of(value, PLAIN) if value is not None else _constant_fill(node)
     return Verdict("LN3", Fact(axis, matching_segments(dims[axis], seen), fill), "one value at every place")
+
+
+def _constant_fill(node: ir.Node) -> Fill:
+    """What ConstantOfShape writes; zero without an attribute."""
+    value = attribute(node, "value")
+    array = value.numpy() if isinstance(value, ir.TensorProtocol) else np.zeros(1)
+    if not np.all(np.isfinite(array)):
+        return ANYTHING
+    return FINITE if np.any(array) else ZERO
 
 
 def trilu(node: ir.Node, facts: Sequence[Fact]) -> Verdict:

@@ -72,7 +72,7 @@ def squeeze(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     axes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
     fact = facts[0]
     rank = rank_of(node.inputs[0])
-    if axes is None or fact.axis is None:
+    if not axes or fact.axis is None:
         raise refuse("Squeeze with unknown axes", "name the axes to squeeze")
     removed = {int(x) % rank for x in axes}
     if fact.axis in removed:

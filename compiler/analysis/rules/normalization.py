@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from compiler.analysis.facts import ANYTHING, FINITE, ZERO, Action, Fact, Kind, Verdict, refuse
 from compiler.analysis.rules.operands import rank_of
-from compiler.ir import int_attribute, integers_of
+from compiler.ir import attribute, int_attribute, integers_of
 
 
 def softmax(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
@@ -32,7 +32,11 @@ def layer_normalization(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
         raise refuse("LayerNormalization with padded parameters", "use constant parameters")
     if fact.axis >= first:
         raise refuse("LayerNormalization over the padded axis", "normalise over channels only")
-    kept = FINITE if fact.fill.is_finite else ANYTHING  # a constant row is finite because epsilon is positive
+    if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
+        raise refuse("LayerNormalization whose mean or deviation is read", "compute them with reductions")
+    epsilon = attribute(node, "epsilon", 1e-5)
+    positive = isinstance(epsilon, float) and epsilon > 0  # then a constant row is finite
+    kept = FINITE if fact.fill.is_finite and positive else ANYTHING
     return Verdict("NM1", Fact(fact.axis, fact.segments, kept), "normalises over other axes", pointwise=True)
 
 
@@ -41,7 +45,7 @@ def reduce(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     fact = facts[0]
     rank = rank_of(node.inputs[0])
     axes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
-    if axes is None or fact.axis is None:
+    if not axes or fact.axis is None:
         raise refuse(f"{node.op_type} over all or unknown axes", "name the axes to reduce")
     reduced = {int(axis) % rank for axis in axes}
     if fact.axis in reduced:
