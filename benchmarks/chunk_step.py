@@ -5,8 +5,8 @@
 Every contender is a process of its own, so that memory is its own; the parent asks them in turn, round after round,
 so that heat and other load hit all alike. All run the same step: one chunk on full windows (128 cached frames).
 Ratios are per round; the table shows their median and their 10th and 90th percentile. `floor` is the time that the
-step's multiply-adds would take at the matrix rate measured on this machine in the same run; beside it stands the time to
-read all weights once, which bounds a step of few rows.
+step's multiply-adds would take at the matrix rate measured on this machine in the same run; beside it stands the time
+to read all weights once, which bounds a step of few rows.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """Turn logits into text, chunk by chunk: greedy CTC, which drops repeats and blanks."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -50,3 +52,15 @@ class GreedyDecoder:
                 self._labels.append(label)
             self._last_label = label
         return self.text
+
+
+def decode_outputs(outputs: Sequence[Mapping[str, npt.NDArray[np.float32]]]) -> str:
+    """Text of a whole stream: what the task gate of the recipe compares.
+
+    Args:
+        outputs: per chunk, the outputs by name; "logits" is float32 [1, frames, labels].
+    """
+    decoder = GreedyDecoder(text.read_tokens())
+    for chunk in outputs:
+        decoder.push(chunk["logits"])
+    return decoder.text
