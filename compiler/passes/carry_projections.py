@@ -132,17 +132,6 @@ class Projected:
         return kept | dict(zip(names, session.run(names, feeds), strict=True))
 
 
-def _choose(lowered: Lowered, window: Window) -> list[State]:
-    """The caches whose replacement saves work, found by trying it on a copy."""
-    trial = dataclasses.replace(lowered, model=house.clone(lowered.model))
-    caches, _ = _find(trial, window)
-    for cache in caches:
-        _spread(trial.model, cache)
-    chosen = [cache for cache in caches if cache.projects or not cache.read_whole]
-    length_survives = any(cache.read_whole for cache in chosen)
-    return [cache.state for cache in chosen] if length_survives else []
-
-
 def _find(lowered: Lowered, window: Window) -> tuple[list[_Cache], list[Refusal]]:
     """The caches that are joined once, cache first, and fed back whole."""
     inputs, outputs = house.inputs_named(lowered.model), house.outputs_named(lowered.model)
