@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from compiler import gates, verify
@@ -31,11 +32,12 @@ from compiler.bundle import (
     write_costs,
     write_files,
 )
-from compiler.data import Streams, digest_of, draw_streams
-from compiler.errors import GateFailed, InternalError, Refused, SlipwayError
+from compiler.data import Streams, digest_of, draw_streams, locate_files
+from compiler.errors import GateFailed, InternalError, Place, RecipeError, Refused, SlipwayError
 from compiler.passes import PASSES
 from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.recipe import Graph, LoadedRecipe
+from compiler.references import shown_path
 from compiler.spec import check_between_passes
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
 from compiler.stages import Lowered, Outcome, Pass, State, Window, states_of
@@ -79,6 +81,20 @@ def target_options() -> dict[str, tuple[str, ...]]:
     return {name: _fields(kind) for name, kind in TARGETS.items()}
 
 
+def _check_option_types(loaded: LoadedRecipe) -> None:
+    for name, graph in loaded.recipe.graphs.items():
+        for index, spec in enumerate(graph.passes):
+            types = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}
+            for option, value in spec.options.items():
+                wanted = types[option]
+                if wanted in (bool, int, str) and type(value) is not wanted:
+                    where = loaded.where("graphs", name, "passes", index)
+                    raise RecipeError(
+                        f"{where}: {spec.name}: {option}: expected {wanted.__name__}, got {value!r}",  # type: ignore[union-attr]
+                        cure="change the value",
+                    )
+
+
 def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
@@ -95,6 +111,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
     """
     loaded.check_passes(pass_options())
+    _check_option_types(loaded)
     loaded.check_targets(target_options())
     check_replaceable(options.out)
     kinds = [target.kind for target in loaded.recipe.targets]
@@ -189,9 +206,8 @@ class _GraphBuild:
     def _data(self) -> str:
         """Digest of the verification feeds; drawing them is skipped while their files and code are unchanged."""
         feeds = self.loaded.recipe.data.verification
-        key = stage_key(
-            "data", feeds.model_dump_json(), self.name, *(hash_path(self.loaded.locate(f)) for f in feeds.files)
-        )
+        files = [hash_path(file) for file in locate_files(self.loaded, "verification", feeds)]
+        key = stage_key("data", feeds.model_dump_json(), self.name, *files)
         with self.progress.stage(self.name, "data") as handle:
             started, began_s = time.perf_counter(), time.time()
             entry = self.cache.get_with_dependencies(key) if self.cache is not None and feeds.files else None
@@ -219,7 +235,7 @@ class _GraphBuild:
         """Digest of the captured graphs."""
         sources = (self.spec.source, self.spec.first_call)
         code = [hash_path(Path(__file__).with_name(name)) for name in CAPTURE_CODE]
-        files = [hash_path(p) for p in self._source_files() if p.exists()]
+        files = [hash_path(p) for p in self.source_files() if p.exists()]
         shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs", "axes"})])
         texts = [source.model_dump_json() if source else "" for source in sources]
         key = stage_key("capture", *texts, shapes, json.dumps(tool_versions()), *code, *files)
@@ -242,19 +258,26 @@ class _GraphBuild:
             )
         return digest
 
-    def _source_files(self) -> list[Path]:
+    def source_files(self) -> list[Path]:
+        """Checkpoints and ONNX files, with the files that hold their weights."""
         sources = [source for source in (self.spec.source, self.spec.first_call) if source is not None]
-        names = [name for source in sources for name in (source.checkpoint, source.onnx) if name is not None]
-        return [self.loaded.locate(name) for name in names]
+        checkpoints = [self.loaded.locate(source.checkpoint) for source in sources if source.checkpoint is not None]
+        graphs = [self.loaded.locate(source.onnx) for source in sources if source.onnx is not None]
+        return [*checkpoints, *(file for graph in graphs for file in _with_weights(graph))]
 
     def _capture_now(self) -> tuple[ir.Model, ir.Model | None]:
         from compiler import capture  # the framework is imported only when something must be captured or compared
 
         source, first = self.spec.source, self.spec.first_call
+        if first is not None and (first.onnx is None) != (source.onnx is None):
+            where = self.loaded.where("graphs", self.name, "first_call")
+            kinds = ("an ONNX file", "a factory") if source.onnx is None else ("a factory", "an ONNX file")
+            raise RecipeError(
+                f"{where}: expected {kinds[1]} as in source, got {kinds[0]}", cure="give both calls in the same form"
+            )
         if source.onnx is not None:
             model = capture.capture_onnx(self.loaded.locate(source.onnx), self.name, self.spec)
-            started = None if first is None or first.onnx is None else self._first_onnx(first.onnx)
-            return model, started
+            return model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)
         module = capture.load_module(self.loaded, self.name, source, "source")
         model = capture.capture_module(module, self.name, self.spec, list(self.spec.inputs))
         if first is None:
@@ -293,6 +316,11 @@ class _GraphBuild:
             assert axis.window is not None
             step_frames = _step_frames(model, states, axis_name, self.name)
             window = Window(axis_name, axis.window, step_frames, axis.length_input, axis.mask_input)
+        if len(self.buckets) > 1:
+            raise Refused(
+                f"one axis with buckets per graph is supported, got {list(self.buckets)}", cure="fix the other axes"
+            ).at(graph=self.name, stage="capture")
+        _check_state_sizes(model, states, self.name)
         batch = next((name for name in self.buckets), None)
         return Lowered(self.name, model, first, states, window, batch)
 
@@ -341,6 +369,10 @@ class _GraphBuild:
         worst = verify.worst_of(differences, self.gate.max_abs)
         if worst.holds(self.gate.max_abs):
             return worst.max_abs, worst.limit(self.gate.max_abs)
+        gates.require_parity(
+            self.name, "capture", verify.compare(before, verify.runner_of(before), steps), self.gate,
+            "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
+        )  # fmt: skip
         found = verify.first_difference(before, after, steps, self.gate.max_abs)
         error = GateFailed(
             f"expected {worst.tensor} within {worst.limit(self.gate.max_abs):.3g} of the original after {stage}, got a "
@@ -422,6 +454,17 @@ def _copies(models: tuple[ir.Model, ir.Model | None]) -> tuple[ir.Model, ir.Mode
     return house.clone(model), None if first is None else house.clone(first)
 
 
+def _with_weights(graph: Path) -> list[Path]:
+    """An ONNX file and the files beside it that hold its weights; capture says what is wrong with them."""
+    try:
+        model = onnx.load(graph, load_external_data=False)
+    except Exception:  # noqa: BLE001  (whatever a file of unknown origin makes the parser raise)
+        return [graph]
+    external = [tensor.external_data for tensor in model.graph.initializer if tensor.external_data]
+    names = {entry.value for entries in external for entry in entries if entry.key == "location"}
+    return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
+
+
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
@@ -430,6 +473,25 @@ def _code_digest() -> str:
     """Hash over the source of the compiler and of the bundle format."""
     here = Path(__file__).parent
     return stage_key(hash_path(here), hash_path(here.parent / "runtime_lite"))
+
+
+def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> None:
+    """Every state comes back in the size in which it goes in; a frames axis may grow."""
+    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    for state in states:
+        fed, back = house.dims_of(inputs[state.input]), house.dims_of(outputs[state.output])
+        if fed is None or back is None:
+            continue
+        differ = [
+            axis != state.frames_axis and isinstance(a, int) and isinstance(b, int) and a != b
+            for axis, (a, b) in enumerate(zip(fed, back, strict=False))
+        ]
+        if len(fed) != len(back) or any(differ):
+            raise Refused(
+                f"state {state.input!r} goes in as {list(fed)} and comes back from {state.output!r} as {list(back)}",
+                cure="feed back a state of one size, or declare the growing axis with a window",
+                place=Place(stage="capture", graph=graph, tensor=state.input),
+            )
 
 
 def _step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
@@ -487,17 +549,17 @@ class _Assembly:
     def finish(self) -> BuildReport:
         """Look the whole bundle up, or make and check it; then write it."""
         cache = self.options.cache
-        key = stage_key(
-            "bundle", self.loaded.text, *(build.target_key for build in self.builds.values()), self._task_inputs()
-        )
-        entry = cache.get(key) if cache is not None else None
+        keys = [build.target_key for build in self.builds.values()]
+        key = stage_key("bundle", self.loaded.text, *keys, json.dumps(self._checkpoints()), self._task_inputs())
+        began_s = time.time()
+        entry = cache.get_with_dependencies(key) if cache is not None else None  # the code of the task gate
         with staged(self.options.out) as folder:
             if entry is not None:
                 self._recall(entry, folder)
             else:
                 content = self._make(folder)
                 if cache is not None:
-                    cache.put(key, content)
+                    cache.put_with_dependencies(key, content, own_source_files(), unchanged_since_s=began_s)
             sizes = {
                 p.relative_to(folder).as_posix(): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()
             }
@@ -511,6 +573,13 @@ class _Assembly:
             sizes,
             tuple(self.speed),
         )
+
+    def _checkpoints(self) -> dict[str, str]:
+        """SHA-256 of every file that a graph comes from, by the name in the recipe's folder or here."""
+        files = sorted({file for build in self.builds.values() for file in build.source_files()})
+        names = [file.name for file in files]
+        shown = [file.name if names.count(file.name) == 1 else shown_path(file) for file in files]
+        return {name: hash_path(file) for name, file in zip(shown, files, strict=True)}
 
     def _task_inputs(self) -> str:
         files = self.loaded.recipe.data.verification.files
@@ -544,7 +613,7 @@ class _Assembly:
                 build.final(), build.parts(), build.buckets, build.target.name, built, certificate, golden
             )
         sources = Sources(
-            checkpoint={p.name: hash_path(p) for build in self.builds.values() for p in build._source_files()},
+            checkpoint=self._checkpoints(),
             recipe=hashlib.sha256(self.loaded.text.encode()).hexdigest(),
             data={f"verification {name}": build.data_digest for name, build in self.builds.items()},
         )
