@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -258,13 +259,18 @@ sys.exit(__main__.main(sys.argv[1:]))
 """
 
 
-def test_ctrl_c_ends_a_real_process_with_one_line(streaming: Path) -> None:
+@pytest.mark.parametrize("delay_ms", [0, 1, 2, 50])
+def test_ctrl_c_ends_a_real_process_with_one_line(streaming: Path, delay_ms: int) -> None:
     command = [sys.executable, "-c", SAYS_WHEN, "bench", str(streaming), "--runs", "100000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "timing\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "timing\n"
+            time.sleep(delay_ms / 1000)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert (process.returncode, errors) == (130, "interrupted, nothing was written\n")
 
 
