@@ -3,13 +3,14 @@
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import DataError
 from compiler.recipe import Feeds, Graph, LoadedRecipe
-from compiler.references import call, function_name, importable, resolve
+from compiler.references import call, function_name, importable, resolve, shown_path
 from compiler.stages import Array, Feed
 
 Streams = list[list[Feed]]
@@ -33,23 +34,54 @@ def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec:
     where = loaded.where("data", key, "feeds")
     folders = loaded.search_path()
     function = resolve(reference, folders, where)
-    with importable(folders):
-        streams = call(lambda: _take(function, feeds.count), where, DataError)
     name = function_name(function)
+    with importable(folders):
+        streams = call(_take, where, DataError, function, feeds.count, f"{where}: {name}", named=function)
     if not streams:
         raise DataError(f"{where}: expected {feeds.count} streams from {name}, got none", cure="yield streams of feeds")
-    checked = [_check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
-    return checked
+    return [check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
 
 
-def _take(function: Any, count: int) -> list[list[Any]]:
-    drawn = function()
-    if not isinstance(drawn, Iterable):
-        raise TypeError(f"{type(drawn).__name__} is not iterable; yield streams")
-    return [list(stream) for stream in itertools.islice(drawn, count)]
+def locate_files(loaded: LoadedRecipe, key: str, feeds: Feeds) -> list[Path]:
+    """The files and folders that feeds are made from.
+
+    Raises:
+        DataError: one does not exist.
+    """
+    paths = [loaded.locate(file) for file in feeds.files]
+    for index, path in enumerate(paths):
+        if not path.exists():
+            where = loaded.where("data", key, "files", index)
+            raise DataError(
+                f"{where}: expected a file or folder, got nothing at {shown_path(path)}", cure="check the path"
+            )
+    return paths
 
 
-def _check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
+def _take(function: Any, count: int, where: str) -> list[list[Any]]:
+    streams = function()
+    if not isinstance(streams, Iterable):
+        raise DataError(f"{where}: expected streams, got {type(streams).__name__}", cure="yield streams of feeds")
+    taken = []
+    for index, stream in enumerate(itertools.islice(streams, count)):
+        if not isinstance(stream, Iterable):
+            kind = type(stream).__name__
+            raise DataError(f"{where}: expected stream {index} to hold feeds, got {kind}", cure="yield lists of feeds")
+        taken.append(list(stream))
+    return taken
+
+
+def check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
+    """The feeds of one stream.
+
+    Args:
+        stream: what the user's code gave.
+        spec: inputs and axes they must fit.
+        where: start of error messages.
+
+    Raises:
+        DataError: there are none, or one does not fit.
+    """
     if not stream:
         raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
     wanted = {name: given for name, given in spec.inputs.items() if given.state is None}
@@ -78,7 +110,7 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
         if not fits or 0 in array.shape:
             raise DataError(
                 f"{where}, {name}: expected shape {list(given.shape)}, got {list(array.shape)}",
-                cure="yield whole chunks",
+                cure="yield whole chunks of one row",
             )
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             raise DataError(
@@ -87,7 +119,10 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
 
 
 def _size(dim: int | str, spec: Graph) -> int | None:
-    return dim if isinstance(dim, int) else spec.axes[dim].fixed
+    """The size that a feed must have; an axis with buckets counts rows, and feeds are drawn one row at a time."""
+    if isinstance(dim, int):
+        return dim
+    return 1 if spec.axes[dim].buckets is not None else spec.axes[dim].fixed
 
 
 def digest_of(streams: Streams) -> str:

@@ -5,15 +5,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
 import runtime_lite
+from compiler.data import check_stream
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.progress import ParityRow, SpeedRow, TaskRow
-from compiler.recipe import BudgetGate, LoadedRecipe, ParityGate, TaskGate
+from compiler.recipe import BudgetGate, Graph, LoadedRecipe, ParityGate, TaskGate
 from compiler.references import call, function_name, importable, resolve
 from compiler.stages import Array, Feed, Window
 from compiler.targets.base import Emitted
@@ -243,9 +244,7 @@ def run_task(
     references: list[str] = []
     names: list[str] = []
     with importable(folders), runtime_lite.Runtime() as runtime:
-        recordings = call(lambda: list(functions["recordings"]()), where, DataError)
-        if not recordings:
-            raise DataError(f"{where}: expected recordings, got none", cure="yield recordings")
+        recordings = _draw_recordings(functions["recordings"], loaded.recipe.graphs[graph], where)
         model = runtime.load(bundle)
         for count, recording in enumerate(recordings, start=1):
             names.append(recording.name)
@@ -254,11 +253,9 @@ def run_task(
             with model.open_stream(graph) as stream:
                 shipped = [stream.push(chunk) for chunk in recording.chunks]
             for key, outputs in (("original", original), ("bundle", shipped)):
-                texts[key].append(call(functions["decode"], where, DataError, outputs))
+                texts[key].append(_decoded(functions["decode"], outputs, where))
             advance(count, len(recordings))
-        values = {
-            key: float(call(functions["metric"], where, DataError, references, said)) for key, said in texts.items()
-        }
+        values = {key: _measured(functions["metric"], references, said, where) for key, said in texts.items()}
     differing = [name for name, a, b in zip(names, texts["original"], texts["bundle"], strict=True) if a != b]
     increase = values["bundle"] - values["original"]
     row = TaskRow(
@@ -272,6 +269,42 @@ def run_task(
     )
     _require_task(row, gate, differing)
     return row
+
+
+def _draw_recordings(function: Callable[..., Any], spec: Graph, where: str) -> list[Any]:
+    """All recordings, each with a name, chunks that fit the graph, and a reference text."""
+    name = function_name(function)
+    drawn: list[Any] = call(lambda: list(function()), where, DataError, named=function)
+    if not drawn:
+        raise DataError(f"{where}: expected recordings from {name}, got none", cure="yield recordings")
+    for index, recording in enumerate(drawn):
+        missing = [key for key in ("name", "chunks", "reference") if not hasattr(recording, key)]
+        if missing:
+            raise DataError(
+                f"{where}: expected recordings of {name} to have name, chunks and reference, got no {missing[0]} in "
+                f"number {index}, {type(recording).__name__}",
+                cure="yield records with the three attributes",
+            )
+        check_stream(recording.chunks, spec, f"{where}: recording {recording.name} of {name}")
+    return drawn
+
+
+def _decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]], where: str) -> str:
+    said = call(function, where, DataError, outputs)
+    if not isinstance(said, str):
+        kind = type(said).__name__
+        raise DataError(f"{where}: expected {function_name(function)} to return text, got {kind}", cure="return a str")
+    return said
+
+
+def _measured(function: Callable[..., Any], references: Sequence[str], said: Sequence[str], where: str) -> float:
+    value = call(function, where, DataError, references, said)
+    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not np.isfinite(float(value)):
+        raise DataError(
+            f"{where}: expected {function_name(function)} to return a finite number, got {value!r}",
+            cure="return a float, smaller is better",
+        )
+    return float(value)
 
 
 def _require_task(row: TaskRow, gate: TaskGate, differing: Sequence[str]) -> None:

@@ -46,28 +46,46 @@ def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[...
                 f"{where}: expected an importable module, got {module_name!r} ({error})",
                 cure=f"check the name, or run from the folder that holds it; searched {[str(f) for f in folders]}",
             ) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RecipeError(
                 f"{where}: expected {module_name!r} to import, got {type(error).__name__}: {error}",
                 cure=f"python -c 'import {module_name}' shows where it fails",
             ) from error
     found = getattr(module, name, None)
     if not callable(found):
-        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        public = [key for key, value in vars(module).items() if callable(value) and _is_of(module_name, key, value)]
         got = f"nothing called {name!r}" if found is None else f"{type(found).__name__} {name!r}"
         raise RecipeError(f"{where}: expected a callable in {module_name}, got {got}", cure=did_you_mean(name, public))
     return found  # type: ignore[no-any-return]
 
 
-def call(function: Callable[..., Any], where: str, kind: type[SlipwayError], *arguments: Any) -> Any:
-    """Call the user's code; whatever it raises becomes one message of the given class."""
+def _is_of(module: str, name: str, value: object) -> bool:
+    return not name.startswith("_") and getattr(value, "__module__", module) == module
+
+
+def call(
+    function: Callable[..., Any],
+    where: str,
+    kind: type[SlipwayError],
+    *arguments: Any,
+    named: Callable[..., Any] | None = None,
+) -> Any:
+    """Call the user's code; whatever it raises, `SystemExit` too, becomes one message of the given class.
+
+    Args:
+        function: what is called.
+        where: start of the message.
+        kind: class of the message.
+        arguments: of the call.
+        named: the user's callable, where `function` is ours and calls it.
+    """
     try:
         return function(*arguments)
-    except (SlipwayError, KeyboardInterrupt):
+    except SlipwayError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise kind(
-            f"{where}: expected {function_name(function)} to return, got {type(error).__name__}: {error}",
+            f"{where}: expected {function_name(named or function)} to return, got {type(error).__name__}: {error}",
             cure=f"the exception came from {_last_line(error)}; mend it there",
         ) from error
 
