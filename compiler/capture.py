@@ -5,6 +5,7 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 """
 
 import contextlib
+import dataclasses
 import inspect
 import io
 import logging
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import safetensors
 import safetensors.torch
@@ -22,6 +24,7 @@ import torch
 
 from compiler import ir as house
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
+from compiler.evaluate import open_session
 from compiler.recipe import Graph, Input, LoadedRecipe, Source
 from compiler.references import call, importable, resolve, shown_path
 from compiler.stages import Array, Feed, State, newest
@@ -157,6 +160,7 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     if not path.is_file():
         raise RecipeError(f"expected an ONNX file, got nothing at {shown}", cure="check source.onnx", place=place)
     try:
+        onnx.checker.check_model(path)
         model = ir.load(path)
         for value in (*model.graph.initializers.values(),):
             if value.const_value is not None:
@@ -175,15 +179,64 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
                 f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's {kind} into the recipe",
                 place=place,
             )  # fmt: skip
+    by_name = house.outputs_named(model)
+    for index, name in enumerate(spec.outputs):
+        model.graph.outputs[index] = by_name[name]
     for name, value in house.inputs_named(model).items():
         if name in spec.inputs:
+            _check_onnx_input(value, spec, shown, place)
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
     house.forget_shapes(model)
-    for node in model.graph:
+    _require_runnable(model, shown, place)
+    for index, node in enumerate(model.graph):
+        node.name = node.name or f"{node.op_type}_{index}"
         if node.metadata_props.get("pkg.torch.onnx.stack_trace"):
             _write_source(node)
         node.metadata_props.setdefault(house.SOURCE_KEY, f"{shown} node {node.name}")
     return model
+
+
+def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:
+    """The recipe's shape and type are those of the file; where the file has a name, the recipe may have a number."""
+    name = str(value.name)
+    given = spec.inputs[name]
+    wanted, got = _captured_shape(spec, given), list(value.shape or ())
+    dtype = str(value.dtype.numpy()) if value.dtype is not None else "no type"
+    fits = len(got) == len(wanted) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(wanted, got, strict=True)
+    )
+    if (value.shape is not None and not fits) or dtype != given.dtype:
+        raise RecipeError(
+            f"expected {name} as {given.dtype} {_shown(given.shape)} in {shown}, got {dtype} {_shown(got)}",
+            cure="write the file's shape and dtype into the recipe",
+            place=dataclasses.replace(place, tensor=name),
+        )
+    for axis, fixed in zip(wanted, got, strict=False):
+        if isinstance(axis, str) and isinstance(fixed, int):
+            raise _fixed_axis(axis, name, fixed, place)
+
+
+def _shown(shape: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
+    return Refused(
+        f"the model fixes axis {axis!r} of {name} to {size}",
+        cure="remove code that depends on the example's size, or declare the axis as fixed",
+        place=dataclasses.replace(place, tensor=name, axis=axis),
+    )
+
+
+def _require_runnable(model: ir.Model, shown: str, place: Place) -> None:
+    try:
+        open_session(house.serialized(model))
+    except Exception as error:
+        raise Refused(
+            f"ONNX Runtime cannot run {shown}: {_first_words(error)}",
+            cure="export the model with standard operators only, and check it with onnx.checker",
+            place=place,
+        ) from error
 
 
 def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
@@ -240,6 +293,13 @@ def _try(
             cure="list every result of forward under outputs, in order",
             place=place,
         )
+    for name, result in zip(spec.outputs, results if isinstance(results, tuple | list) else (results,), strict=True):
+        if not isinstance(result, torch.Tensor):
+            raise RecipeError(
+                f"expected a tensor as output {name}, got {type(result).__name__}",
+                cure="return tensors side by side, neither nested nor by name",
+                place=place,
+            )
 
 
 def _first_words(error: BaseException) -> str:
@@ -305,11 +365,7 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
         for position, wanted in enumerate(_captured_shape(spec, spec.inputs[name])):
             got = (value.shape or ())[position]
             if isinstance(wanted, str) and isinstance(got, int):
-                raise Refused(
-                    f"the model fixes axis {wanted!r} of {name} to {got}",
-                    cure="remove code that depends on the example's size, or declare the axis as fixed",
-                    place=Place(stage=place.stage, graph=place.graph, tensor=name, axis=wanted),
-                )
+                raise _fixed_axis(wanted, name, got, place)
 
 
 class TorchReference:
