@@ -1,7 +1,9 @@
 """Writes a bundle atomically, in the format that runtime_lite/bundle.py owns."""
 
 import contextlib
+import ctypes
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +32,9 @@ from runtime_lite.manifest import (
     Tensor,
 )
 from runtime_lite.manifest_json import json_from_manifest
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Constants of Linux's renameat2."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,15 +146,22 @@ def check_replaceable(out: Path) -> None:
     """Refuse to write over something that is not a bundle.
 
     Raises:
-        RecipeError: `out` is a file, or a folder with other content than a bundle's.
+        RecipeError: `out` is a file, a folder with other content than a bundle's, or lies where nothing can be written.
     """
-    if out.is_dir() and (not any(out.iterdir()) or (out / MANIFEST_FILE).is_file()):
-        return
-    if out.exists() or out.is_symlink():
+    is_bundle = out.is_dir() and (not any(out.iterdir()) or (out / MANIFEST_FILE).is_file())
+    if (out.exists() or out.is_symlink()) and not is_bundle:
         raise RecipeError(
             f"{out}: expected a bundle to replace or nothing, got {'another folder' if out.is_dir() else 'a file'}",
             cure="choose another --out, or remove it",
         )
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    try:
+        Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.partial-")).rmdir()
+    except OSError as error:
+        raise RecipeError(
+            f"{out}: expected a folder in which a bundle can be written, got {error.strerror!r} in {parent}",
+            cure="check the path and its permissions, or choose another --out",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -159,31 +171,48 @@ def staged(out: Path) -> Iterator[Path]:
     Raises:
         OSError: the folder cannot be made or renamed; a previous bundle stays as it was.
     """
+    out = out.resolve()  # a link stays, what it names is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial-"))
     try:
         yield folder
         folder.chmod(0o755)
-        _swap(folder, out)
+        _put_in_place(folder, out)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # what is there now: nothing, a part, or the previous bundle
 
 
-def _swap(folder: Path, out: Path) -> None:
-    """Rename into place; the previous bundle comes back if that fails."""
-    if not out.exists():
-        os.rename(folder, out)
+def _put_in_place(folder: Path, out: Path) -> None:
+    """Rename where nothing is, exchange where a bundle is: at every moment `out` is the old bundle or the new one."""
+    while True:
+        try:
+            os.rename(folder, out)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+        with contextlib.suppress(FileNotFoundError):  # another builder is replacing it at this moment
+            _exchange(folder, out)
+            return
+
+
+def _exchange(folder: Path, out: Path) -> None:
+    """Swap two folders in one step; in two, and back if the second fails, where the system knows no exchange."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None and rename(AT_FDCWD, os.fsencode(folder), AT_FDCWD, os.fsencode(out), RENAME_EXCHANGE) == 0:
         return
-    previous = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.previous-"))
-    os.rename(out, previous / "bundle")
+    code = ctypes.get_errno() if rename is not None else errno.ENOSYS
+    if code not in (errno.ENOSYS, errno.EINVAL):
+        raise OSError(code, os.strerror(code), str(out))
+    aside = folder.with_name(f"{folder.name}.previous")
+    os.rename(out, aside)
     try:
         os.rename(folder, out)
     except BaseException:
-        os.rename(previous / "bundle", out)
+        os.rename(aside, out)
         raise
-    finally:
-        if out.exists():
-            shutil.rmtree(previous, ignore_errors=True)
+    os.rename(aside, folder)
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
