@@ -84,13 +84,13 @@ def target_options() -> dict[str, tuple[str, ...]]:
 def _check_option_types(loaded: LoadedRecipe) -> None:
     for name, graph in loaded.recipe.graphs.items():
         for index, spec in enumerate(graph.passes):
-            types = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}
+            types = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}  # type: ignore[arg-type]
             for option, value in spec.options.items():
                 wanted = types[option]
                 if wanted in (bool, int, str) and type(value) is not wanted:
                     where = loaded.where("graphs", name, "passes", index)
                     raise RecipeError(
-                        f"{where}: {spec.name}: {option}: expected {wanted.__name__}, got {value!r}",  # type: ignore[union-attr]
+                        f"{where}: {spec.name}: {option}: expected {wanted.__name__}, got {value!r}",
                         cure="change the value",
                     )
 
