@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.errors import InternalError, SlipwayError
+from compiler.errors import InternalError, RecipeError, SlipwayError
 from runtime_lite.errors import RuntimeLiteError
 
 INTERRUPTED = 130
@@ -27,7 +27,7 @@ PIPE_CLOSED = 141
 """128 + SIGPIPE, as the shell reports a program whose reader went away."""
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR})
+NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,8 +73,13 @@ def _explain(error: Exception) -> tuple[str, int]:
 def _fail(message: str, code: int, given: Sequence[str]) -> int:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
-    print(f"error: {message}\nrepeat with: {shlex.join(['python', 'build.py', *given])}", file=sys.stderr)
+    one_line = " ".join(line.strip() for line in message.splitlines() if line.strip())
+    print(f"error: {one_line}\n{_repeat_with(given)}", file=sys.stderr)
     return code
+
+
+def _repeat_with(given: Sequence[str]) -> str:
+    return f"repeat with: {shlex.join(['python', 'build.py', *given])}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -128,6 +133,8 @@ def _build(options: argparse.Namespace) -> int:
     from compiler.stage_cache import StageCache, default_folder
 
     loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+    if options.report is not None:
+        _check_report(options.report)
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
@@ -140,6 +147,13 @@ def _build(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_report(path: Path) -> None:
+    """Find out before the build what would go wrong after it."""
+    if path.is_dir():
+        raise RecipeError(f"--report: expected a file, got the folder {path}", cure="name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
 def _bundle_name(name: str, recipe: str) -> str:
     """`streaming_asr-cpu` for the recipe `cpu.yaml` of `streaming_asr`; one word where the two are the same."""
     return name if name == recipe else f"{name}-{recipe}"
@@ -148,7 +162,10 @@ def _bundle_name(name: str, recipe: str) -> str:
 def _runtime(options: argparse.Namespace) -> int:
     from runtime_lite.__main__ import main as run_command
 
-    return run_command([options.command, str(options.bundle)])
+    code = run_command([options.command, str(options.bundle)])
+    if code:
+        print(_repeat_with([options.command, str(options.bundle)]), file=sys.stderr)
+    return code
 
 
 def _finish(options: argparse.Namespace) -> int:
