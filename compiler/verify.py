@@ -221,7 +221,13 @@ def compare(
 
 def worst_of(differences: Sequence[Difference], max_abs: float) -> Difference:
     """The difference that uses most of its limit."""
-    return max(differences, key=lambda d: np.inf if np.isnan(d.max_abs) else d.max_abs / d.limit(max_abs))
+
+    def used(difference: Difference) -> float:
+        if np.isnan(difference.max_abs) or (difference.max_abs and not max_abs):
+            return float("inf")
+        return difference.max_abs / difference.limit(max_abs) if max_abs else 0.0
+
+    return max(differences, key=used)
 
 
 def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequence[Feed], count: int) -> list[Step]:

@@ -80,7 +80,9 @@ def _range_end(indices: ir.Value | None) -> ir.Value | None:
     if node is None or not house.is_op(node, "Range"):
         return None
     start, step = house.integers_of(node.inputs[0]), house.integers_of(node.inputs[2])
-    return node.inputs[1] if start == (0,) and step == (1,) else None
+    end = node.inputs[1]
+    whole = end is not None and end.dtype == ir.DataType.INT64
+    return end if start == (0,) and step == (1,) and whole else None
 
 
 def _lift(model: ir.Model, node: ir.Node, end: ir.Value) -> bool:
@@ -116,6 +118,8 @@ def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
             plan.append((reader, value))
         elif house.is_op(reader, *BROADCASTING) and any(len(other.shape or ()) >= 3 for other in others):
             continue
+        elif house.is_op(reader, "LayerNormalization") and house.int_attribute(reader, "axis", -1) >= 0:
+            return False  # the axis is counted from the front, where the new one comes
         elif house.is_op(reader, *BROADCASTING, *LEADING_FREE) or (
             house.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
         ):

@@ -20,6 +20,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
 
 
@@ -86,4 +87,6 @@ def _write(model: ir.Model, last: ir.Node, value: ir.Value) -> None:
         shape=[*dims[:-2], dims[-1], dims[-2]],
         dtype=output.dtype,
     )
-    ir.convenience.replace_all_uses_with(output, turned, replace_graph_outputs=True)
+    if output.is_graph_output():
+        rename_output(model, output, turned, str(output.name))
+    ir.convenience.replace_all_uses_with(output, turned)

@@ -53,6 +53,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     before = _size(model)
     text = start
     known = set(model.graph)
+    names = [[str(value.name) for value in values] for values in (model.graph.inputs, model.graph.outputs)]
     for _ in range(rounds):
         onnxscript.optimizer.optimize(
             model, onnx_shape_inference=False, input_size_limit=FOLD_ELEMENTS, output_size_limit=FOLD_ELEMENTS
@@ -65,6 +66,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
             onnx_ir.passes.common.RemoveUnusedNodesPass(),
         ):
             clean(model)
+        _restore_names(model, *names)
         house.infer_shapes(model)
         _fold_known_integers(model)
         now = _text(model)
@@ -85,9 +87,30 @@ def _fold_known_integers(model: ir.Model) -> None:
         known = house.integers_of(output)
         if known is None or not all(isinstance(number, int) for number in known) or output.shape is None:
             continue
+        if len(output.shape) > 1:
+            continue
         insert = house.Inserter(model, Simplify.name, before=node)
         array = np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1])
         ir.convenience.replace_all_uses_with(output, insert.constant(array, "int64s"))
+
+
+def _restore_names(model: ir.Model, inputs: list[str], outputs: list[str]) -> None:
+    """Equal outputs become one value, and inputs that are outputs are renamed: give each its own name again."""
+    graph = model.graph
+    if [[value.name for value in values] for values in (graph.inputs, graph.outputs)] == [inputs, outputs]:
+        return
+    graph.meta.pop("slipway.names", None)
+    seen: set[ir.Value] = set(graph.inputs)
+    for index, value in enumerate(list(graph.outputs)):
+        if value in seen:
+            copy = house.Inserter(model, Simplify.name, source=house.source_of(value.producer()))
+            graph.outputs[index] = copy.op("Identity", [value], name=f"{outputs[index]}_copy", shape=value.shape)
+        seen.add(value)
+    values = [*graph.inputs, *graph.outputs]
+    for index, value in enumerate(values):  # first out of the way: a wanted name may be another value's present one
+        value.name = f"slipway_io_{index}"
+    for value, name in zip(values, [*inputs, *outputs], strict=True):
+        value.name = name
 
 
 def _stamp(model: ir.Model, known: set[ir.Node]) -> None:

@@ -2,7 +2,7 @@
 
 `streaming` is one attention layer over a growing cache, with a causal convolution behind it:
 
-    joined = past ++ x;  weights = softmax(query (keys(joined) + table[:L]));  y = conv(context ++ weights values(joined))
+    joined = past ++ x;  weights = softmax(query (keys(joined) + table[:L]));  y = conv(context ++ weights joined)
 """
 
 import dataclasses
@@ -25,7 +25,8 @@ def parse(text: str, weights: dict[str, Array] | None = None) -> ir.Model:
         text: the graph without its header, e.g. `(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }`.
         weights: content by input name.
     """
-    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : {OPSET}, "com.acme" : 1]>\ntiny {text}')
+    acme = ', "com.acme" : 1' if "com.acme." in text else ""
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : {OPSET}{acme}]>\ntiny {text}')
     graph = model.graph
     for value in list(graph.inputs):
         array = (weights or {}).get(str(value.name))

@@ -1,0 +1,51 @@
+"""simplify: constants folded, copies shared, nothing unread; names of inputs and outputs kept."""
+
+from compiler import ir as house
+from compiler.passes.simplify import Simplify
+from compiler.stages import Lowered
+from tests.kit.contract import verify_pass, verify_untouched
+from tests.kit.graphs import copy_of, node_named, ops_of, parse, streaming
+
+MESSY = """(float[batch,2,4] x) => (float[batch,8] y, float[batch,8] z)
+<int64[2] a = {0, -1}, int64[2] b = {0, -1}>
+{
+    same = Identity(x)
+    y = Reshape(same, a)
+    z = Reshape(x, b)
+    unread = Relu(x)
+}"""
+
+
+def test_shares_equal_nodes_and_drops_unread_ones() -> None:
+    outcome = verify_pass(Simplify(), Lowered("tiny", parse(MESSY), batch_axis="batch"), tolerance=0.0)
+    assert sorted(ops_of(outcome.lowered.model)) == ["Identity", "Reshape"]
+
+
+def test_folds_constants() -> None:
+    text = "(float[2] x) => (float[2] y) <float[1] a = {2}, float[1] b = {3}> { c = Mul(a, b)  y = Mul(x, c) }"
+    outcome = verify_pass(Simplify(), Lowered("tiny", parse(text)), tolerance=0.0)
+    assert ops_of(outcome.lowered.model) == ["Mul"]
+    assert house.array_of(node_named(outcome.lowered.model, "y").inputs[1]) == 6
+
+
+def test_leaves_a_clean_graph_alone() -> None:
+    text = "(float[2] x) => (float[2] y) <float[1] a = {2}> { y = Mul(x, a) }"
+    verify_untouched(Simplify(), Lowered("tiny", parse(text)))
+
+
+def test_a_stream_keeps_its_meaning_and_reaches_a_fixed_point() -> None:
+    origin = streaming(extra_reader=True)
+    once = verify_pass(Simplify(), origin, tolerance=1e-6)
+    verify_untouched(Simplify(), once.lowered)
+
+
+def test_unknown_operators_stay() -> None:
+    model = parse("(float[2] x) => (float[2] y) { z = com.acme.Turn(x)  y = Relu(z) }")
+    lowered = Lowered("tiny", model)
+    Simplify().apply(copy_of(lowered))
+    assert ops_of(model) == ["Turn", "Relu"]
+
+
+def test_source_lines_survive_sharing() -> None:
+    outcome = Simplify().apply(Lowered("tiny", parse(MESSY)))
+    assert all(house.source_of(node).startswith("tiny.py:") for node in outcome.lowered.model.graph)

@@ -1,0 +1,258 @@
+"""Sabotaged passes are caught by the contract, each for its own reason."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.passes.pad_axes import LOWEST, PadAxes
+from compiler.passes.window_states import WindowStates, rename_output
+from compiler.stages import Lowered, Outcome
+from tests.kit.contract import ContractBroken, verify_pass, verify_refusal, verify_untouched
+from tests.kit.graphs import STEP, WINDOW, copy_of, node_named, parse, streaming
+from tests.kit.numerics import assert_close
+
+Change = Callable[[Lowered], Lowered | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sabotage:
+    """An honest pass, then a change; `claim` replaces the reported number of rewrites.
+
+    Attributes:
+        change: applied after the honest pass, in place or with a new record.
+        honest: the pass that does the right thing first, or None.
+        claim: reported rewrites, or None for the honest number and one for the change.
+    """
+
+    name: ClassVar[str] = "sabotage"
+    change: Change
+    honest: PadAxes | WindowStates | None = None
+    claim: int | None = None
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        outcome = self.honest.apply(lowered) if self.honest else Outcome(lowered)
+        if self.honest is not None and outcome.rewritten == 0:
+            return outcome
+        changed = self.change(outcome.lowered)
+        done = outcome.rewritten + 1 if self.claim is None else self.claim
+        return dataclasses.replace(outcome, lowered=changed or outcome.lowered, rewritten=done)
+
+
+def nothing(lowered: Lowered) -> None:
+    """Leave the graph as it is."""
+
+
+def insert_before_output(lowered: Lowered, name: str, op: str, *constants: ir.Value, **attributes: int) -> None:
+    model = lowered.model
+    old = house.outputs_named(model)[name]
+    insert = house.Inserter(model, "sabotage", source="tiny.py:1 in forward: sabotage")
+    rename_output(
+        model, old, insert.op(op, [old, *constants], attributes, name=f"{name}_changed", shape=old.shape), name
+    )
+
+
+def double_an_output(lowered: Lowered) -> None:
+    insert = house.Inserter(lowered.model, "sabotage")
+    insert_before_output(lowered, "y", "Mul", insert.constant(np.array(2, np.float32), "two_times"))
+
+
+def nudge_always(lowered: Lowered) -> None:
+    insert = house.Inserter(lowered.model, "sabotage")
+    insert_before_output(lowered, "y", "Mul", insert.constant(np.array(1, np.float32), "once"))
+
+
+def drop_a_node(lowered: Lowered) -> None:
+    softmax = next(node for node in lowered.model.graph if node.op_type == "Softmax")
+    score = softmax.inputs[0]
+    assert score is not None
+    ir.convenience.replace_all_uses_with(softmax.outputs[0], score)
+    house.prune(lowered.model)
+
+
+def forget_the_last_node(lowered: Lowered) -> None:
+    lowered.model.graph.remove(node_named(lowered.model, "y"))
+
+
+def change_a_type(lowered: Lowered) -> None:
+    insert_before_output(lowered, "y", "Cast", to=int(ir.DataType.DOUBLE))
+    house.outputs_named(lowered.model)["y"].dtype = ir.DataType.DOUBLE
+
+
+def rename_an_output(lowered: Lowered) -> None:
+    house.outputs_named(lowered.model)["y"].name = "result"
+
+
+def reorder_outputs(lowered: Lowered) -> None:
+    lowered.model.graph.inputs.append(lowered.model.graph.inputs.pop(0))
+    extra = ir.Value(name="extra", shape=ir.Shape([1]), type=ir.TensorType(ir.DataType.FLOAT))
+    lowered.model.graph.inputs.append(extra)
+
+
+def forget_a_stamp(lowered: Lowered) -> None:
+    for node in lowered.model.graph:
+        node.metadata_props.pop(house.PASS_KEY, None)
+
+
+def forget_a_source(lowered: Lowered) -> None:
+    for node in lowered.model.graph:
+        if house.PASS_KEY in node.metadata_props:
+            node.metadata_props.pop(house.SOURCE_KEY, None)
+
+
+def spoil_weights(lowered: Lowered) -> None:
+    tensor = lowered.model.graph.initializers["wq"].const_value
+    assert tensor is not None
+    tensor.numpy()[0, 0] += 1
+
+
+def lose_the_state(lowered: Lowered) -> Lowered:
+    return dataclasses.replace(lowered, state_maps=())
+
+
+def roll_dice(lowered: Lowered) -> None:
+    for node in lowered.model.graph:
+        if node.op_type == "Where":
+            node.metadata_props["token"] = str(np.random.default_rng().integers(1 << 60))
+
+
+def reach_through_clean(lowered: Lowered) -> None:
+    """The selection on the cache is taken out; zero padding hides it, NaN does not."""
+    clean = next(node for node in lowered.model.graph if str(node.outputs[0].name).startswith("past_clean"))
+    cache = clean.inputs[1]
+    assert cache is not None
+    ir.convenience.replace_all_uses_with(clean.outputs[0], cache)
+    house.prune(lowered.model)
+
+
+def mask_softly(lowered: Lowered) -> None:
+    """A fill that is too shallow lets padded keys into the sum."""
+    for node in lowered.model.graph:
+        if node.op_type == "Where" and str(node.outputs[0].name).startswith("scores"):
+            insert = house.Inserter(lowered.model, "sabotage", before=node)
+            node.replace_input_with(2, insert.constant(np.array(-2, np.float32), "shallow"))
+
+
+def skip_first_mask(lowered: Lowered) -> None:
+    for node in house.nodes_of(lowered.model):
+        if node.op_type == "Where" and str(node.outputs[0].name).startswith("scores"):
+            scores = node.inputs[1]
+            assert scores is not None
+            ir.convenience.replace_all_uses_with(node.outputs[0], scores)
+    house.prune(lowered.model)
+
+
+def edit_constant(stem: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change:
+    def change(lowered: Lowered) -> None:
+        for name, value in list(lowered.model.graph.initializers.items()):
+            if name.startswith(stem):
+                assert value.const_value is not None
+                value.const_value = ir.tensor(edit(value.const_value.numpy()), name=name)
+
+    return change
+
+
+def shift_window(start: int) -> Change:
+    def change(lowered: Lowered) -> None:
+        cut = node_named(lowered.model, "next_past")
+        insert = house.Inserter(lowered.model, "sabotage", before=cut)
+        cut.replace_input_with(1, insert.int64s(start))
+        cut.replace_input_with(2, insert.int64s(start + WINDOW))
+
+    return change
+
+
+LENGTHS = {"mask_input": None}
+"""The graph that computes its mask, so that mutants of the mask live inside it."""
+
+SABOTEURS: dict[str, tuple[Sabotage, str]] = {
+    "doubles an output": (Sabotage(double_an_output, PadAxes()), "meaning"),
+    "drops a node": (Sabotage(drop_a_node, PadAxes()), "meaning"),
+    "forgets the last node": (Sabotage(forget_the_last_node, PadAxes()), "form"),
+    "changes without saying so": (Sabotage(double_an_output, PadAxes(), claim=0), "honesty"),
+    "says it changed what it left": (Sabotage(nothing, claim=3), "honesty"),
+    "never finishes": (Sabotage(nudge_always), "idempotence"),
+    "changes a type": (Sabotage(change_a_type, PadAxes()), "signature"),
+    "renames an output": (Sabotage(rename_an_output, PadAxes()), "signature"),
+    "reorders and adds inputs": (Sabotage(reorder_outputs, PadAxes()), "signature"),
+    "leaves nodes without its name": (Sabotage(forget_a_stamp, PadAxes()), "stamp"),
+    "loses the source line": (Sabotage(forget_a_source, PadAxes()), "stamp"),
+    "writes into shared weights": (Sabotage(spoil_weights, PadAxes()), "weights"),
+    "rolls dice": (Sabotage(roll_dice, PadAxes()), "determinism"),
+    "does not say what became of states": (Sabotage(lose_the_state, PadAxes()), "meaning"),
+    "lets NaN through": (Sabotage(reach_through_clean, PadAxes()), "padding"),
+}
+
+
+@pytest.mark.parametrize("name", SABOTEURS)
+def test_a_sabotaged_pass_is_caught_for_its_own_reason(name: str) -> None:
+    saboteur, clause = SABOTEURS[name]
+    with pytest.raises(ContractBroken) as raised:
+        verify_pass(saboteur, streaming(), tolerance=1e-5)
+    assert raised.value.clause == clause, raised.value
+
+
+# the mutations of the padding reference, applied to what pad_axes and window_states make
+MUTATIONS: dict[str, Sabotage] = {
+    "mask one frame too long": Sabotage(edit_constant("window_frames", lambda frames: frames - 1), PadAxes()),
+    "mask one frame too short": Sabotage(edit_constant("window_frames", lambda frames: frames + 1), PadAxes()),
+    "position table shifted by one": Sabotage(edit_constant("table_rows", lambda rows: np.roll(rows, 1, 0)), PadAxes()),
+    "positions start at the window": Sabotage(edit_constant("first_row", lambda zero: zero + WINDOW), PadAxes()),
+    "first mask dropped": Sabotage(skip_first_mask, PadAxes()),
+    "first mask too shallow": Sabotage(mask_softly, PadAxes()),
+    "left mask on a right-aligned cache": Sabotage(edit_constant("slots", lambda x: x[:, ::-1].copy()), PadAxes()),
+    "window cut off by one": Sabotage(shift_window(STEP - 1), WindowStates()),
+    "window cut at the wrong end": Sabotage(shift_window(0), WindowStates()),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_of_the_padding_is_caught(name: str) -> None:
+    origin = streaming(mask_input=None)
+    mutation = MUTATIONS[name]
+    before = origin if isinstance(mutation.honest, PadAxes) else PadAxes().apply(copy_of(origin)).lowered
+    with pytest.raises(ContractBroken) as raised:
+        verify_pass(mutation, before, tolerance=1e-5, origin=origin)
+    assert raised.value.clause in ("meaning", "padding"), raised.value
+
+
+def test_the_second_mask_alone_is_not_noticed_as_long_as_the_first_is_deep() -> None:
+    assert np.exp(np.float32(LOWEST)) == 0.0
+
+
+def test_honest_passes_keep_the_contract() -> None:
+    origin = streaming()
+    padded = verify_pass(PadAxes(), origin, tolerance=1e-5)
+    verify_pass(WindowStates(), padded.lowered, tolerance=1e-5, origin=origin)
+
+
+def test_a_refusal_that_does_not_come_is_caught() -> None:
+    with pytest.raises(pytest.fail.Exception):
+        verify_refusal(PadAxes(), streaming(), message="anything", cure="anything")
+
+
+def test_a_twin_that_is_rewritten_is_caught() -> None:
+    with pytest.raises(ContractBroken, match="left alone"):
+        verify_untouched(PadAxes(), streaming())
+
+
+def test_a_twin_left_alone_for_another_reason_is_caught() -> None:
+    with pytest.raises(AssertionError, match="expected the reason"):
+        verify_untouched(PadAxes(), dataclasses.replace(streaming(), window=None), refused="no rule")
+
+
+def test_comparison_is_infinite_for_other_shapes_and_one_sided_nan() -> None:
+    ones = np.ones(2, np.float32)
+    for other in (np.ones(3, np.float32), np.array([1, np.nan], np.float32)):
+        with pytest.raises(AssertionError, match="got inf"):
+            assert_close(other, ones, tolerance=1.0, what="y")
+    assert_close(ones, ones, tolerance=0.0, what="y")
+
+
+def test_tiny_graphs_know_their_lines() -> None:
+    model = parse("(float[2] x) => (float[2] y) { y = Relu(x) }")
+    assert house.source_of(node_named(model, "y")) == "tiny.py:1 in forward: Relu"
