@@ -144,7 +144,7 @@ def _value_cure(error: ErrorDetails, node: Node | None) -> str:
         got = str(node.value) if node else ""
         return did_you_mean(_DTYPE_WORDS.get(got.lower(), got), known)
     if error["type"] == "string_pattern_mismatch" and ":" in str(context["pattern"]):
-        return "for example examples.streaming_asr.model:build"
+        return "for example package.module:build"
     return "change the value"
 
 

@@ -1,6 +1,6 @@
 """Complete a recipe's tree before it is checked: name ranges, `--set`, checkpoints, one form for passes and targets.
 
-    layer_cache_{00..01}: {state: "next_{00..01}"}  ->  layer_cache_00: {state: next_00}, layer_cache_01: ...
+    cache_{00..01}: {state: "next_{00..01}"}  ->  cache_00: {state: next_00}, cache_01: ...
     passes: [simplify, pad_axes: {fill: 0.0}]       ->  {name: simplify, options: {}}, {name: pad_axes, options: ...}
     targets: [{kind: onnx_static, opset: 20}]       ->  {kind: onnx_static, options: {opset: 20}}
 

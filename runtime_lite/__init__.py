@@ -1,7 +1,7 @@
 """Runs verified bundles: numpy and one backend, nothing of the compiler.
 
 with runtime_lite.Runtime() as runtime:
-    asr = runtime.load("dist/streaming_asr-cpu")
+    asr = runtime.load("dist/recogniser-cpu")
     with asr.open_stream() as stream:
         for chunk in chunks:
             outputs = stream.push({"features": chunk})

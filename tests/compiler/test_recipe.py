@@ -277,7 +277,7 @@ WRONG_VALUES = [
         "factory: model:build\n",
         "factory: model.build\n",
         "tiny.yaml:5: graphs.encoder.source.factory: expected a reference package.module:name, got 'model.build'; "
-        "for example examples.streaming_asr.model:build",
+        "for example package.module:build",
         id="reference without a colon",
     ),
     pytest.param(
