@@ -29,6 +29,7 @@ from compiler.recipe import Graph, Input, LoadedRecipe, Source
 from compiler.references import call, importable, resolve, shown_path
 from compiler.stages import Array, Feed, State, newest
 
+FRAMEWORK = Path(torch.__file__).parent
 OPSET = 20
 EXAMPLE_BATCH = 2
 EXAMPLE_FRAMES = 24
@@ -350,13 +351,14 @@ def _write_sources(model: ir.Model) -> None:
 
 
 def _write_source(node: ir.Node) -> None:
-    """Keep one line of the exporter's stack trace: innermost file, line and function, and the code."""
+    """Keep one line of the exporter's stack trace: innermost file, line and function of the model, and the code."""
     trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
     for key in [key for key in node.metadata_props if key.startswith("pkg.torch") or key == "namespace"]:
         del node.metadata_props[key]
     if frames:
-        file, line, function, code = frames[-1]
+        own = [frame for frame in frames if not Path(frame[0]).is_relative_to(FRAMEWORK)]
+        file, line, function, code = (own or frames)[-1]
         node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}: {code.strip()}"
 
 

@@ -606,6 +606,7 @@ class _Assembly:
         receipts: dict[str, Any] = {}
         for name, build in self.builds.items():
             built = build.emit()
+            self.reports.append(build.reports[-1])
             write_files(folder, built.files)
             golden, receipts[name] = self._verify(folder, build, built)
             certificate = canonical_json({"graph": name, "records": build.certificate})

@@ -1,0 +1,77 @@
+"""ONNX files of one screen, written as text: a cache that grows, attention over it, nothing else."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+STREAM_TEXT = """
+<ir_version: 10, opset_import: ["" : 20{domains}]>
+stream (float[batch,4,8] features, float[batch,cache,8] keys)
+    => (float[batch,4,8] logits, float[batch,joined,8] next_keys)
+{{
+    next_keys = Concat<axis = 1>(keys, features)
+    transposed = Transpose<perm = [0, 2, 1]>(next_keys)
+    scores = MatMul(features, transposed)
+    weights = Softmax<axis = -1>(scores)
+    {extra}
+    mixed = MatMul(weights, {attended})
+    logits = Add(features, mixed)
+}}
+"""
+
+STREAM_RECIPE = """\
+name: stream
+graphs:
+  net:
+    source: {onnx: stream.onnx}
+    inputs:
+      features: {shape: [batch, 4, 8], dtype: float32}
+      keys:     {shape: [batch, cache, 8], dtype: float32, state: next_keys}
+    outputs: [logits, next_keys]
+    axes:
+      batch: {buckets: [1, 2]}
+      cache: {window: 8}
+    passes: [simplify, pad_axes, window_states, simplify]
+data:
+  verification: {feeds: "tiny_data:verification", count: 2, files: [level.txt]}
+targets: [{kind: onnx_static}]
+gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 6}}}
+"""
+
+
+def stream_model(extra: str = "", attended: str = "next_keys", domains: str = "") -> ir.Model:
+    """The graph, with one line more and another operand of the second product if wanted."""
+    return ir.from_onnx_text(STREAM_TEXT.format(extra=extra, attended=attended, domains=domains))
+
+
+def write_stream(folder: Path, model: ir.Model | None = None) -> None:
+    """`stream.onnx` and `stream.yaml`."""
+    ir.save(model or stream_model(), folder / "stream.onnx")
+    (folder / "stream.yaml").write_text(STREAM_RECIPE)
+
+
+def outside_weight(model: ir.Model, location: str) -> ir.Model:
+    """The same graph with a weight that lies in another file."""
+    tensor = ir.ExternalTensor(location, 0, 32, ir.DataType.FLOAT, shape=ir.Shape([8]), name="outside")
+    value = ir.Value(name="outside", const_value=tensor, shape=ir.Shape([8]), type=ir.TensorType(ir.DataType.FLOAT))
+    model.graph.register_initializer(value)
+    mixed = next(node for node in model.graph if node.outputs[0].name == "mixed")
+    added = ir.node("Add", [mixed.outputs[0], value], outputs=[ir.Value(name="shifted")], name="shift")
+    model.graph.insert_after(mixed, added)
+    last = next(node for node in model.graph if node.outputs[0].name == "logits")
+    last.replace_input_with(1, added.outputs[0])
+    return model
+
+
+def step_by_hand(chunks: Sequence[Mapping[str, np.ndarray]], window: int = 8) -> list[np.ndarray]:
+    """What the graph answers, in NumPy."""
+    past, answers = np.zeros((1, 0, 8), np.float32), []
+    for chunk in chunks:
+        joined = np.concatenate([past[:, -window:], chunk["features"]], 1)
+        scores = chunk["features"] @ joined.transpose(0, 2, 1)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        answers.append(chunk["features"] + weights / weights.sum(-1, keepdims=True) @ joined)
+        past = joined
+    return answers
