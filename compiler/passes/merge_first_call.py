@@ -181,7 +181,7 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
             for x, y in zip(a.inputs, b.inputs, strict=True)
             if x is not None and y is not None and keys.of(x) != first_keys.of(y)
         ]
-        if not pairs:
+        if not pairs or (pairs[0][0].producer() is None and pairs[0][1].producer() is None):
             break
         later, other = pairs[0]
     a, b = later.producer(), other.producer()
@@ -189,6 +189,8 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
         node=str(a.name) if a else "", op=a.op_type if a else "", tensor=str(later.name), source=house.source_of(a)
     )
     got = f"{b.op_type if b else 'input or constant'} ({house.source_of(b) or other.name})"
+    if a is not None and b is not None and a.op_type == b.op_type:
+        got += " with other attributes, weights or inputs"
     return Refused(
         f"the first call is not the later call with empty caches: expected {a.op_type if a else later.name}, got {got}",
         cure="build the two calls as two graphs, or make the first call the later call with empty caches",

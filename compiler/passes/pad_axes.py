@@ -483,19 +483,27 @@ def _freeze(model: ir.Model, window: Window, start: dict[ir.Value, Fact]) -> Non
 def _check_shapes(model: ir.Model, before: Mapping[ir.Value, tuple[Dim, ...] | None], batch: int | str) -> None:
     """Positions were the same for all rows and now differ: what reads them must let the first axis grow."""
     for node in model.graph:
-        for output in node.outputs:
-            old, new = before.get(output), house.dims_of(output)
-            if old is None:
-                continue
-            grown = new is not None and len(new) == len(old)
-            for axis, (was, now) in enumerate(zip(old, new or (), strict=False)):
-                may_grow = axis == 0 and was == 1 and str(now) == str(batch)
-                grown = grown and (was == now or not isinstance(was, int) or may_grow)
-            if not grown:
-                raise refuse(
-                    f"{node.op_type} fixes the first axis of positions, which differ between rows of the batch",
-                    "list canonicalize_reshapes before pad_axes, or keep the first axis of the positions",
-                    node=str(node.name),
-                    op=node.op_type,
-                    source=house.source_of(node),
-                )
+        old, new = before.get(node.outputs[0]), house.dims_of(node.outputs[0])
+        if old is None:
+            continue
+        follows = new is not None and len(new) == len(old)
+        for axis, (was, now) in enumerate(zip(old, new or (), strict=False)):
+            may_grow = axis == 0 and was == 1 and str(now) == str(batch)
+            padded = not isinstance(was, int) and isinstance(now, int)
+            follows = follows and (was == now or padded or may_grow)
+        if not follows or (house.is_op(node, "Squeeze") and _entries(node.inputs[0]) != _entries(node.outputs[0])):
+            raise refuse(
+                f"{node.op_type} fixes the first axis of positions, which differ between rows of the batch",
+                "list canonicalize_reshapes before pad_axes, or keep the first axis of the positions",
+                node=str(node.name),
+                op=node.op_type,
+                source=house.source_of(node),
+            )
+
+
+def _entries(value: ir.Value | None) -> Dim:
+    """The number of entries of a value."""
+    total: Dim = 1
+    for dim in (house.dims_of(value) if value is not None else None) or ():
+        total = total * dim
+    return total

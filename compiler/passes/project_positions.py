@@ -26,6 +26,11 @@ from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
 
+MAY_MIX_STREAMS = frozenset(
+    {"Reshape", "Slice", "Gather", "Einsum", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"}
+)
+"""Pointwise along the rows, but not always along the batch axis, or with sizes of the looked-up rows in constants."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ProjectPositions:
@@ -66,8 +71,8 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
     assert table is not None
     if len(consumer.outputs) != 1 or rows.shape is None or len(rows.shape) != 3:
         return None
-    if not _is_rowwise(consumer, rows) or house.is_op(consumer, "Reshape", "Slice", "Gather"):
-        return None  # movement is not worth a table, and may name sizes of the looked-up rows
+    if not _is_rowwise(consumer, rows) or house.is_op(consumer, *MAY_MIX_STREAMS):
+        return None
     if house.is_op(consumer, "Softmax") and house.int_attribute(consumer, "axis", -1) not in (-1, 2):
         return None
     constants = [house.array_of(value) for value in consumer.inputs]

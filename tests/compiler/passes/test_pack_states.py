@@ -1,0 +1,103 @@
+"""pack_states: states of equal shape travel as one tensor."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler import ir as house
+from compiler.passes.pack_states import PackStates, Stacked
+from compiler.passes.pad_axes import PadAxes
+from compiler.passes.window_states import WindowStates
+from compiler.stages import Lowered, State
+from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
+from tests.kit.graphs import BATCH, copy_of, ops_of, parse, streaming
+
+
+def windowed(**variant: Any) -> tuple[Lowered, Lowered]:
+    origin = streaming(**variant)
+    return origin, WindowStates().apply(PadAxes().apply(copy_of(origin)).lowered).lowered
+
+
+def test_two_caches_become_one() -> None:
+    origin, lowered = windowed(two_caches=True)
+    outcome = verify_pass(PackStates(), lowered, tolerance=1e-5, origin=origin, steps=15)
+    assert outcome.lowered.states == (State("packed_0", "next_packed_0", 2), State("context", "next_context", None))
+    assert ops_of(outcome.lowered.model).count("Where") == ops_of(lowered.model).count("Where") - 1
+
+
+def test_the_oldest_frames_are_dropped_before_joining() -> None:
+    origin, lowered = windowed(two_caches=True)
+    outcome = verify_pass(PackStates(), lowered, tolerance=1e-5, origin=origin)
+    next_packed = house.outputs_named(outcome.lowered.model)["next_packed_0"].producer()
+    assert next_packed is not None
+    assert next_packed.op_type == "Concat"
+
+
+def test_states_of_different_shapes_stay() -> None:
+    outcome = verify_untouched(PackStates(), windowed()[1])
+    assert outcome.matched == 2
+
+
+def test_a_dynamic_state_is_refused() -> None:
+    verify_refusal(PackStates(), streaming(), message="has shape", cure="pad_axes before", tensor="past")
+
+
+STEPS = """(float[batch,SHAPE] x, float[batch,SHAPE] a, float[batch,SHAPE] b)
+    => (float[batch,SHAPE] y, float[batch,SHAPE] next_a, float[batch,SHAPE] next_b)
+{
+    next_b = Sub(x, b)
+    next_a = Add(a, x)
+    y = Mul(a, b)
+}"""
+
+
+@pytest.mark.parametrize("shape", ["3", "3,2", "2,3,4"])
+def test_states_without_frames_are_stacked(shape: str) -> None:
+    states = (State("a", "next_a", None), State("b", "next_b", None))
+    lowered = Lowered("tiny", parse(STEPS.replace("SHAPE", shape)), states=states, batch_axis=BATCH)
+    verify_pass(PackStates(), lowered, tolerance=0.0)
+
+
+def test_a_packed_state_is_not_packed_again_with_one_that_has_its_shape() -> None:
+    # regression: a second application packed the packed
+    text = """(float[batch,3] x, float[batch,3] a, float[batch,3] b, float[batch,2,3] c)
+        => (float[batch,3] next_a, float[batch,3] next_b, float[batch,2,3] next_c, float[batch,3] y)
+        <int64[1] one = {1}>
+        { next_a = Add(a, x)  next_b = Add(b, next_a)  w = Unsqueeze(x, one)  next_c = Add(c, w)  y = Neg(next_b) }"""
+    states = tuple(State(name, f"next_{name}", None) for name in "abc")
+    verify_pass(PackStates(), Lowered("tiny", parse(text), states=states, batch_axis=BATCH), tolerance=1e-6)
+
+
+SHIFTS = """(float[batch,NEW,2] x, float[batch,4,2] a, float[batch,4,2] b)
+    => (float[batch,NEW,2] y, float[batch,4,2] next_a, float[batch,4,2] next_b)
+<int64[1] start = {START}, int64[1] end = {END}, int64[1] axis = {1}>
+{
+    u = Concat<axis = 1>(a, x)
+    next_a = Slice(u, start, end, axis)
+    v = Concat<axis = 1>(b, x)
+    next_b = Slice(v, start, end, axis)
+    y = Neg(x)
+}"""
+
+
+@pytest.mark.parametrize(("new", "start"), [(2, 2), (4, 4), (6, 6), (3, 1), (2, 0)])
+def test_shifts_of_every_width_keep_their_meaning(new: int, start: int) -> None:
+    # regression: a shift by other than the number of new frames, or by more than the window, was rewritten wrongly
+    text = SHIFTS.replace("NEW", str(new)).replace("START", str(start)).replace("END", str(start + 4))
+    states = (State("a", "next_a", 1), State("b", "next_b", 1))
+    verify_pass(PackStates(), Lowered("tiny", parse(text), states=states, batch_axis=BATCH), tolerance=0.0)
+
+
+def test_members_in_another_order_than_the_graph_cleans_them() -> None:
+    origin, lowered = windowed(two_caches=True)
+    swapped = dataclasses.replace(lowered, states=tuple(reversed(lowered.states)))
+    verify_pass(PackStates(), swapped, tolerance=1e-5, origin=origin)
+
+
+def test_the_map_of_states_stacks_along_axis_one() -> None:
+    mapped = Stacked((("p", ("a", "b")),)).apply({"a": np.zeros((2, 3)), "b": np.ones((2, 3)), "c": np.ones(1)})
+    assert mapped["p"].shape == (2, 2, 3)
+    assert mapped["p"][:, 1].all()
+    assert set(mapped) == {"c", "p"}
