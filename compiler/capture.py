@@ -187,7 +187,7 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
         if name in spec.inputs:
             _check_onnx_input(value, spec, shown, place)
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
-    house.forget_shapes(model)
+    _keep_numbers(model)
     _require_runnable(model, shown, place)
     for index, node in enumerate(model.graph):
         node.name = node.name or f"{node.op_type}_{index}"
@@ -227,6 +227,14 @@ def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
         cure="remove code that depends on the example's size, or declare the axis as fixed",
         place=dataclasses.replace(place, tensor=name, axis=axis),
     )
+
+
+def _keep_numbers(model: ir.Model) -> None:
+    """Sizes that the exporter knew as numbers stay; its own names of axes give way to the recipe's."""
+    for node in model.graph:
+        for output in node.outputs:
+            if output.shape is not None:
+                output.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in output.shape])
 
 
 def _require_runnable(model: ir.Model, shown: str, place: Place) -> None:
