@@ -31,11 +31,15 @@ from compiler.stages import Array, Lowered, Outcome, Refusal, State, Window
 
 @dataclasses.dataclass(frozen=True)
 class _Joined:
-    """A value that is Concat(old, new) along `axis`: `old` lives in the map graph, `new` in the step graph."""
+    """A value that is Concat(old, new) along `axis`: `old` lives in the map graph, `new` in the step graph.
+
+    `is_projected` says whether a product lies between the cache and it.
+    """
 
     old: ir.Value
     new: ir.Value
     axis: int
+    is_projected: bool = False
 
 
 class _Cache:
@@ -60,7 +64,11 @@ class _Cache:
         }
         self.read_whole: list[ir.Value] = []
         self.lengths: list[ir.Node] = []
-        self.projects = False
+
+    @property
+    def projects(self) -> bool:
+        """Whether something that is read whole comes out of a product."""
+        return any(self.joined[value].is_projected for value in self.read_whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,8 +235,10 @@ def _split(cache: _Cache, node: ir.Node) -> bool:
     new = _copy(node, [cache.joined[v].new if v in cache.joined else v for v in node.inputs], "new")
     cache.new_nodes.append((node, new))
     cache.map_nodes.append(old)
-    cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], verdict.fact.axis)
-    cache.projects = cache.projects or house.is_op(node, "MatMul", "Gemm", "Conv")
+    is_projected = house.is_op(node, "MatMul") or any(
+        cache.joined[value].is_projected for value in node.inputs if value in cache.joined
+    )
+    cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], verdict.fact.axis, is_projected)
     return True
 
 
@@ -269,9 +279,14 @@ def _replace(lowered: Lowered, chosen: list[_Cache]) -> tuple[list[State], ir.Mo
             joined = _materialise(model, cache, value, part, name)
             states.append(State(name, f"next_{name}", part.axis))
             inserted.append(joined)
-            part.old.name = name
-            part.old.shape = ir.Shape(_dims_at(value, part.axis, lowered.window))
-            map_outputs.append(part.old)
+            old = part.old
+            if old is cache.map_input:  # carried as it is, beside what is computed from it
+                copy = ir.node("Identity", [old], outputs=[ir.Value(name=name, type=old.type)])
+                cache.map_nodes.append(copy)
+                old = copy.outputs[0]
+            old.name = name
+            old.shape = ir.Shape(_dims_at(value, part.axis, lowered.window))
+            map_outputs.append(old)
         for offset, joined in enumerate(inserted):
             model.graph.outputs.insert(position + offset, joined)
         if inserted:

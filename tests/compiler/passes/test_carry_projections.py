@@ -48,6 +48,17 @@ def test_only_the_new_frames_need_nothing_of_the_cache() -> None:
     assert "past" not in house.inputs_named(outcome.lowered.model)
 
 
+def test_frames_that_are_read_as_they_are_travel_beside_their_projection() -> None:
+    # regression: the map of states asked for a state of the name of its own result
+    body = "keys = MatMul(next_past, w)  " + MIX.replace("MatMul(p, keys)", "MatMul(p, next_past)")
+    outcome = verify_pass(CarryProjections(), caching(body), tolerance=1e-5)
+    assert len(outcome.lowered.states) == 2
+
+
+def test_a_projection_that_nothing_reads_is_no_reason_to_carry() -> None:
+    verify_untouched(CarryProjections(), caching("dead = MatMul(next_past, w)  " + MIX.replace("keys", "next_past")))
+
+
 def test_a_cache_that_is_mixed_as_it_is_stays() -> None:
     origin = caching(MIX.replace("keys", "next_past"))
     outcome = verify_untouched(CarryProjections(), origin)
