@@ -1,0 +1,155 @@
+"""onnx_static: one graph per bucket, no symbol left, one weights file that every bucket shares."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from compiler.errors import Refused
+from compiler.evaluate import open_session
+from compiler.passes import PASSES
+from compiler.stages import Lowered
+from compiler.targets.base import Built
+from compiler.targets.onnx_static import ALIGNMENT_BYTES, INLINE_BYTES, OnnxStatic
+from compiler.verify import Runner, compare, worst_of
+from tests.kit.contract import content_of, recorded, weights_of
+from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
+
+BUCKETS = {BATCH: (1, 4)}
+
+
+def heavy() -> tuple[Lowered, Lowered]:
+    """A graph with two large weights, and a stream after the passes."""
+    origin = streaming(two_caches=True)
+    rng = np.random.default_rng(0)
+    weights = {"up": rng.standard_normal((4, 256)), "down": rng.standard_normal((256, 4))}
+    text = """(float[batch,2,4] x, float[4,256] up, float[256,4] down) => (float[batch,2,4] y)
+        { u = MatMul(x, up)  y = MatMul(u, down) }"""
+    big = parse(text, {name: array.astype(np.float32) for name, array in weights.items()})
+    plain = Lowered("big", big, batch_axis=BATCH)
+    lowered = copy_of(origin)
+    for name in ("pad_axes", "window_states", "pack_states"):
+        lowered = PASSES[name]().apply(lowered).lowered
+    return plain, lowered
+
+
+def emitted(lowered: Lowered) -> Built:
+    return OnnxStatic().emit(lowered, BUCKETS)
+
+
+def written(built: Built, folder: Path) -> Path:
+    for name, content in built.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def dims_of(proto: onnx.ModelProto) -> list[onnx.TensorShapeProto.Dimension]:
+    infos = [*proto.graph.input, *proto.graph.output, *proto.graph.value_info]
+    return [dim for info in infos for dim in info.type.tensor_type.shape.dim]
+
+
+def test_one_graph_per_bucket_and_one_weights_file() -> None:
+    built = emitted(heavy()[0])
+    assert sorted(built.files) == ["graphs/big.batch1.onnx", "graphs/big.batch4.onnx", "graphs/big.weights"]
+    assert [(dict(each.sizes), each.file, each.files) for each in built.artifacts] == [
+        ({"batch": 1}, "graphs/big.batch1.onnx", ("graphs/big.weights",)),
+        ({"batch": 4}, "graphs/big.batch4.onnx", ("graphs/big.weights",)),
+    ]
+    assert built.versions == {"opset": 20, "ir_version": 10}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_no_dimension_is_a_name_or_unknown(which: int) -> None:
+    built = emitted(heavy()[which])
+    for artifact in built.artifacts:
+        proto = onnx.load_model_from_string(built.files[artifact.file])
+        assert dims_of(proto)
+        assert all(dim.HasField("dim_value") for dim in dims_of(proto))
+
+
+def test_buckets_share_weights_by_content_and_stay_within_the_file() -> None:
+    built = emitted(heavy()[0])
+    weights = built.files["graphs/big.weights"]
+    places: list[dict[str, tuple[int, int]]] = []
+    for artifact in built.artifacts:
+        found = {}
+        for tensor in onnx.load_model_from_string(built.files[artifact.file]).graph.initializer:
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            if entries:
+                offset, length = int(entries["offset"]), int(entries["length"])
+                assert entries["location"] == "big.weights"
+                assert offset % ALIGNMENT_BYTES == 0
+                assert 0 <= offset <= offset + length <= len(weights)
+                assert length == 4 * int(np.prod(tensor.dims))
+                found[tensor.name] = (offset, length)
+            else:
+                assert len(tensor.raw_data) <= INLINE_BYTES
+        places.append(found)
+    assert places[0] == places[1]
+    assert set(places[0]) == {"up", "down"}
+    assert len(weights) == 2 * ALIGNMENT_BYTES
+
+
+def test_the_bytes_are_the_same_every_time_and_the_graph_stays() -> None:
+    for lowered in heavy():
+        before, weights = content_of(lowered), weights_of(lowered.model)
+        assert emitted(lowered).files == emitted(copy_of(lowered)).files
+        assert content_of(lowered) == before
+        assert weights_of(lowered.model) == weights
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_what_is_written_runs_as_the_original(rows: int, tmp_path: Path) -> None:
+    origin = streaming(two_caches=True)
+    built = emitted(heavy()[1])
+    folder = written(built, tmp_path)
+    artifact = next(each for each in built.artifacts if each.sizes[BATCH] == rows)
+    session = open_session(str(folder / artifact.file), optimize=True)
+    steps = recorded(origin, feeds_of(origin, 12, rows), rows)
+    assert worst_of(compare(artifact.lowered, Runner(artifact.lowered, session, rows), steps), 1e-5).holds(1e-5)
+
+
+def test_external_weights_are_read_from_the_file(tmp_path: Path) -> None:
+    built = emitted(heavy()[0])
+    session = open_session(str(written(built, tmp_path) / "graphs/big.batch1.onnx"))
+    x = np.ones((1, 2, 4), np.float32)
+    weights = heavy()[0].model.graph.initializers
+    arrays = [weights[name].const_value for name in ("up", "down")]
+    assert arrays[0] is not None
+    assert arrays[1] is not None
+    expected = x @ arrays[0].numpy() @ arrays[1].numpy()
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_without_buckets_there_is_one_static_graph() -> None:
+    lowered = Lowered("plain", parse("(float[1,2] x) => (float[1,2] y) { y = Relu(x) }"))
+    built = OnnxStatic().emit(lowered, {})
+    assert [artifact.file for artifact in built.artifacts] == ["graphs/plain.static.onnx"]
+
+
+def test_a_symbol_that_stays_is_refused_with_node_and_source() -> None:
+    with pytest.raises(Refused, match="a static target needs numbers") as raised:
+        OnnxStatic().emit(streaming(), BUCKETS)
+    assert raised.value.place.tensor == "past"
+    assert "pad_axes for the window" in raised.value.cure
+
+
+def test_a_size_made_at_run_time_is_refused_with_its_node() -> None:
+    text = "(float[batch,2] x) => (int64[2,n] y) { y = NonZero(x) }"
+    with pytest.raises(Refused, match="needs numbers") as raised:
+        OnnxStatic().emit(Lowered("tiny", parse(text), batch_axis=BATCH), BUCKETS)
+    assert raised.value.place.op == "NonZero"
+    assert raised.value.place.source.startswith("tiny.py:1")
+
+
+def test_two_bucketed_axes_give_every_combination() -> None:
+    text = "(float[batch,beam] x) => (float[batch,beam] y) { y = Relu(x) }"
+    lowered = dataclasses.replace(Lowered("two", parse(text)), batch_axis=BATCH)
+    built = OnnxStatic().emit(lowered, {"batch": (1, 2), "beam": (3, 5)})
+    assert [artifact.file for artifact in built.artifacts] == [
+        f"graphs/two.batch{batch}.beam{beam}.onnx" for batch in (1, 2) for beam in (3, 5)
+    ]

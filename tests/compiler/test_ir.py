@@ -1,0 +1,103 @@
+"""ir: house vocabulary over onnx_ir."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from tests.kit.graphs import copy_of, node_named, ops_of, parse, streaming
+
+TEXT = """(float[batch,cache,4] x) => (int64[1] size, float[batch,cache,4] y, int64[3] whole)
+<int64[1] two = {2}>
+{
+    length = Shape<start = 1, end = 2>(x)
+    size = Add(length, two)
+    whole = Shape(x)
+    y = Relu(x)
+    unread = Neg(y)
+}"""
+
+
+def test_lengths_are_known_symbolically() -> None:
+    model = parse(TEXT)
+    outputs = house.outputs_named(model)
+    assert house.integers_of(outputs["size"]) == (house.symbol("cache") + 2,)
+    assert house.integers_of(outputs["whole"]) == (house.symbol("batch"), house.symbol("cache"), 4)
+    assert house.integers_of(outputs["y"]) is None
+    assert house.integers_of(None) is None
+    assert house.mentions(house.symbol("cache") + 2, "cache")
+    assert not house.mentions(7, "cache")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "read"),
+    [
+        ("", (0, 1, 2)),
+        ("<start = 1>", (1, 2)),
+        ("<start = 1, end = 2>", (1,)),
+        ("<end = -1>", (0, 1)),
+        ("<start = -1>", (2,)),
+    ],
+)
+def test_dimensions_that_a_shape_reads(attributes: str, read: tuple[int, ...]) -> None:
+    model = parse(f"(float[2,3,4] x) => (int64[n] y) {{ y = Shape{attributes}(x) }}")
+    assert house.dims_read(node_named(model, "y"), 3) == read
+
+
+def test_pruning_removes_what_nothing_reads() -> None:
+    model = parse(TEXT)
+    assert house.prune(model) == 1
+    assert "Neg" not in ops_of(model)
+
+
+def test_names_stay_unique() -> None:
+    model = parse(TEXT)
+    assert [house.fresh_name(model.graph, "y") for _ in range(3)] == ["y_2", "y_3", "y_4"]
+
+
+def test_a_copy_names_new_values_as_the_original_does() -> None:
+    # regression: copies shared the set of names, so that the second of two equal runs named its values otherwise
+    model = parse(TEXT)
+    house.fresh_name(model.graph, "warm")
+    first, second = house.clone(model), house.clone(model)
+    assert house.fresh_name(first.graph, "mask") == house.fresh_name(second.graph, "mask") == "mask"
+
+
+def test_a_copy_can_be_changed_alone() -> None:
+    lowered = streaming()
+    copy = copy_of(lowered)
+    node_named(copy.model, "y").op_type = "Sub"
+    assert node_named(lowered.model, "y").op_type == "Add"
+    assert house.serialized(lowered.model) == house.serialized(streaming().model)
+
+
+def test_serialising_is_deterministic_and_comes_back() -> None:
+    model = streaming().model
+    content = house.serialized(model)
+    assert house.serialized(house.deserialized(content)) == content
+
+
+def test_new_nodes_are_stamped_and_placed() -> None:
+    model = parse(TEXT)
+    relu = node_named(model, "y")
+    insert = house.Inserter(model, "some_pass", before=relu)
+    made = insert.op("Neg", [relu.inputs[0]], name="y", shape=[2]).producer()
+    assert made is not None
+    assert (made.outputs[0].name, made.outputs[0].dtype) == ("y_2", ir.DataType.FLOAT)
+    assert made.metadata_props == {house.PASS_KEY: "some_pass", house.SOURCE_KEY: house.source_of(relu)}
+    assert list(model.graph).index(made) == list(model.graph).index(relu) - 1
+
+
+def test_equal_constants_are_shared_and_others_are_not() -> None:
+    insert = house.Inserter(parse(TEXT), "some_pass")
+    zero = np.array(0, np.float32)
+    assert insert.constant(zero, "zero") is insert.constant(zero.copy(), "zero")
+    assert insert.constant(zero, "zero") is not insert.constant(np.array(0, np.float64), "zero")
+    assert insert.constant(zero, "zero") is not insert.constant(np.zeros(1, np.float32), "zero")
+
+
+def test_only_default_operators_are_recognised() -> None:
+    model = parse("(float[2] x) => (float[2] y) { z = com.acme.Relu(x)  y = Relu(z) }")
+    assert house.is_op(node_named(model, "y"), "Relu", "Neg")
+    assert not house.is_op(node_named(model, "z"), "Relu")
+    assert not house.is_op(None, "Relu")

@@ -1,0 +1,42 @@
+"""spec: what is legal between passes and before a static target, and who is at fault."""
+
+import dataclasses
+
+import onnx_ir as ir
+import pytest
+
+from compiler.errors import InternalError, Refused
+from compiler.spec import check_between_passes, check_static
+from compiler.stages import State
+from tests.kit.graphs import copy_of, node_named, parse, streaming
+
+
+def test_a_stream_is_legal() -> None:
+    check_between_passes(streaming())
+
+
+def test_a_graph_without_a_producer_is_our_fault() -> None:
+    lowered = copy_of(streaming())
+    lowered.model.graph.remove(node_named(lowered.model, "y"))
+    with pytest.raises(InternalError, match="malformed"):
+        check_between_passes(lowered)
+
+
+@pytest.mark.parametrize("state", [State("gone", "next_past", 1), State("past", "gone", 1)])
+def test_a_state_must_be_fed_back(state: State) -> None:
+    with pytest.raises(InternalError, match=f"state {state.input!r} is not fed by {state.output!r}"):
+        check_between_passes(dataclasses.replace(streaming(), states=(state,)))
+
+
+def test_a_state_keeps_its_type() -> None:
+    lowered = copy_of(streaming())
+    node_named(lowered.model, "next_past").outputs[0].dtype = ir.DataType.DOUBLE
+    with pytest.raises(InternalError):
+        check_between_passes(lowered)
+
+
+def test_static_names_the_first_value_with_a_symbol() -> None:
+    check_static(parse("(float[1,2] x) => (float[1,2] y) { y = Relu(x) }"), "tiny")
+    with pytest.raises(Refused, match="needs numbers") as raised:
+        check_static(parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }"), "tiny")
+    assert (raised.value.place.tensor, raised.value.place.graph, raised.value.place.stage) == ("x", "tiny", "static")

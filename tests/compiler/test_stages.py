@@ -1,0 +1,53 @@
+"""stages: records between passes, and the newest frames of a window."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from compiler.errors import Place
+from compiler.recipe import Axis, Graph, Input, Source
+from compiler.stages import Refusal, State, newest, right_aligned, states_of
+
+FRAMES = np.arange(10).reshape(1, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("frames", "kept"), [(0, []), (1, [8]), (3, [4, 6, 8]), (5, [0, 2, 4, 6, 8]), (9, [0, 2, 4, 6, 8])]
+)
+def test_the_newest_frames_are_the_last(frames: int, kept: list[int]) -> None:
+    assert newest(FRAMES, 1, frames)[0, :, 0].tolist() == kept
+
+
+@pytest.mark.parametrize(("frames", "kept"), [(3, [4, 6, 8]), (5, [0, 2, 4, 6, 8]), (7, [0, 0, 0, 2, 4, 6, 8])])
+def test_short_windows_have_zeros_in_front(frames: int, kept: list[int]) -> None:
+    assert right_aligned(FRAMES, 1, frames)[0, :, 0].tolist() == kept
+
+
+def test_an_empty_cache_is_all_padding() -> None:
+    assert right_aligned(FRAMES[:, :0], 1, 3).tolist() == np.zeros((1, 3, 2)).tolist()
+
+
+def test_states_of_a_recipe_know_their_frames_axis() -> None:
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=("batch", 2), dtype="float32"),
+            "cache": Input(shape=("batch", 4, "frames"), dtype="float32", state="next_cache"),
+            "context": Input(shape=("batch", 4, 2), dtype="float32", state="next_context"),
+        },
+        outputs=("y", "next_cache", "next_context"),
+        axes={"batch": Axis(buckets=(1,)), "frames": Axis(window=6)},
+        passes=(),
+    )
+    assert states_of(spec) == (State("cache", "next_cache", 2), State("context", "next_context", None))
+
+
+def test_a_refusal_reads_with_its_place() -> None:
+    assert str(Refusal("too odd", Place(node="n", op="Relu"))) == "too odd (node n, op Relu)"
+    assert str(Refusal("too odd")) == "too odd"
+
+
+def test_records_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        State("a", "b", None).input = "c"  # type: ignore[misc]
