@@ -1,11 +1,18 @@
 """Random graphs of the rule table: what is accepted keeps its meaning, for every length and content of the padding."""
 
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
+import onnx_ir as ir
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compiler import ir as house
+from compiler.analysis.facts import Action, Fact, Verdict
+from compiler.analysis.rules import RULES
 from compiler.errors import Refused
 from compiler.evaluate import open_session
 from compiler.passes.carry_projections import CarryProjections
@@ -163,3 +170,39 @@ def test_carrying_keeps_the_meaning_and_pads(body: str) -> None:
         return
     check_meaning(origin, padded, 2e-3, 6, 2)
     check_meaning(origin, WindowStates().apply(copy_of(padded)).lowered, 2e-3, 6, 2)
+
+
+def without_action(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
+    """A rule that asks for nothing."""
+    verdict = HONEST[node.op_type](node, facts)
+    return dataclasses.replace(verdict, action=Action.NONE)
+
+
+HONEST = {op: RULES["", op] for op in ("Softmax", "MatMul")}
+
+BLINDED = {
+    "Softmax": "v = Tanh(next_past)  " + MIXING[0].format(new="m", a="v", b="v"),
+    "MatMul": "v = Reciprocal(next_past)  " + MIXING[1].format(new="m", a="next_past", b="v"),
+}
+
+
+@pytest.mark.parametrize("op", BLINDED)
+def test_the_check_sees_a_rule_that_asks_for_too_little(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = graph_of(BLINDED[op] + "  y = Identity(m)")
+    check_every_length(origin, PadAxes().apply(copy_of(origin)).lowered)
+    monkeypatch.setitem(RULES, ("", op), without_action)
+    with pytest.raises(AssertionError):
+        check_every_length(origin, PadAxes().apply(copy_of(origin)).lowered)
+
+
+def test_most_random_graphs_are_accepted() -> None:
+    accepted = []
+
+    @settings(max_examples=60)
+    @given(bodies())
+    def try_one(body: str) -> None:
+        with contextlib.suppress(Refused):
+            accepted.append(PadAxes().apply(graph_of(body)))
+
+    try_one()
+    assert len(accepted) >= 30, "a search that mostly meets refusals finds nothing"
