@@ -16,7 +16,7 @@ from compiler.evaluate import open_session
 from compiler.progress import ParityRow, SpeedRow, TaskRow
 from compiler.recipe import BudgetGate, Graph, LoadedRecipe, ParityGate, TaskGate
 from compiler.references import call, function_name, importable, resolve
-from compiler.stages import Array, Feed, Window
+from compiler.stages import Array, Feed, Lowered, Window
 from compiler.targets.base import Emitted
 from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference, worst_of
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
@@ -24,6 +24,9 @@ from runtime_lite.manifest import bucket_name
 
 GOLDEN_STEPS = 12
 """Recorded calls: enough to overflow a window of 128 frames by chunks of 16."""
+
+TYPES = {"float": "float32", "double": "float64"}
+"""Names of ONNX Runtime that NumPy has others for."""
 
 SPEED_CALLS = 40
 SPEED_WARM_UP = 5
@@ -90,7 +93,7 @@ class _Recording(Runner):
     def step(self, feed: Feed) -> dict[str, Array]:
         outputs = super().step(feed)
         if len(self.recorded) < GOLDEN_STEPS:
-            self.recorded.append(GoldenStep(_first_row(feed), _first_row(outputs)))
+            self.recorded.append(GoldenStep(_first_row(self.lowered, feed), _first_row(self.lowered, outputs)))
         return outputs
 
     def golden(self, max_abs: float) -> Iterator[GoldenStep]:
@@ -102,7 +105,9 @@ class _Recording(Runner):
             yield GoldenStep(step.feeds, kept)
 
 
-def _first_row(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def _first_row(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    if lowered.batch_axis is None:
+        return dict(arrays)
     return {name: np.ascontiguousarray(array[:1]) for name, array in arrays.items()}
 
 
@@ -133,9 +138,9 @@ def check_buckets(
         worst = 0.0
         for step in range(count):
             feeds = [streams[index][step] for index in order]
-            outputs = runner.step({name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]})
+            outputs = runner.step({name: _side_by_side([feed[name] for feed in feeds]) for name in feeds[0]})
             for name, array in outputs.items():
-                expected = np.concatenate([alone[index][step][name] for index in order])
+                expected = _side_by_side([alone[index][step][name] for index in order])
                 scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
                 difference = max_abs_difference(array, expected) / scale
                 worst = max(worst, difference)
@@ -149,11 +154,17 @@ def check_buckets(
     return found
 
 
+def _side_by_side(rows: Sequence[Array]) -> Array:
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
 def _run_alone(folder: Path, emitted: Emitted, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
     rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
     runner = Runner(emitted.lowered, open_session(str(folder / emitted.file), optimize=True), rows)
     for feed in feeds:
-        yield _first_row(runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()}))
+        yield _first_row(
+            emitted.lowered, runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()})
+        )
 
 
 def check_padding(folder: Path, artifacts: Sequence[Emitted], stream: Sequence[Feed]) -> dict[str, Any]:
@@ -195,9 +206,10 @@ def _full_window(value: Any, window: Window | None) -> Array:
         return np.full(shape, window.frames, np.int64)
     if window is not None and value.name == window.mask_input:
         return np.ones(shape, np.float32)
-    if "int" in value.type:
-        return np.zeros(shape, value.type[7:-1])
-    return np.random.default_rng(0).random(shape).astype(np.float32)
+    dtype = np.dtype(TYPES.get(value.type[7:-1], value.type[7:-1]))
+    if dtype.kind != "f":
+        return np.zeros(shape, dtype)
+    return np.random.default_rng(0).random(shape).astype(dtype)
 
 
 def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[SpeedRow]) -> None:

@@ -322,6 +322,8 @@ class _GraphBuild:
             ).at(graph=self.name, stage="capture")
         _check_state_sizes(model, states, self.name)
         batch = next((name for name in self.buckets), None)
+        if batch is not None:
+            _check_rows_first(model, batch, self.name)
         return Lowered(self.name, model, first, states, window, batch)
 
     def _run_passes(self, plan: Sequence[tuple[Pass, str]]) -> None:
@@ -473,6 +475,20 @@ def _code_digest() -> str:
     """Hash over the source of the compiler and of the bundle format."""
     here = Path(__file__).parent
     return stage_key(hash_path(here), hash_path(here.parent / "runtime_lite"))
+
+
+def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
+    """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        dims = house.dims_of(value)
+        if dims is None or (dims and dims[0] == house.symbol(batch)):
+            continue
+        if not dims or isinstance(dims[0], int) or house.symbol(batch) in dims[1:]:
+            raise Refused(
+                f"expected {batch!r}, the axis with buckets, in front of {value.name}, got {list(dims)}",
+                cure="transpose the model's inputs and outputs, or fix the axis",
+                place=Place(stage="capture", graph=graph, tensor=str(value.name), axis=batch),
+            )
 
 
 def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> None:

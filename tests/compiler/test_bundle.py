@@ -1,0 +1,157 @@
+"""Where a bundle goes and how it gets there; its content is tested by whole builds."""
+
+import errno
+import functools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compiler import bundle
+from compiler.bundle import canonical_json, check_replaceable, staged, write_files
+from compiler.errors import RecipeError
+
+FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
+
+
+def test_bundle_appears_whole_and_replaces_the_previous_one(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    for mark in (b"1", b"2"):
+        with staged(out) as folder:
+            write_files(folder, FILES | {"mark": mark})
+            assert folder.parent == out.parent
+        assert (out / "mark").read_bytes() == mark
+        assert oct(out.stat().st_mode)[-3:] == "755"
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full"), RuntimeError("bug")])
+def test_failure_leaves_what_was_there(error: BaseException, tmp_path: Path) -> None:
+    with staged(tmp_path / "out") as folder:
+        write_files(folder, FILES)
+
+    def fail() -> None:
+        with staged(tmp_path / "out") as half:
+            write_files(half, {"manifest.json": b"half"})
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == FILES["manifest.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    with staged(tmp_path / "real") as folder:
+        write_files(folder, FILES)
+    (tmp_path / "link").symlink_to("real")
+    check_replaceable(tmp_path / "link")
+    with staged(tmp_path / "link") as folder:
+        write_files(folder, FILES | {"mark": b"new"})
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "mark").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
+def test_exchange_of_two_folders(exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exchange:
+        monkeypatch.setattr("ctypes.CDLL", lambda *given, **named: object())
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    bundle._exchange(tmp_path / "a", tmp_path / "b")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["a", "a/b", "b", "b/a"]
+
+
+def test_failed_second_rename_brings_the_first_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda *given, **named: object())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FileNotFoundError):
+        bundle._exchange(tmp_path / "absent", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_reader_sees_a_whole_bundle_while_two_builders_write(tmp_path: Path) -> None:
+    out, stop, seen = tmp_path / "out", threading.Event(), []
+
+    def build(mark: bytes) -> None:
+        for _ in range(40):
+            with staged(out) as folder:
+                for name in ("a", "manifest.json"):
+                    (folder / name).write_bytes(mark)
+
+    def read() -> None:
+        while not stop.is_set():
+            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)  # one bundle, whatever the name means later
+            try:
+                marks = {_read(descriptor, name) for name in ("a", "manifest.json")}
+            except FileNotFoundError:  # that bundle has been replaced and is being removed
+                continue
+            finally:
+                os.close(descriptor)
+            seen.append(marks)
+
+    with staged(out) as folder:
+        write_files(folder, {"a": b"0", "manifest.json": b"0"})
+    failures: list[BaseException] = []
+    reader = threading.Thread(target=_keeping(read, failures))
+    marks = (b"1", b"2")
+    builders = [threading.Thread(target=_keeping(functools.partial(build, mark), failures)) for mark in marks]
+    for thread in (reader, *builders):
+        thread.start()
+    for thread in builders:
+        thread.join()
+    stop.set()
+    reader.join()
+    assert failures == []
+    assert seen
+    assert all(len(marks) == 1 for marks in seen)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def _read(folder: int, name: str) -> bytes:
+    file = os.open(name, os.O_RDONLY, dir_fd=folder)
+    try:
+        return os.read(file, 10)
+    finally:
+        os.close(file)
+
+
+def _keeping(function: Callable[[], None], failures: list[BaseException]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001  (a thread's exception is shown by the test)
+            failures.append(error)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: p.write_text("x"), "got a file"),
+        (lambda p: (p.mkdir(), (p / "mine").touch()), "got another folder"),
+        (lambda p: p.symlink_to("nowhere"), "got a file"),
+    ],
+)
+def test_what_is_not_a_bundle_is_not_replaced(make: object, words: str, tmp_path: Path) -> None:
+    make(tmp_path / "out")  # type: ignore[operator]
+    with pytest.raises(RecipeError, match=words):
+        check_replaceable(tmp_path / "out")
+
+
+def test_place_that_cannot_be_written_is_found_before_the_build(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecipeError, match="expected a folder in which a bundle can be written"):
+        check_replaceable(tmp_path / "file" / "out")
+    check_replaceable(tmp_path / "new" / "deep" / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_json_has_one_spelling() -> None:
+    assert canonical_json({"b": [1], "a": 0.5}) == b'{\n "a": 0.5,\n "b": [\n  1\n ]\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"a": float("nan")})

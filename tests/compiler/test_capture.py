@@ -1,0 +1,206 @@
+"""Modules and files on their way in: what is written on the graph, and what is refused before it goes further."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from compiler import capture
+from compiler import ir as house
+from compiler.errors import CheckpointError, RecipeError, Refused
+from compiler.recipe import Axis, Graph, Input, Source
+from compiler.stages import states_of
+from tests.kit.models import tiny_asr
+from tests.kit.models.tiny_graph import stream_model
+from tests.kit.models.tiny_task import one_recording
+
+
+def graph(inputs: Mapping[str, Input], outputs: tuple[str, ...], axes: Mapping[str, Axis] | None = None) -> Graph:
+    return Graph(source=Source(factory="m:f"), inputs=dict(inputs), outputs=outputs, axes=dict(axes or {}))
+
+
+BATCH = {"batch": Axis(buckets=(1, 2))}
+ONE = graph({"x": Input(shape=("batch", 4), dtype="float32")}, ("y",), BATCH)
+
+
+class Scaled(nn.Module):
+    """A linear layer and a product: two lines of source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        return torch.sigmoid(x) * 3
+
+
+def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() -> None:
+    module = Scaled().eval()
+    model = capture.capture_module(module, "net", ONE, ["x"])
+    assert [value.name for value in model.graph.inputs] == ["x"]
+    assert [value.name for value in model.graph.outputs] == ["y"]
+    assert house.dims_of(model.graph.inputs[0]) == (house.symbol("batch"), 4)
+    sources = [house.source_of(node) for node in model.graph]
+    assert all("test_capture.py:" in source for source in sources if source), "never a line of the framework's own"
+    assert any("in forward: x = self.linear(x)" in source for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (lambda x: (x, x), "expected 1 outputs as in the recipe, got 2"),
+        (lambda x: {"y": x}, "expected a tensor as output y, got dict"),
+        (lambda x: [(x, x)], "expected a tensor as output y, got tuple"),
+        (lambda x: None, "got NoneType"),
+        (lambda x: x @ x, "expected the model to accept x [2, 4], got RuntimeError"),
+    ],
+)
+def test_model_that_does_not_fit_the_recipe_is_refused_before_the_exporter(result: object, words: str) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> object:
+            return result(x)  # type: ignore[operator]
+
+    with pytest.raises(RecipeError) as caught:
+        capture.capture_module(Odd(), "net", ONE, ["x"])
+    assert words in str(caught.value)
+
+
+# Checkpoints
+
+
+def save(path: Path, **changes: Tensor | None) -> Path:
+    tensors = {**Scaled().state_dict(), **{name.replace("__", "."): tensor for name, tensor in changes.items()}}
+    safetensors.torch.save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
+    return path
+
+
+def test_checkpoint_is_loaded(tmp_path: Path) -> None:
+    module = Scaled()
+    capture.load_checkpoint(module, save(tmp_path / "c.safetensors", linear__bias=torch.full((4,), 7.0)))
+    assert module.linear.bias.tolist() == [7.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"linear__bias": None}, "got missing linear.bias;"),
+        ({"other": torch.zeros(1)}, "got unexpected other;"),
+        ({"linear__bias": torch.zeros(5)}, "got misshapen linear.bias [5] instead of [4];"),
+        (
+            {"linear__bias": None, "linear__weight": torch.zeros(4), "z": torch.zeros(1)},
+            "got missing linear.bias; unexpected z; misshapen linear.weight [4] instead of [4, 4];",
+        ),
+        ({f"t{i}": torch.zeros(1) for i in range(8)}, "got unexpected t0, t1, t2, t3, t4 and 3 more;"),
+        ({"linear__bias": torch.full((4,), torch.inf)}, "got NaN or infinity in linear.bias;"),
+    ],
+)
+def test_checkpoint_of_another_model_is_refused_by_tensor(
+    changes: dict[str, Tensor | None], words: str, tmp_path: Path
+) -> None:
+    module = Scaled()
+    before = module.linear.weight.clone()
+    with pytest.raises(CheckpointError) as caught:
+        capture.load_checkpoint(module, save(tmp_path / "c.safetensors", **changes))
+    assert words in str(caught.value)
+    assert torch.equal(before, module.linear.weight)
+
+
+# ONNX files
+
+STREAM = graph(
+    {
+        "features": Input(shape=("batch", 4, 8), dtype="float32"),
+        "keys": Input(shape=("batch", "cache", 8), dtype="float32", state="next_keys"),
+    },
+    ("logits", "next_keys"),
+    {"batch": Axis(buckets=(1, 2)), "cache": Axis(window=8)},
+)
+
+
+def read(tmp_path: Path, model: ir.Model, spec: Graph = STREAM) -> ir.Model:
+    (tmp_path / "m.onnx").write_bytes(ir.to_proto(model).SerializeToString())
+    return capture.capture_onnx(tmp_path / "m.onnx", "net", spec)
+
+
+def test_file_keeps_its_nodes_and_takes_the_recipes_axes(tmp_path: Path) -> None:
+    model = read(tmp_path, stream_model())
+    assert house.dims_of(house.inputs_named(model)["keys"]) == (house.symbol("batch"), house.symbol("cache"), 8)
+    assert all(node.name and "m.onnx node" in house.source_of(node) for node in model.graph)
+
+
+def test_outputs_come_in_the_recipes_order_whatever_the_files(tmp_path: Path) -> None:
+    model = stream_model()
+    first, second = model.graph.outputs
+    model.graph.outputs[0], model.graph.outputs[1] = second, first
+    assert [value.name for value in read(tmp_path, model).graph.outputs] == ["logits", "next_keys"]
+
+
+def test_sizes_that_the_file_knows_are_kept_and_its_axis_names_are_not(tmp_path: Path) -> None:
+    model = stream_model()
+    scores = next(node for node in model.graph if node.outputs[0].name == "scores").outputs[0]
+    scores.shape, scores.dtype = ir.Shape(["rows", 4, "frames"]), ir.DataType.FLOAT
+    kept = next(node for node in read(tmp_path, model).graph if node.outputs[0].name == "scores").outputs[0].shape
+    assert kept is not None
+    assert [dim if isinstance(dim, int) else dim.value for dim in kept] == [None, 4, None]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "kind", "words"),
+    [
+        (("batch", 4), "float32", RecipeError, "expected features as float32 [batch, 4] in"),
+        (("batch", 4, 9), "float32", RecipeError, "got float32 [batch, 4, 8]"),
+        (("batch", 4, 8), "float64", RecipeError, "expected features as float64"),
+        (("batch", "cache", 8), "float32", Refused, "the model fixes axis 'cache' of features to 4"),
+    ],
+)
+def test_file_that_is_not_as_the_recipe_says_is_refused(
+    shape: tuple[int | str, ...], dtype: str, kind: type[Exception], words: str, tmp_path: Path
+) -> None:
+    changed = Input.model_validate({"shape": shape, "dtype": dtype})
+    spec = STREAM.model_copy(update={"inputs": {**STREAM.inputs, "features": changed}})
+    with pytest.raises(kind) as caught:
+        read(tmp_path, stream_model(), spec)
+    assert words in str(caught.value)
+
+
+def test_file_with_more_outputs_than_the_recipe_names_is_refused(tmp_path: Path) -> None:
+    model = stream_model()
+    weights = next(node for node in model.graph if node.op_type == "Softmax").outputs[0]
+    weights.dtype = ir.DataType.FLOAT
+    model.graph.outputs.append(weights)
+    with pytest.raises(RecipeError, match="expected outputs"):
+        read(tmp_path, model)
+
+
+# The original
+
+
+def test_original_starts_with_its_first_call_and_cuts_its_caches() -> None:
+    spec = graph(
+        {
+            "features": Input(shape=("batch", 4, 8), dtype="float32"),
+            **{
+                f"cache_{i}": Input(shape=("batch", "cache", 8), dtype="float32", state=f"next_cache_{i}")
+                for i in range(2)
+            },
+            **{
+                f"context_{i}": Input(shape=("batch", 8, 2), dtype="float32", state=f"next_context_{i}")
+                for i in range(2)
+            },
+        },
+        ("logits", "next_cache_0", "next_cache_1", "next_context_0", "next_context_1"),
+        {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
+    )
+    later, first, chunks = tiny_asr.build().eval(), tiny_asr.build_first().eval(), one_recording(1, 5)
+    with_first = list(capture.TorchReference(later, first, spec, states_of(spec), 8).run(chunks))
+    without = list(capture.TorchReference(later, None, spec, states_of(spec), 8).run(chunks))
+    assert [states["cache_0"].shape[1] for _, states in with_first] == [4, 8, 8, 8, 8]
+    assert with_first[-1][0]["next_cache_0"].shape[1] == 12
+    for (a, _), (b, _) in zip(with_first, without, strict=True):
+        assert np.allclose(a["logits"], b["logits"], atol=1e-5)
