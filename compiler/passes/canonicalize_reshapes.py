@@ -8,8 +8,7 @@ After:
 Requires: symbolic shapes.
 Ensures: the targets it rewrote name no axis length, so shape arithmetic that only served them disappears, and a leading
     axis may change its size.
-Keeps: reshapes whose target cannot be written with copies and one -1; reshapes with a constant target of plain
-    numbers only.
+Keeps: reshapes whose target cannot be written with copies, numbers and one -1.
 Numerics: exact.
 Source: Reshape in the ONNX operator specification (0 copies when allowzero is 0).
 """
