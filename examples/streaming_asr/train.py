@@ -53,6 +53,7 @@ class Options:
         weight_decay: of AdamW.
         largest_norm: gradients are clipped to this norm.
         checkpoint_every_s: seconds between checkpoints.
+        start_from: checkpoint to go on from, without a flat start; None starts from random weights.
         bfloat16: compute matrix products in bfloat16; weights stay float32.
     """
 
@@ -66,6 +67,7 @@ class Options:
     weight_decay: float = 0.01
     largest_norm: float = 2.0
     checkpoint_every_s: float = 300.0
+    start_from: Path | None = None
     bfloat16: bool = False
 
 
@@ -230,14 +232,20 @@ def train(recordings: list[Recording], tokens: text.TokenTable, options: Options
     torch.manual_seed(options.seed)
     generator = np.random.default_rng(options.seed)
     recogniser = model.StreamingConformer(dataclasses.replace(model.SMALL, outputs=len(tokens.pieces)))
+    if options.start_from is not None:
+        recogniser.load_state_dict(safetensors.torch.load_file(options.start_from))
+        for layer in recogniser.modules():
+            if isinstance(layer, torch.nn.Dropout):
+                layer.p = 0.0
     training, validation = recordings[:-60], recordings[-60:]
-    _set_normalisation(recogniser, training)
+    if options.start_from is None:
+        _set_normalisation(recogniser, training)
     optimizer = torch.optim.AdamW(recogniser.parameters(), betas=(0.9, 0.98), weight_decay=options.weight_decay)
     short = [recording for recording in training if len(recording.frames) <= options.short_frames]
     started = time.monotonic()
     saved_s, step, epoch, mean_loss = 0.0, 0, 0, 0.0
     while True:
-        is_flat_start = step < options.flat_start_steps
+        is_flat_start = step < options.flat_start_steps and options.start_from is None
         for batch in _batches(short if is_flat_start else training, options, generator):
             elapsed_s = time.monotonic() - started
             if elapsed_s - saved_s > options.checkpoint_every_s or elapsed_s > options.budget_s:
@@ -277,6 +285,8 @@ def main() -> None:
     parser.add_argument("--budget-minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peak-rate", type=float, default=Options.peak_rate, help="highest learning rate")
+    parser.add_argument("--start-from", type=Path, help="checkpoint to go on from, now without dropout")
     parser.add_argument("--bfloat16", action="store_true", help="faster on processors with bfloat16 instructions")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("checkpoint.safetensors"))
     arguments = parser.parse_args()
@@ -285,7 +295,13 @@ def main() -> None:
     recordings = read_shards(arguments.shards, tokens)
     seconds = sum(len(recording.frames) for recording in recordings) / 100
     print(f"{len(recordings)} recordings, {seconds / 3600:.1f} h", flush=True)
-    options = Options(budget_s=arguments.budget_minutes * 60, seed=arguments.seed, bfloat16=arguments.bfloat16)
+    options = Options(
+        budget_s=arguments.budget_minutes * 60,
+        seed=arguments.seed,
+        peak_rate=arguments.peak_rate,
+        start_from=arguments.start_from,
+        bfloat16=arguments.bfloat16,
+    )
     train(recordings, tokens, options, arguments.output)
 
 

@@ -12,7 +12,7 @@ NO_ESPEAK = shutil.which("espeak-ng") is None
 
 
 def _tone() -> synthesize.Samples:
-    return (0.3 * np.sin(np.arange(32000) * 0.05)).astype(np.float32)
+    return np.asarray(0.3 * np.sin(np.arange(32000) * 0.05), np.float32)
 
 
 @pytest.mark.parametrize("kind", ["white", "pink", "babble"])
