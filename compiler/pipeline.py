@@ -236,7 +236,10 @@ class _GraphBuild:
         sources = (self.spec.source, self.spec.first_call)
         code = [hash_path(Path(__file__).with_name(name)) for name in CAPTURE_CODE]
         files = [hash_path(p) for p in self.source_files() if p.exists()]
-        shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs", "axes"})])
+        axes = [
+            (name, axis.fixed, axis.window is not None) for name, axis in self.spec.axes.items()
+        ]  # what it looks at
+        shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs"}), axes])
         texts = [source.model_dump_json() if source else "" for source in sources]
         key = stage_key("capture", *texts, shapes, json.dumps(tool_versions()), *code, *files)
         with self.progress.stage(self.name, "capture") as handle:

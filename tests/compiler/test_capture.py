@@ -172,7 +172,7 @@ def test_file_that_is_not_as_the_recipe_says_is_refused(
 def test_file_with_more_outputs_than_the_recipe_names_is_refused(tmp_path: Path) -> None:
     model = stream_model()
     weights = next(node for node in model.graph if node.op_type == "Softmax").outputs[0]
-    weights.dtype = ir.DataType.FLOAT
+    weights.dtype, weights.shape = ir.DataType.FLOAT, ir.Shape(["batch", 4, "joined"])
     model.graph.outputs.append(weights)
     with pytest.raises(RecipeError, match="expected outputs"):
         read(tmp_path, model)
