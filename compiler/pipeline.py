@@ -327,7 +327,9 @@ class _GraphBuild:
         batch = next((name for name in self.buckets), None)
         if batch is not None:
             _check_rows_first(model, batch, self.name)
-        return Lowered(self.name, model, first, states, window, batch)
+        fed_back = {state.output for state in states}
+        data_outputs = tuple(name for name in self.spec.outputs if name not in fed_back)
+        return Lowered(self.name, model, first, states, window, batch, data_outputs)
 
     def _run_passes(self, plan: Sequence[tuple[Pass, str]]) -> None:
         lowered = self.start()

@@ -9,7 +9,7 @@ from compiler.stages import Lowered
 
 
 def check_between_passes(lowered: Lowered) -> None:
-    """After every pass: well-formed, one graph without functions, states present with matching types.
+    """After every pass: well-formed, every output of the caller there, states present with matching types.
 
     Raises:
         InternalError: a pass left an illegal graph behind.
@@ -21,6 +21,9 @@ def check_between_passes(lowered: Lowered) -> None:
         raise InternalError(f"the graph is malformed: {str(error).splitlines()[0]}") from error
     inputs = {value.name: value for value in model.graph.inputs}
     outputs = {value.name: value for value in model.graph.outputs}
+    lost = [name for name in lowered.data_outputs if name not in outputs]
+    if lost:
+        raise InternalError(f"the graph lost its output {lost[0]!r}", place=Place(graph=lowered.graph, tensor=lost[0]))
     for state in lowered.states:
         fed, back = inputs.get(state.input), outputs.get(state.output)
         if fed is None or back is None or fed.dtype != back.dtype:

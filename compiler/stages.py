@@ -71,6 +71,7 @@ class Lowered:
         states: the states the graph carries now.
         window: the cache axis, if the recipe declares one.
         batch_axis: name of the batch axis, or None.
+        data_outputs: outputs that are the caller's, under names that no pass may change.
         state_maps: from the original's states (cut to the window) to the present ones, in order.
     """
 
@@ -80,6 +81,7 @@ class Lowered:
     states: tuple[State, ...] = ()
     window: Window | None = None
     batch_axis: str | None = None
+    data_outputs: tuple[str, ...] = ()
     state_maps: tuple[StateMap, ...] = ()
 
 

@@ -16,7 +16,7 @@ from compiler.analysis.facts import (
     Verdict,
     refuse,
 )
-from compiler.analysis.rules import judge
+from compiler.analysis.judge import judge
 from compiler.analysis.rules.lookup import UnknownLength
 from compiler.errors import Refused
 from compiler.ir import dims_of, mentions, nodes_of, source_of

@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import FINITE, PLAIN, Action, Fact, Segment, Segments
-from compiler.analysis.rules import judge
+from compiler.analysis.judge import judge
 from compiler.errors import Place, Refused
 from compiler.evaluate import open_session
 from compiler.passes.window_states import rename_output

@@ -31,111 +31,10 @@ from compiler.analysis.rules.lookup import slice_bounds
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
+from compiler.window_inputs import WindowInputs
 
 LOWEST = float(np.finfo(np.float32).min)
 """Score of a padded key: finite, so that Softmax never sees an infinity; exp underflows to exactly 0."""
-
-
-class _Lengths:
-    """The length and mask inputs, and the masks, conditions and row indices derived from them, each made once."""
-
-    def __init__(self, model: ir.Model, window: Window, batch: int | str) -> None:
-        self.model = model
-        self.window = window
-        self.batch = batch
-        self.total = window.frames + window.step_frames
-        self.real_length = self._input(window.length_input, ir.DataType.INT64, [batch])
-        self.mask_input = (
-            self._input(window.mask_input, ir.DataType.FLOAT, [batch, self.total]) if window.mask_input else None
-        )
-        first = next(iter(model.graph), None)
-        self.insert = house.Inserter(model, PadAxes.name, before=first)
-        self.made: dict[tuple[str, int, int, int], ir.Value] = {}
-        self.valid, self.mask = self._base()
-
-    def _input(self, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
-        if name in house.inputs_named(self.model):
-            raise refuse(f"the graph has an input {name!r} already", "choose another length_input or mask_input")
-        value = ir.Value(name=name, shape=ir.Shape(shape))
-        value.dtype = dtype
-        self.model.graph.inputs.append(value)
-        return value
-
-    def _base(self) -> tuple[ir.Value, ir.Value]:
-        """The validity of every slot as bool and as float32, [batch, total]."""
-        shape = [self.batch, self.total]
-        if self.mask_input is not None:
-            to_bool = {"to": ir.DataType.BOOL}  # no comparison: targets that take the mask as an input may lack it
-            valid = self.insert.op(
-                "Cast", [self.mask_input], to_bool, name="valid", shape=shape, dtype=ir.DataType.BOOL
-            )
-            return valid, self.mask_input
-        slots = self.insert.constant(np.arange(self.total, dtype=np.int64)[None], "slots")
-        valid = self.insert.op(
-            "GreaterOrEqual", [slots, self._first_slot()], name="valid", shape=shape, dtype=ir.DataType.BOOL
-        )
-        mask = self.insert.op(
-            "Cast", [valid], {"to": ir.DataType.FLOAT}, name="mask_of_valid", shape=shape, dtype=ir.DataType.FLOAT
-        )
-        return valid, mask
-
-    def _first_slot(self) -> ir.Value:
-        """The first valid slot, int64 [batch, 1]: window - real_length."""
-        key = ("first", 0, 0, 0)
-        if key not in self.made:
-            slots = self.insert.constant(np.array(self.window.frames, np.int64), "window_frames")
-            first = self.insert.op("Sub", [slots, self.real_length], name="padded_frames", shape=[self.batch])
-            first.dtype = ir.DataType.INT64
-            self.made[key] = self.insert.op(
-                "Unsqueeze", [first, self.insert.int64s(1)], name="first_slot", shape=[self.batch, 1]
-            )
-        return self.made[key]
-
-    def shaped(self, kind: str, axis: int, rank: int, slots: int) -> ir.Value:
-        """`valid` or `mask` over the first `slots` slots, broadcastable to a value of `rank` padded along `axis`."""
-        key = (kind, axis, rank, slots)
-        if key in self.made:
-            return self.made[key]
-        base = self.valid if kind == "valid" else self.mask
-        if slots != self.total:
-            base = self.insert.op(
-                "Slice",
-                [base, self.insert.int64s(0), self.insert.int64s(slots), self.insert.int64s(1)],
-                name=f"{kind}_first_{slots}",
-                shape=[self.batch, slots],
-            )
-        if rank > 2:
-            others = [index for index in range(1, rank) if index != axis]
-            shape: list[int | str] = [1] * rank
-            shape[0], shape[axis] = self.batch, slots
-            base = self.insert.op(
-                "Unsqueeze", [base, self.insert.int64s(*others)], name=f"{kind}_axis{axis}of{rank}", shape=shape
-            )
-        self.made[key] = base
-        return base
-
-    def new_rows(self) -> ir.Value:
-        """Logical position of every new frame, int64 [batch, step_frames]: real_length + 0, 1, ..."""
-        key = ("new_rows", 0, 0, 0)
-        if key not in self.made:
-            count = self.window.step_frames
-            offsets = self.insert.constant(np.arange(count, dtype=np.int64)[None], "offsets")
-            cached = self.insert.op(
-                "Unsqueeze", [self.real_length, self.insert.int64s(1)], name="cached_frames", shape=[self.batch, 1]
-            )
-            self.made[key] = self.insert.op("Add", [cached, offsets], name="new_rows", shape=[self.batch, count])
-        return self.made[key]
-
-    def rows(self) -> ir.Value:
-        """Logical position of every slot, int64 [batch, total]; padded slots look up row 0."""
-        key = ("rows", 0, 0, 0)
-        if key not in self.made:
-            slots = self.insert.constant(np.arange(self.total, dtype=np.int64)[None], "slots")
-            shape = [self.batch, self.total]
-            distance = self.insert.op("Sub", [slots, self._first_slot()], name="slot_position", shape=shape)
-            zero = self.insert.constant(np.array(0, np.int64), "first_row")
-            self.made[key] = self.insert.op("Max", [distance, zero], name="position_rows", shape=shape)
-        return self.made[key]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +67,7 @@ class PadAxes:
         _check_outputs(derivation, lowered, window)
         _check_masked(derivation, batch)
         before = {output: house.dims_of(output) for node in model.graph for output in node.outputs}
-        lengths = _Lengths(model, window, batch)
+        lengths = WindowInputs(model, window, batch, PadAxes.name)
         for value, fact in start.items():
             _clean_input(model, lengths, value, fact)
         acted = sum(_rewrite(model, lengths, derivation, node, verdict) for node, verdict in derivation.verdicts)
@@ -277,7 +176,7 @@ def _check_masked(derivation: Derivation, batch: int | str) -> None:
             )
 
 
-def _clean_input(model: ir.Model, lengths: _Lengths, value: ir.Value, fact: Fact) -> None:
+def _clean_input(model: ir.Model, lengths: WindowInputs, value: ir.Value, fact: Fact) -> None:
     """Overwrite the padding of one input with zero, by selection: whatever was there, NaN included, is gone."""
     assert fact.axis is not None and value.shape is not None
     uses = list(value.uses())
@@ -292,7 +191,7 @@ def _clean_input(model: ir.Model, lengths: _Lengths, value: ir.Value, fact: Fact
         use.node.replace_input_with(use.idx, clean)
 
 
-def _rewrite(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, verdict: Verdict) -> int:
+def _rewrite(model: ir.Model, lengths: WindowInputs, derivation: Derivation, node: ir.Node, verdict: Verdict) -> int:
     """Carry out what one verdict asks for; 1 if the graph changed."""
     match verdict.action:
         case Action.MASK_SOFTMAX:
@@ -312,7 +211,7 @@ def _rewrite(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: i
     return 1
 
 
-def _mask_softmax(model: ir.Model, lengths: _Lengths, fact: Fact, node: ir.Node) -> None:
+def _mask_softmax(model: ir.Model, lengths: WindowInputs, fact: Fact, node: ir.Node) -> None:
     """Where before, product after."""
     scores = node.inputs[0]
     assert scores is not None and scores.shape is not None and fact.axis is not None
@@ -341,7 +240,7 @@ def _next(model: ir.Model, node: ir.Node) -> ir.Node | None:
     return None
 
 
-def _require_standard(segments: Segments, lengths: _Lengths, node: ir.Node) -> None:
+def _require_standard(segments: Segments, lengths: WindowInputs, node: ir.Node) -> None:
     """The mask describes [cache ++ new] and nothing else."""
     window = lengths.window
     standard = (
@@ -362,7 +261,7 @@ def _shown(segments: Segments) -> str:
     return " ++ ".join(f"[{segment.length} of {segment.slots}]" for segment in segments)
 
 
-def _constant_table(lengths: _Lengths, node: ir.Node) -> tuple[str, np.ndarray]:
+def _constant_table(lengths: WindowInputs, node: ir.Node) -> tuple[str, np.ndarray]:
     """Name and rows [rows, channels] of a table that is long enough for every position."""
     table = node.inputs[0]
     array = house.array_of(table)
@@ -384,7 +283,7 @@ def _constant_table(lengths: _Lengths, node: ir.Node) -> tuple[str, np.ndarray]:
     return name, np.ascontiguousarray(array[0, : lengths.total])
 
 
-def _look_up_new_rows(model: ir.Model, lengths: _Lengths, bounds: tuple[int, int], node: ir.Node) -> None:
+def _look_up_new_rows(model: ir.Model, lengths: WindowInputs, bounds: tuple[int, int], node: ir.Node) -> None:
     """Rows C..C+n-1 per batch row, for n new frames after C cached ones."""
     window, count = bounds
     if (window, count) != (lengths.window.frames, lengths.window.step_frames):
@@ -408,7 +307,7 @@ def _look_up_new_rows(model: ir.Model, lengths: _Lengths, bounds: tuple[int, int
     _replace(model, output, found)
 
 
-def _look_up_positions(model: ir.Model, lengths: _Lengths, segments: Segments, node: ir.Node) -> None:
+def _look_up_positions(model: ir.Model, lengths: WindowInputs, segments: Segments, node: ir.Node) -> None:
     """Rows 0..L-1 per batch row: cached frames at 0.., new frames at real_length.., padded slots at row 0."""
     _require_standard(segments, lengths, node)
     name, array = _constant_table(lengths, node)
@@ -443,7 +342,7 @@ def _slice_last_rows(model: ir.Model, fact: Fact, node: ir.Node) -> None:
     _replace(model, output, insert.constant(rows, f"{output.name}_rows"))
 
 
-def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node: ir.Node, operand: int) -> None:
+def _fill_input(model: ir.Model, lengths: WindowInputs, derivation: Derivation, node: ir.Node, operand: int) -> None:
     """Zero in the padding of one contracted operand."""
     value = node.inputs[operand]
     assert value is not None and value.shape is not None
@@ -460,8 +359,11 @@ def _fill_input(model: ir.Model, lengths: _Lengths, derivation: Derivation, node
 def _move_slice(model: ir.Model, bounds: tuple[int, int], node: ir.Node) -> None:
     """Bounds in slots instead of logical positions."""
     insert = house.Inserter(model, PadAxes.name, before=node)
-    node.replace_input_with(1, insert.int64s(bounds[0]))
-    node.replace_input_with(2, insert.int64s(bounds[1]))
+    found = slice_bounds(node)
+    assert found is not None
+    numbers = (*bounds, found[0], 1)  # start, end, axis and step are of one type
+    for index in range(1, len(node.inputs)):
+        node.replace_input_with(index, insert.int64s(numbers[index - 1]))
 
 
 def _replace(model: ir.Model, old: ir.Value, new: ir.Value) -> None:

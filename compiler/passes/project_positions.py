@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import FINITE, PLAIN, Fact, Segment
-from compiler.analysis.rules import judge
+from compiler.analysis.judge import judge
 from compiler.errors import Refused
 from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output

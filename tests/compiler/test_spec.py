@@ -40,3 +40,9 @@ def test_static_names_the_first_value_with_a_symbol() -> None:
     with pytest.raises(Refused, match="needs numbers") as raised:
         check_static(parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }"), "tiny")
     assert (raised.value.place.tensor, raised.value.place.graph, raised.value.place.stage) == ("x", "tiny", "static")
+
+
+def test_an_output_of_the_caller_that_a_pass_lost_is_our_bug() -> None:
+    lowered = dataclasses.replace(streaming(), data_outputs=("y", "gone"))
+    with pytest.raises(InternalError, match="lost its output 'gone'"):
+        check_between_passes(lowered)

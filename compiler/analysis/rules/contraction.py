@@ -82,6 +82,8 @@ def einsum(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
     if zero and finite:
         return Verdict("MM4", PLAIN, "the summed padding is zero in one operand and finite in the others")
     unclean = [index for index, term in enumerate(terms) if label in term and not facts[index].fill.is_zero]
+    if not unclean:
+        raise refuse("Einsum sums zeros times numbers that may be infinite", "keep constants and masks finite")
     if sum(not facts[index].fill.is_finite for index in unclean) > 1:
         raise refuse("Einsum sums over padding that is not finite in two operands", "use two matrix products")
     operand = next((index for index in unclean if not facts[index].fill.is_finite), unclean[0])

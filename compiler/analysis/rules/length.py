@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx_ir as ir
 import sympy
 
@@ -10,9 +9,7 @@ from compiler.analysis.facts import (
     ANYTHING,
     FINITE,
     PLAIN,
-    ZERO,
     Fact,
-    Fill,
     Segments,
     Verdict,
     length_symbols,
@@ -21,7 +18,7 @@ from compiler.analysis.facts import (
 )
 from compiler.analysis.rules.lookup import matching_segments
 from compiler.analysis.rules.operands import content_of, rank_of
-from compiler.ir import attribute, dims_of, integers_of
+from compiler.ir import dims_of, integers_of
 
 
 def shape(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
@@ -40,29 +37,20 @@ def length_fact(node: ir.Node, facts: Sequence[Fact]) -> Fact:
 
 
 def created(node: ir.Node, seen: Sequence[Segments]) -> Verdict:
-    """Expand or ConstantOfShape that makes a padded axis out of one value, as masks do."""
-    value = node.inputs[0] if node.op_type == "Expand" else None
+    """Expand that makes a padded axis out of one value, as masks do."""
+    value = node.inputs[0]
     dims = dims_of(node.outputs[0]) or ()
     symbols = {name for segments in seen for name in length_symbols(segments)}
     axes = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int) and symbols & dim.free_symbols]
-    before = dims_of(value) if value is not None else ()
+    before = dims_of(value) if value is not None else None
     if len(axes) != 1 or before is None:
         raise refuse(f"{node.op_type} makes {len(axes)} padded axes", "make one axis of the joined length")
     axis = axes[0]
     own = axis - len(dims) + len(before)
     if own >= 0 and before[own] != 1:
         raise refuse(f"{node.op_type} changes a padded axis", "expand from size 1")
-    fill = content_of(value, PLAIN) if value is not None else _constant_fill(node)
-    return Verdict("LN3", Fact(axis, matching_segments(dims[axis], seen), fill), "one value at every place")
-
-
-def _constant_fill(node: ir.Node) -> Fill:
-    """What ConstantOfShape writes; zero without an attribute."""
-    value = attribute(node, "value")
-    array = value.numpy() if isinstance(value, ir.TensorProtocol) else np.zeros(1)
-    if not np.all(np.isfinite(array)):
-        return ANYTHING
-    return FINITE if np.any(array) else ZERO
+    fact = Fact(axis, matching_segments(dims[axis], seen), content_of(value, PLAIN))
+    return Verdict("LN3", fact, "one value at every place")
 
 
 def trilu(node: ir.Node, facts: Sequence[Fact]) -> Verdict:

@@ -19,6 +19,9 @@ from compiler.analysis.facts import (
 from compiler.analysis.rules.operands import rank_of
 from compiler.ir import END, Dim, dims_of, integers_of
 
+INT32_END = 2**31 - 1
+"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
+
 
 def slice_bounds(node: ir.Node) -> tuple[int, Dim, Dim] | None:
     """(axis, start, end) of a Slice along one axis with step 1."""
@@ -29,7 +32,8 @@ def slice_bounds(node: ir.Node) -> tuple[int, Dim, Dim] | None:
         return None
     axis = axes[0]
     assert isinstance(axis, int)
-    return axis % rank_of(node.inputs[0]), starts[0], ends[0]
+    to_the_end = isinstance(ends[0], int) and ends[0] >= INT32_END
+    return axis % rank_of(node.inputs[0]), starts[0], END if to_the_end else ends[0]
 
 
 def look_up(node: ir.Node, axis: int, start: Dim, end: Dim, seen: Sequence[Segments]) -> Verdict:

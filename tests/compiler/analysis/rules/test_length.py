@@ -26,7 +26,10 @@ REFUSED = [
         "length of the padded axis as data",
     ),
     ("s = Concat<axis = 0>(length, length)  out = Expand(one_value, s)", "makes 2 padded axes"),
-    ("s = Concat<axis = 0>(two, length)  out = ConstantOfShape(s)", "ConstantOfShape makes"),
+    (
+        "s = Concat<axis = 0>(two, length)  out = ConstantOfShape(s)",
+        "ConstantOfShape uses the length of the padded axis as data",
+    ),
     (
         "s = Concat<axis = 0>(length, two)  e = Expand(one_value, s)  z = Squeeze(zero)  out = Trilu(e, z)",
         "padded axis in rows",
