@@ -236,6 +236,19 @@ def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[Speed
             )
 
 
+def task_functions(loaded: LoadedRecipe, gate: TaskGate) -> dict[str, Callable[..., Any]]:
+    """The functions that a task gate names.
+
+    Raises:
+        RecipeError: one of them does not exist.
+    """
+    folders = loaded.search_path()
+    return {
+        key: resolve(getattr(gate, key), folders, loaded.where("gates", "task", key))
+        for key in ("recordings", "decode", "metric")
+    }
+
+
 def run_task(
     loaded: LoadedRecipe, gate: TaskGate, bundle: Path, graph: str, reference: Reference, advance: Advance
 ) -> TaskRow:
@@ -247,10 +260,7 @@ def run_task(
         GateFailed: the metric rose by more than allowed, or a text differs where identity is asked for.
     """
     folders = loaded.search_path()
-    functions = {
-        key: resolve(getattr(gate, key), folders, loaded.where("gates", "task", key))
-        for key in ("recordings", "decode", "metric")
-    }
+    functions = task_functions(loaded, gate)
     where = loaded.where("gates", "task")
     texts: dict[str, list[str]] = {"original": [], "bundle": []}
     references: list[str] = []

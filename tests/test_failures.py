@@ -105,7 +105,7 @@ def test_disk_that_fills_up_while_files_are_written(
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
-    monkeypatch.setattr("compiler.pipeline.write_files", write_some)
+    monkeypatch.setattr("compiler.assembly.write_files", write_some)
     ended = project.build("--set", "front_end.hop=7")
     assert ended.code == 2
     assert "got a full disk" in ended.message
@@ -167,7 +167,7 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
 # kill -9
 
 KILL_AT = {
-    "before the first file": "import compiler.pipeline as p\np._Assembly._recall = die",
+    "before the first file": "import compiler.assembly as a\na.Assembly._recall = die",
     "before the exchange": "import compiler.bundle as b\nb._put_in_place = die",
     "after the exchange": "import compiler.bundle as b\nb.shutil.rmtree = die",
 }

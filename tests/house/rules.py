@@ -110,6 +110,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.passes",
             "compiler.spec",
             "compiler.stages",
+            "compiler.window_inputs",
         ),
     ),
     ("compiler.analysis", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.stages")),

@@ -1,0 +1,207 @@
+"""The gates on what ships, and the bundle; the whole result is kept under one key."""
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler import gates, verify
+from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
+from compiler.errors import InternalError
+from compiler.lowering import Lowering
+from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
+from compiler.recipe import LoadedRecipe
+from compiler.references import shown_path
+from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
+from compiler.targets.base import Built, Emitted
+from compiler.tool_versions import tool_versions
+from runtime_lite.costs import Cost
+from runtime_lite.manifest import Sources
+from runtime_lite.runtime import Runtime
+from runtime_lite.verify import verify_model
+
+
+class Assembly:
+    """Everything after the passes.
+
+    Args:
+        loaded: the recipe.
+        out: the bundle.
+        cache: results of earlier builds, or None.
+        progress: shows the stages.
+        graphs: lowered graphs by name.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedRecipe,
+        out: Path,
+        cache: StageCache | None,
+        progress: Progress,
+        graphs: Mapping[str, Lowering],
+    ) -> None:
+        self.loaded, self.out, self.cache, self.progress, self.graphs = loaded, out, cache, progress, graphs
+        self.reports = [report for graph in graphs.values() for report in graph.reports]
+        self.parity: list[ParityRow] = []
+        self.speed: list[SpeedRow] = []
+        self.task: TaskRow | None = None
+
+    def finish(self) -> BuildReport:
+        """Look the whole bundle up, or make and check it; then write it."""
+        cache = self.cache
+        keys = [graph.target_key for graph in self.graphs.values()]
+        key = stage_key("bundle", self.loaded.text, *keys, json.dumps(self._checkpoints()), self._task_inputs())
+        began_s = time.time()
+        entry = cache.get_with_dependencies(key) if cache is not None else None  # the code of the task gate
+        with staged(self.out) as folder:
+            if entry is not None:
+                self._recall(entry, folder)
+            else:
+                content = self._make(folder)
+                if cache is not None:
+                    cache.put_with_dependencies(key, content, own_source_files(), unchanged_since_s=began_s)
+            sizes = {
+                p.relative_to(folder).as_posix(): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()
+            }
+            gates.check_budget(self.loaded.recipe.gates.budget, sum(sizes.values()), self.speed)
+        return BuildReport(
+            str(self.loaded.path),
+            str(self.out),
+            tuple(self.reports),
+            tuple(self.parity),
+            self.task,
+            sizes,
+            tuple(self.speed),
+        )
+
+    def _checkpoints(self) -> dict[str, str]:
+        """SHA-256 of every file that a graph comes from, by the name in the recipe's folder or here."""
+        files = sorted({file for graph in self.graphs.values() for file in graph.original.source_files()})
+        names = [file.name for file in files]
+        shown = [file.name if names.count(file.name) == 1 else shown_path(file) for file in files]
+        return {name: hash_path(file) for name, file in zip(shown, files, strict=True)}
+
+    def _task_inputs(self) -> str:
+        files = self.loaded.recipe.data.verification.files
+        return stage_key(*(hash_path(self.loaded.locate(file)) for file in files))
+
+    def _recall(self, entry: Path, folder: Path) -> None:
+        """The bundle of an earlier build with the same key."""
+        with self.progress.stage("", "bundle") as handle:
+            started = time.perf_counter()
+            found = json.loads((entry / "findings.json").read_text())
+            self.parity = [ParityRow(**row) for row in found["parity"]]
+            self.speed = [SpeedRow(**row) for row in found["speed"]]
+            self.task = TaskRow(**found["task"]) if found["task"] else None
+            for path in sorted((entry / "bundle").rglob("*")):
+                if path.is_file():
+                    target = folder / path.relative_to(entry / "bundle")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(path.read_bytes())
+            self._report(handle, "bundle", started, cached=True)
+
+    def _make(self, folder: Path) -> dict[str, bytes]:
+        """Emit, verify and write everything below `folder`; what the cache keeps of it."""
+        graphs: dict[str, GraphParts] = {}
+        receipts: dict[str, Any] = {}
+        for name, lowering in self.graphs.items():
+            built = lowering.emit()
+            self.reports.append(lowering.reports[-1])
+            write_files(folder, built.files)
+            golden, receipts[name] = self._verify(folder, lowering, built)
+            certificate = canonical_json({"graph": name, "records": lowering.certificate})
+            graphs[name] = GraphParts(
+                lowering.final(), lowering.parts(), lowering.buckets, lowering.target.name, built, certificate, golden
+            )
+        sources = Sources(
+            checkpoint=self._checkpoints(),
+            recipe=hashlib.sha256(self.loaded.text.encode()).hexdigest(),
+            data={f"verification {name}": lowering.original.data_digest for name, lowering in self.graphs.items()},
+        )
+        files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
+        write_files(folder, files)
+        self._replay(folder)
+        self._run_task(folder)
+        if self.task is not None:
+            receipts["task"] = dataclasses.asdict(self.task)
+            files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
+            write_files(folder, {name: files[name] for name in ("receipts.json", "manifest.json")})
+        self._measure(folder, graphs)
+        findings = {
+            "parity": [dataclasses.asdict(row) for row in self.parity],
+            "speed": [dataclasses.asdict(row) for row in self.speed],
+            "task": dataclasses.asdict(self.task) if self.task else None,
+        }
+        kept = {f"bundle/{p.relative_to(folder).as_posix()}": p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        return kept | {"findings.json": canonical_json(findings)}
+
+    def _verify(self, folder: Path, lowering: Lowering, built: Built) -> tuple[bytes, dict[str, Any]]:
+        """Parity, bucket agreement and invariance of one graph's artefacts."""
+        smallest: Emitted = built.artifacts[0]
+        name = lowering.name
+        with self.progress.stage(name, "verify") as handle:
+            started = time.perf_counter()
+            steps = lowering.original.steps(max(lowering.gate.chained_steps, 1))
+            differences, golden = gates.check_artifact(folder, smallest, name, steps, lowering.gate, handle.advance)
+            rows = gates.parity_rows(name, differences, lowering.gate)
+            self.parity += rows
+            buckets = gates.check_buckets(folder, built.artifacts, name, lowering.original.streams(), lowering.gate)
+            worst = verify.worst_of(differences, lowering.gate.max_abs)
+            self._report(
+                handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(lowering.gate.max_abs),
+                detail=f"{worst.steps} chained steps",
+            )  # fmt: skip
+        with self.progress.stage(name, "invariance") as handle:
+            started = time.perf_counter()
+            padding = gates.check_padding(folder, built.artifacts, lowering.original.streams()[0])
+            self._report(
+                handle, "invariance", started, name, detail=f"poison {', '.join(verify.POISONS)}: no bit changed"
+            )
+        return golden, {
+            "chained": [dataclasses.asdict(d) for d in differences],
+            "limit": lowering.gate.max_abs,
+            "buckets": buckets,
+            "invariance": padding,
+        }
+
+    def _replay(self, folder: Path) -> None:
+        """Open the bundle as its user will, and run its golden feeds in every bucket."""
+        with self.progress.stage("", "replay") as handle:
+            started = time.perf_counter()
+            with Runtime() as runtime:
+                comparisons = list(verify_model(runtime.load(folder)))
+            failed = [c for c in comparisons if not c.holds]
+            if failed:
+                raise InternalError(f"the bundle does not replay its own golden feeds: {failed[0]}").at(stage="replay")
+            self._report(handle, "replay", started, detail=f"{len(comparisons)} comparisons through runtime_lite")
+
+    def _run_task(self, folder: Path) -> None:
+        gate = self.loaded.recipe.gates.task
+        if gate is None:
+            return
+        name, lowering = next(iter(self.graphs.items()))
+        with self.progress.stage(name, "task") as handle:
+            started = time.perf_counter()
+            reference = lowering.original.reference().run
+            self.task = gates.run_task(self.loaded, gate, folder, name, reference, handle.advance)
+            detail = f"{self.task.metric} {self.task.reference:.4f} -> {self.task.bundle:.4f}"
+            self._report(handle, "task", started, name, detail=detail)
+
+    def _measure(self, folder: Path, graphs: Mapping[str, GraphParts]) -> None:
+        with self.progress.stage("", "speed") as handle:
+            started = time.perf_counter()
+            for name, graph in graphs.items():
+                self.speed += gates.measure_speed(folder, graph.built.artifacts, name)
+            costs: dict[str, dict[str, Cost]] = {}
+            for row in self.speed:
+                costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)
+            write_costs(folder, costs)
+            self._report(handle, "speed", started)
+
+    def _report(self, handle: StageHandle, stage: str, started: float, graph: str = "", **found: Any) -> None:
+        report = StageReport(graph, stage, time.perf_counter() - started, **found)
+        self.reports.append(report)
+        handle.finish(report)

@@ -1,0 +1,198 @@
+"""Runs a graph's passes and its target; after every pass the graph is compared with the original.
+
+The key of a stage is a hash over everything its result follows from: the key before it, its options, its code, the
+tools and the data. Reports are kept, graphs between passes are not: when anything after capture is missing, the
+passes run again, which is quick, and only stages without a report are compared again. A failed stage is never kept.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler import gates, verify
+from compiler import ir as house
+from compiler.bundle import canonical_json
+from compiler.errors import GateFailed, SlipwayError
+from compiler.original import Original
+from compiler.passes import PASSES
+from compiler.progress import StageHandle, StageReport
+from compiler.spec import check_between_passes
+from compiler.stage_cache import hash_path, stage_key
+from compiler.stages import Lowered, Outcome, Pass
+from compiler.targets.base import Built, Target
+from compiler.tool_versions import tool_versions
+
+PASS_STEPS = 12
+"""Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
+
+
+class Lowering:
+    """One graph between capture and its artefacts.
+
+    Args:
+        original: the captured graph and the reference.
+        target: what the graph is lowered to.
+    """
+
+    def __init__(self, original: Original, target: Target) -> None:
+        self.original, self.target = original, target
+        self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
+        self.cache, self.progress = original.cache, original.progress
+        self.reports: list[StageReport] = list(original.reports)
+        self.certificate: list[dict[str, Any]] = []
+        self.lowered: Lowered | None = None
+        self.key = stage_key(original.digest, original.data_digest, _code_digest(), json.dumps(tool_versions()))
+        self.plan = self._plan()
+        last = self.plan[-1][1] if self.plan else self.key
+        self.target_key = stage_key(last, target.name, repr(target), repr(self.buckets))
+
+    def run(self) -> None:
+        """Run the passes, or look their reports up when all of them and the artefacts are known."""
+        if self.is_known():
+            self._recall()
+        else:
+            self._run_passes()
+
+    def _plan(self) -> list[tuple[Pass, str]]:
+        """Every pass with the key of its result."""
+        plan, key = [], self.key
+        for spec in self.original.spec.passes:
+            made = PASSES[spec.name](**{name: _hashable(value) for name, value in spec.options.items()})
+            key = stage_key(key, "pass", repr(made), self.gate.model_dump_json())
+            plan.append((made, key))
+        return plan
+
+    def is_known(self) -> bool:
+        """Whether the reports of all passes and the artefacts are in the cache."""
+        if self.cache is None or self.cache.get(stage_key(self.target_key, "built")) is None:
+            return False
+        return all(self.cache.get(stage_key(key, "report")) is not None for _, key in self.plan)
+
+    def _recall(self) -> None:
+        """Reports of the passes from the cache."""
+        for made, key in self.plan:
+            with self.progress.stage(self.name, made.name) as handle:
+                report, records = self._cached_report(key)
+                self._done(handle, report)
+                self.certificate += records
+
+    def _cached_report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]]:
+        content = self._cached_json(stage_key(key, "report"), "report.json")
+        report = StageReport(**{**content["report"], "refused": tuple(content["report"]["refused"])})
+        return dataclasses.replace(report, cached=True), content["records"]
+
+    def _cached_json(self, key: str, name: str) -> Any:
+        assert self.cache is not None
+        entry = self.cache.get(key)
+        return None if entry is None else json.loads((entry / name).read_text())
+
+    def _keep(self, key: str, files: Mapping[str, bytes]) -> None:
+        if self.cache is not None:
+            self.cache.put(key, files)
+
+    def _run_passes(self) -> None:
+        lowered = self.original.start()
+        for made, key in self.plan:
+            with self.progress.stage(self.name, made.name) as handle:
+                started = time.perf_counter()
+                before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+                outcome = self._apply(made, lowered)
+                lowered = outcome.lowered
+                cached = self._cached_json(stage_key(key, "report"), "report.json") if self.cache else None
+                if cached is not None:
+                    report, records = self._cached_report(key)
+                else:
+                    max_abs, limit = self._compare(made.name, before, lowered)
+                    report = StageReport(
+                        self.name,
+                        made.name,
+                        time.perf_counter() - started,
+                        matched=outcome.matched,
+                        rewritten=outcome.rewritten,
+                        refused=tuple(map(str, outcome.refused)),
+                        max_abs=max_abs,
+                        limit=limit,
+                    )
+                    records = [{"pass": made.name, **record} for record in outcome.records]
+                    content = {"report": dataclasses.asdict(report), "records": records}
+                    self._keep(stage_key(key, "report"), {"report.json": canonical_json(content)})
+                self.certificate += records
+                self._done(handle, report)
+        self.lowered = lowered
+
+    def _apply(self, made: Pass, lowered: Lowered) -> Outcome:
+        try:
+            outcome = made.apply(lowered)
+            check_between_passes(outcome.lowered)
+        except SlipwayError as error:
+            raise error.at(stage=made.name, graph=self.name) from None
+        return outcome
+
+    def _compare(self, stage: str, before: Lowered, after: Lowered) -> tuple[float, float]:
+        """Parity after a pass; on failure the first node that differs."""
+        steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
+        differences = verify.compare(after, verify.runner_of(after), steps)
+        worst = verify.worst_of(differences, self.gate.max_abs)
+        if worst.holds(self.gate.max_abs):
+            return worst.max_abs, worst.limit(self.gate.max_abs)
+        gates.require_parity(
+            self.name, "capture", verify.compare(before, verify.runner_of(before), steps), self.gate,
+            "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
+        )  # fmt: skip
+        found = verify.first_difference(before, after, steps, self.gate.max_abs)
+        error = GateFailed(
+            f"expected {worst.tensor} within {worst.limit(self.gate.max_abs):.3g} of the original after {stage}, got a "
+            f"difference of {worst.max_abs:.3g} at chained step {worst.worst_step}"
+            + (f"; the first node that differs is {found.node.name} by {found.max_abs:.3g}" if found else ""),
+            cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
+        )
+        if found is not None:
+            place = found.place()
+            error.at(node=place.node, op=place.op, tensor=place.tensor, source=place.source)
+        raise error.at(stage=stage, graph=self.name, tensor=worst.tensor)
+
+    def final(self) -> Lowered:
+        """The graph after all passes, run again when everything came from the cache."""
+        if self.lowered is None:
+            lowered = self.original.start()
+            for made, _ in self.plan:
+                lowered = self._apply(made, lowered).lowered
+            self.lowered = lowered
+        return self.lowered
+
+    def emit(self) -> Built:
+        """The target's artefacts."""
+        with self.progress.stage(self.name, self.target.name) as handle:
+            started = time.perf_counter()
+            try:
+                built = self.target.emit(self.final(), self.buckets)
+            except SlipwayError as error:
+                raise error.at(stage=self.target.name, graph=self.name) from None
+            self._keep(stage_key(self.target_key, "built"), {"emitted": b"1"})
+            report = StageReport(
+                self.name, self.target.name, time.perf_counter() - started, detail=f"{len(built.artifacts)} graphs"
+            )
+            self._done(handle, report)
+        return built
+
+    def _done(self, handle: StageHandle, report: StageReport) -> None:
+        self.reports.append(report)
+        handle.finish(report)
+
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """What packed states hold."""
+        groups = [group for state_map in self.final().state_maps for group in getattr(state_map, "groups", ())]
+        return dict(groups)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _code_digest() -> str:
+    """Hash over the source of the compiler and of the bundle format."""
+    here = Path(__file__).parent
+    return stage_key(hash_path(here), hash_path(here.parent / "runtime_lite"))

@@ -1,0 +1,301 @@
+"""The model as it was handed over: captured once, run as the reference, with the streams to verify on.
+
+Capture and data are stages of their own: their results are kept with a record of every source file they were made from,
+so that neither the framework nor the user's code is imported while nothing has changed.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import onnx
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler import verify
+from compiler.data import Streams, digest_of, draw_streams, locate_files
+from compiler.errors import Place, RecipeError, Refused
+from compiler.progress import Progress, StageReport
+from compiler.recipe import Graph, LoadedRecipe
+from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
+from compiler.stages import Array, Feed, Lowered, State, Window, states_of
+from compiler.tool_versions import tool_versions
+
+CAPTURE_CODE = ("capture.py", "ir.py", "stages.py", "references.py", "recipe.py")
+
+
+class Reference(Protocol):
+    """The original, ready to run."""
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        ...
+
+
+class Original:
+    """One graph's source.
+
+    Args:
+        loaded: the recipe.
+        name: graph name.
+        spec: its record.
+        cache: results of earlier builds, or None.
+        progress: shows the stages.
+    """
+
+    def __init__(
+        self, loaded: LoadedRecipe, name: str, spec: Graph, cache: StageCache | None, progress: Progress
+    ) -> None:
+        self.loaded, self.name, self.spec = loaded, name, spec
+        self.cache, self.progress = cache, progress
+        self.gate = loaded.recipe.gates.parity[name]
+        self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
+        self.reports: list[StageReport] = []
+        self._captured: Callable[[], tuple[ir.Model, ir.Model | None]]
+        self._streams: Streams | None = None
+        self._steps: list[verify.Step] | None = None
+        self._reference: Reference | None = None
+        self.data_digest = self._draw()
+        self.digest = self._capture()
+
+    def _draw(self) -> str:
+        """Digest of the verification feeds; drawing them is skipped while their files and code are unchanged."""
+        feeds = self.loaded.recipe.data.verification
+        files = [hash_path(file) for file in locate_files(self.loaded, "verification", feeds)]
+        key = stage_key("data", feeds.model_dump_json(), self.name, *files)
+        with self.progress.stage(self.name, "data") as handle:
+            started, began_s = time.perf_counter(), time.time()
+            entry = self.cache.get_with_dependencies(key) if self.cache is not None and feeds.files else None
+            if entry is not None:
+                digest = (entry / "digest").read_text()
+            else:
+                digest = digest_of(self.streams())
+                if self.cache is not None and feeds.files:
+                    self.cache.put_with_dependencies(
+                        key, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
+                    )
+            self.reports.append(StageReport(self.name, "data", time.perf_counter() - started, cached=entry is not None))
+            handle.finish(self.reports[-1])
+        return digest
+
+    def streams(self) -> Streams:
+        """The verification streams, drawn once."""
+        if self._streams is None:
+            feeds = self.loaded.recipe.data.verification
+            self._streams = draw_streams(self.loaded, "verification", feeds, self.name, self.spec)
+            verify.check_streams(self._streams, self.gate.chained_steps, self.name)
+            self._streams.sort(key=len, reverse=True)
+        return self._streams
+
+    def _capture(self) -> str:
+        """Digest of the captured graphs."""
+        sources = (self.spec.source, self.spec.first_call)
+        code = [hash_path(Path(__file__).with_name(name)) for name in CAPTURE_CODE]
+        files = [hash_path(p) for p in self.source_files() if p.exists()]
+        axes = [
+            (name, axis.fixed, axis.window is not None) for name, axis in self.spec.axes.items()
+        ]  # what it looks at
+        shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs"}), axes])
+        texts = [source.model_dump_json() if source else "" for source in sources]
+        key = stage_key("capture", *texts, shapes, json.dumps(tool_versions()), *code, *files)
+        with self.progress.stage(self.name, "capture") as handle:
+            started, began_s = time.perf_counter(), time.time()
+            entry = self.cache.get_with_dependencies(key) if self.cache is not None else None
+            if entry is not None:
+                digest = (entry / "digest").read_text()
+                self._captured = lambda: self._load_captured(entry)
+            else:
+                models = self._capture_now()
+                content = [house.serialized(model) if model is not None else b"" for model in models]
+                digest = stage_key(*content)
+                self._captured = lambda: _copies(models)
+                if self.cache is not None:
+                    files_kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
+                    self.cache.put_with_dependencies(key, files_kept, own_source_files(), unchanged_since_s=began_s)
+            self.reports.append(
+                StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None)
+            )
+            handle.finish(self.reports[-1])
+        return digest
+
+    def source_files(self) -> list[Path]:
+        """Checkpoints and ONNX files, with the files that hold their weights."""
+        sources = [source for source in (self.spec.source, self.spec.first_call) if source is not None]
+        checkpoints = [self.loaded.locate(source.checkpoint) for source in sources if source.checkpoint is not None]
+        graphs = [self.loaded.locate(source.onnx) for source in sources if source.onnx is not None]
+        return [*checkpoints, *(file for graph in graphs for file in _with_weights(graph))]
+
+    def _capture_now(self) -> tuple[ir.Model, ir.Model | None]:
+        from compiler import capture  # the framework is imported only when something must be captured or compared
+
+        source, first = self.spec.source, self.spec.first_call
+        if first is not None and (first.onnx is None) != (source.onnx is None):
+            where = self.loaded.where("graphs", self.name, "first_call")
+            kinds = ("an ONNX file", "a factory") if source.onnx is None else ("a factory", "an ONNX file")
+            raise RecipeError(
+                f"{where}: expected {kinds[1]} as in source, got {kinds[0]}", cure="give both calls in the same form"
+            )
+        if source.onnx is not None:
+            model = capture.capture_onnx(self.loaded.locate(source.onnx), self.name, self.spec)
+            return model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)
+        module = capture.load_module(self.loaded, self.name, source, "source")
+        model = capture.capture_module(module, self.name, self.spec, list(self.spec.inputs))
+        if first is None:
+            return model, None
+        first_module = capture.load_module(self.loaded, self.name, first, "first_call")
+        return model, capture.capture_module(first_module, self.name, self.spec, capture.first_call_inputs(self.spec))
+
+    def _first_onnx(self, path: str) -> ir.Model:
+        from compiler import capture
+
+        inputs = {name: given for name, given in self.spec.inputs.items() if given.state is None}
+        return capture.capture_onnx(
+            self.loaded.locate(path), self.name, self.spec.model_copy(update={"inputs": inputs})
+        )
+
+    def _load_captured(self, entry: Path) -> tuple[ir.Model, ir.Model | None]:
+        first = (entry / "first.onnx").read_bytes()
+        later = ir.load(entry / "later.onnx")
+        return later, house.deserialized(first) if first else None
+
+    def start(self) -> Lowered:
+        """The captured graph with the recipe's states and axes."""
+        model, first = self._captured()
+        for each in (model, first):
+            if each is not None:
+                house.infer_shapes(each)
+        windows = {name: axis for name, axis in self.spec.axes.items() if axis.window is not None}
+        states = states_of(self.spec)
+        window = None
+        if windows:
+            (axis_name, axis), *more = windows.items()
+            if more:
+                raise Refused(
+                    f"one cache axis per graph is supported, got {list(windows)}", cure="name all caches' axis alike"
+                )
+            assert axis.window is not None
+            step_frames = _step_frames(model, states, axis_name, self.name)
+            window = Window(axis_name, axis.window, step_frames, axis.length_input, axis.mask_input)
+        if len(self.buckets) > 1:
+            raise Refused(
+                f"one axis with buckets per graph is supported, got {list(self.buckets)}", cure="fix the other axes"
+            ).at(graph=self.name, stage="capture")
+        _check_state_sizes(model, states, self.name)
+        batch = next((name for name in self.buckets), None)
+        if batch is not None:
+            _check_rows_first(model, batch, self.name)
+        fed_back = {state.output for state in states}
+        data_outputs = tuple(name for name in self.spec.outputs if name not in fed_back)
+        return Lowered(self.name, model, first, states, window, batch, data_outputs)
+
+    def reference(self) -> Reference:
+        """The original model, ready to run; its caches are cut to the window."""
+        if self._reference is None:
+            from compiler import capture
+
+            if self.spec.source.onnx is not None:
+                self._reference = _OnnxReference(self.start())
+            else:
+                first_source = self.spec.first_call
+                window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
+                self._reference = capture.TorchReference(
+                    capture.load_module(self.loaded, self.name, self.spec.source, "source"),
+                    capture.load_module(self.loaded, self.name, first_source, "first_call") if first_source else None,
+                    self.spec,
+                    states_of(self.spec),
+                    window,
+                )
+        return self._reference
+
+    def steps(self, count: int) -> list[verify.Step]:
+        """The original's first calls on the longest stream."""
+        if self._steps is None or len(self._steps) < count:
+            self._steps = verify.chained_steps(self.reference().run, self.streams()[0], count)
+        return self._steps[:count]
+
+
+def _copies(models: tuple[ir.Model, ir.Model | None]) -> tuple[ir.Model, ir.Model | None]:
+    """Passes change what they are given; the original of an ONNX file must stay as it was captured."""
+    model, first = models
+    return house.clone(model), None if first is None else house.clone(first)
+
+
+def _with_weights(graph: Path) -> list[Path]:
+    """An ONNX file and the files beside it that hold its weights; capture says what is wrong with them."""
+    try:
+        model = onnx.load(graph, load_external_data=False)
+    except Exception:  # noqa: BLE001  (whatever a file of unknown origin makes the parser raise)
+        return [graph]
+    external = [tensor.external_data for tensor in model.graph.initializer if tensor.external_data]
+    names = {entry.value for entries in external for entry in entries if entry.key == "location"}
+    return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
+
+
+def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
+    """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        dims = house.dims_of(value)
+        if dims is None or (dims and dims[0] == house.symbol(batch)):
+            continue
+        if not dims or isinstance(dims[0], int) or house.symbol(batch) in dims[1:]:
+            raise Refused(
+                f"expected {batch!r}, the axis with buckets, in front of {value.name}, got {list(dims)}",
+                cure="transpose the model's inputs and outputs, or fix the axis",
+                place=Place(stage="capture", graph=graph, tensor=str(value.name), axis=batch),
+            )
+
+
+def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> None:
+    """Every state comes back in the size in which it goes in; a frames axis may grow."""
+    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    for state in states:
+        fed, back = house.dims_of(inputs[state.input]), house.dims_of(outputs[state.output])
+        if fed is None or back is None:
+            continue
+        differ = [
+            axis != state.frames_axis and isinstance(a, int) and isinstance(b, int) and a != b
+            for axis, (a, b) in enumerate(zip(fed, back, strict=False))
+        ]
+        if len(fed) != len(back) or any(differ):
+            raise Refused(
+                f"state {state.input!r} goes in as {list(fed)} and comes back from {state.output!r} as {list(back)}",
+                cure="feed back a state of one size, or declare the growing axis with a window",
+                place=Place(stage="capture", graph=graph, tensor=state.input),
+            )
+
+
+def _step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
+    """How many frames a call adds: what the graph joins to a cache along its frames axis."""
+    inputs = house.inputs_named(model)
+    for state in states:
+        if state.frames_axis is None:
+            continue
+        cache = inputs[state.input]
+        for node in house.consumers_of(cache):
+            if not house.is_op(node, "Concat"):
+                continue
+            added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
+            sizes = [dims[state.frames_axis] if dims is not None else None for dims in added]
+            frames = [size for size in sizes if isinstance(size, int)]
+            if frames and len(frames) == len(sizes):
+                return sum(frames)
+    raise Refused(
+        f"no cache is joined along {axis!r} with a fixed number of new frames",
+        cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",
+    ).at(graph=graph, axis=axis, stage="capture")
+
+
+class _OnnxReference:
+    """An ONNX file as its own original; the runner cuts its caches to the window before each call."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered = lowered
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs, and the states cut to the window."""
+        runner = verify.runner_of(self.lowered)
+        for feed in feeds:
+            outputs = runner.step(feed)
+            yield outputs, dict(runner.states)

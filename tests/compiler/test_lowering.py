@@ -1,0 +1,226 @@
+"""lowering: which stages run again, and which pass and node broke a graph."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import runtime_lite
+from compiler import ir as house
+from compiler import passes
+from compiler.stages import Lowered, Outcome
+from tests.kit.models.project import Project, digest_of
+from tests.kit.models.shared import shared_project
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Built once; not to be changed."""
+    return shared_project(tmp_path_factory)
+
+
+@pytest.fixture
+def project(shared: Project, tmp_path: Path) -> Project:
+    """A copy to change, with the same cache."""
+    return shared.copy_to(tmp_path / "project")
+
+
+def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str = "logits") -> list[np.ndarray]:
+    """What a user gets chunk by chunk."""
+    with runtime_lite.Runtime() as runtime:
+        model = runtime.load(bundle)
+        with model.open_stream(graph) as opened:
+            return [opened.push(chunk)[output] for chunk in chunks]
+
+
+REBUILD = """
+import sys, build
+code = build.main(sys.argv[1:])
+print("torch" in sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_rebuild_in_a_new_process_runs_no_stage_and_imports_no_framework(shared: Project, project: Project) -> None:
+    options = ["--recipe", "tiny.yaml", "--out", "again", "--cache", str(shared.cache), "--report", "r.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", REBUILD, *options],
+        cwd=project.folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "False\n")
+    report = json.loads((project.folder / "r.json").read_text())
+    assert [stage["stage"] for stage in report["stages"] if not stage["cached"]] == []
+    assert digest_of(project.folder / "again") == digest_of(shared.folder / "bundle")
+
+
+PASSES = [
+    "simplify",
+    "canonicalize_reshapes",
+    "simplify",
+    "merge_first_call",
+    "carry_projections",
+    "pad_axes",
+    "window_states",
+    "project_positions",
+    "pack_states",
+    "simplify",
+]
+
+
+LOWERED = [f"net:{name}" for name in PASSES]
+
+
+SHIPPED = ["net:onnx_static", "net:verify", "net:invariance", ":replay", "net:task", ":speed"]
+
+
+def checkpoint_byte(project: Project) -> None:
+    path = project.folder / "tiny.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "expected"),
+    [
+        pytest.param(lambda p: p.write("level.txt", "2.0"), (), ["net:data", *LOWERED, *SHIPPED], id="data file"),
+        pytest.param(
+            lambda p: p.replace("tiny_data.py", "default_rng(seed)", "default_rng(seed + 1)"),
+            (),
+            ["net:data", "net:capture", *LOWERED, *SHIPPED],
+            id="code of the data",
+        ),
+        pytest.param(checkpoint_byte, (), ["net:capture", *LOWERED, *SHIPPED], id="one bit of the checkpoint"),
+        pytest.param(
+            lambda p: p.replace("tiny_asr.py", "functional.silu", "functional.gelu"),
+            (),
+            ["net:capture", *LOWERED, *SHIPPED],
+            id="code of the model",
+        ),
+        pytest.param(
+            lambda p: p.replace("tiny_task.py", "label) for", "label + 1) for"), (), SHIPPED, id="code of the task"
+        ),
+        pytest.param(lambda p: None, ("--set", "front_end.hop=5"), SHIPPED, id="front end"),
+        pytest.param(lambda p: None, ("--set", "gates.budget.size_mb=2"), SHIPPED, id="budget"),
+        pytest.param(
+            lambda p: p.replace("tiny.yaml", "      - pack_states\n      - simplify\n", "      - pack_states\n"),
+            (),
+            SHIPPED,
+            id="last pass removed",
+        ),
+        pytest.param(
+            lambda p: p.replace(
+                "tiny.yaml",
+                "      - pack_states\n      - simplify\n",
+                "      - pack_states\n      - simplify: {rounds: 3}\n",
+            ),
+            (),
+            ["net:simplify", *SHIPPED],
+            id="option of the last pass",
+        ),
+        pytest.param(
+            lambda p: None, ("--set", "gates.parity.net.max_abs=2.0e-5"), [*LOWERED, *SHIPPED], id="tolerance"
+        ),
+        pytest.param(lambda p: p.write("unrelated.txt", "x"), (), [], id="nothing that matters"),
+    ],
+)
+def test_change_runs_exactly_what_it_must(
+    change: Callable[[Project], None], options: tuple[str, ...], expected: list[str], project: Project
+) -> None:
+    change(project)
+    ended = project.build(*options)
+    assert ended.code == 0, ended.err
+    assert ended.stages(cached=False) == expected
+
+
+def test_failed_stage_is_not_remembered(project: Project) -> None:
+    project.replace("tiny_task.py", 'return "".join', 'raise OSError("no")  # ')
+    assert [project.build().code, project.build().code] == [2, 2]
+
+
+Spoil = Callable[[ir.Model], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Saboteur:
+    """Stands in for a pass: lets it work, then spoils the graph."""
+
+    name: ClassVar[str] = ""
+    real: ClassVar[Any] = None
+    spoil: ClassVar[Spoil]
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        outcome: Outcome = type(self).real().apply(lowered)
+        type(self).spoil(outcome.lowered.model)
+        return outcome
+
+
+def sabotage(monkeypatch: pytest.MonkeyPatch, name: str, spoil: Spoil) -> None:
+    members = {"name": name, "real": passes.PASSES[name], "spoil": staticmethod(spoil)}
+    monkeypatch.setitem(passes.PASSES, name, type("Saboteur", (Saboteur,), members))
+
+
+def scale_one_product(model: ir.Model) -> None:
+    """A MatMul of the second block answers 1.01 times too much."""
+    node = [node for node in model.graph if node.op_type in ("MatMul", "Gemm")][6]
+    insert = house.Inserter(model, "test")
+    old = node.outputs[0]
+    uses = list(old.uses())
+    insert.before = uses[0].node
+    scaled = insert.op("Mul", [old, insert.constant(np.array(1.01, np.float32), "too_much")], name="scaled")
+    for use in uses:
+        use.node.replace_input_with(use.idx, scaled)
+
+
+def shift_position_rows(model: ir.Model) -> None:
+    """Every frame gets the row of its neighbour."""
+    gather = next(
+        node for node in model.graph if node.op_type == "Gather" and house.array_of(node.inputs[0]) is not None
+    )
+    table = house.array_of(gather.inputs[0])
+    assert table is not None
+    insert = house.Inserter(model, "test", before=gather)
+    gather.replace_input_with(0, insert.constant(np.roll(table, 1, axis=0), "shifted"))
+
+
+def cut_the_wrong_end(model: ir.Model) -> None:
+    """The oldest frames are kept instead of the newest."""
+    cut = next(node for node in model.graph if node.outputs[0].name == "next_cache_1" or "newest" in str(node.name))
+    insert = house.Inserter(model, "test", before=cut)
+    cut.replace_input_with(1, insert.int64s(0))
+    cut.replace_input_with(2, insert.int64s(8))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("canonicalize_reshapes", scale_one_product),
+        ("pad_axes", shift_position_rows),
+        ("window_states", cut_the_wrong_end),
+    ],
+)
+def test_broken_pass_is_named_with_the_first_node_that_differs_and_its_source_line(
+    name: str, spoil: Spoil, shared: Project, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(shared.folder / "bundle", project.folder / "bundle")
+    before = digest_of(project.folder / "bundle")
+    sabotage(monkeypatch, name, spoil)
+    ended = project.build("--set", "gates.parity.net.max_abs=1.1e-5")  # another key: nothing from the cache
+    assert ended.code == 4, ended.err
+    for word in (f"stage {name}, graph net, node ", ", op ", ", tensor ", "source tiny_asr.py:", " in forward"):
+        assert word in ended.message
+    assert f"remove {name} from the recipe's passes" in ended.message
+    assert digest_of(project.folder / "bundle") == before
