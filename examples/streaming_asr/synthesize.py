@@ -46,6 +46,11 @@ SHARD_SECONDS = 1200.0
 LONG_SHARE = 0.36
 """Share of the seconds in recordings of several sentences."""
 
+STRETCH_SHARE = 0.67
+STRETCH = (0.8, 1.25)
+"""This share of the training recordings is played slower or faster by a factor in this range, which moves formants and
+pitch with it (speed perturbation, Ko et al. 2015): voices differ more than the variants of one synthesiser."""
+
 BABBLE_SPEAKERS = 5
 
 Samples = npt.NDArray[np.float32]
@@ -164,6 +169,20 @@ def speak_passage(sentences: list[str], voice: Voice, chance: random.Random) -> 
     return np.concatenate([*parts, silence(chance.uniform(0.05, 0.6))])
 
 
+def stretch(samples: Samples, factor: float) -> Samples:
+    """Play slower (factor above 1) or faster; pitch and formants fall or rise with it.
+
+    Args:
+        samples: float32 [samples].
+        factor: how much longer the result is.
+
+    Returns:
+        float32 [about samples * factor].
+    """
+    rate = features.SAMPLE_RATE_HZ
+    return np.asarray(soxr.resample(samples, rate, round(rate * factor)), np.float32)
+
+
 def _pink_noise(length: int, generator: np.random.Generator) -> Samples:
     spectrum = np.fft.rfft(generator.standard_normal(length))
     spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1.0))
@@ -244,7 +263,10 @@ def write_shard(path: Path, seed: int) -> float:
     while seconds < SHARD_SECONDS:
         is_long = long_seconds < LONG_SHARE * seconds
         spoken = [next(sentences) for _ in range(chance.randint(3, 6) if is_long else 1)]
-        samples = spoil(speak_passage(spoken, draw_voice(chance, held_out=False), chance), TRAINING, babble, chance)
+        passage = speak_passage(spoken, draw_voice(chance, held_out=False), chance)
+        if chance.random() < STRETCH_SHARE:
+            passage = stretch(passage, chance.uniform(*STRETCH))
+        samples = spoil(passage, TRAINING, babble, chance)
         seconds += len(samples) / features.SAMPLE_RATE_HZ
         long_seconds += len(samples) / features.SAMPLE_RATE_HZ if is_long else 0.0
         frames.append(features.log_mel(features.pad_to_chunks(samples)).astype(np.float16))

@@ -48,3 +48,12 @@ def test_missing_espeak_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RuntimeError, match="expected the program 'espeak-ng', got none; install"):
         synthesize.speak("harbour", synthesize.Voice("en", "m1"), 160, 50)
+
+
+def test_stretching_keeps_the_speech_and_changes_its_length() -> None:
+    samples = np.sin(np.arange(16000, dtype=np.float32) * 0.1)
+    slower = synthesize.stretch(samples, 1.25)
+    assert abs(len(slower) - 20000) <= 2
+    assert slower.dtype == np.float32
+    spectrum = np.abs(np.fft.rfft(slower[:16000]))
+    assert abs(int(spectrum.argmax()) / 16000 * 2 * np.pi - 0.1 / 1.25) < 1e-3
