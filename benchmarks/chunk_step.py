@@ -11,14 +11,15 @@ to read all weights once, which bounds a step of few rows.
 
 import argparse
 import json
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
-import resource
 import statistics
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ CALLS = 5
 """Calls per contender and round."""
 
 WARM_UP = 8
+SETTLE_S = 0.25
+"""Pause before a contender's turn: worker threads of the one before spin for a while after their last step."""
+
 OURS = "slipway bundle"
 EXPORT = "dynamic export, ONNX Runtime"
 
@@ -79,6 +83,8 @@ def _export(recipe: str, scratch: str) -> float:
 def _export_child(recipe: str, scratch: str) -> None:
     import torch
 
+    logging.disable(logging.ERROR)  # what the exporter says of packages that are not installed
+    warnings.simplefilter("ignore")
     module, arguments, spec = _original(recipe)
     window = {"batch": torch.export.Dim("batch"), "cache": torch.export.Dim("cache")}
     shapes = [{i: window[d] for i, d in enumerate(given.shape) if isinstance(d, str)} for given in spec.inputs.values()]
@@ -210,15 +216,15 @@ def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, p
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
     try:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = _peak_mb()
         step, size = CONTENDERS[name](options, scratch, threads)
         for _ in range(WARM_UP):
             step()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = _peak_mb()
     except Exception as error:  # noqa: BLE001 - a contender that cannot run here is a row of the table, not the end
         pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
         return
-    pipe.send({"peak_mb": peak / 1024, "growth_mb": (peak - before) / 1024, "model_mb": size / 1e6})
+    pipe.send({"peak_mb": peak, "growth_mb": peak - before, "model_mb": size / 1e6})
     while pipe.recv():
         times = []
         for _ in range(CALLS):
@@ -226,6 +232,12 @@ def _serve(name: str, options: argparse.Namespace, scratch: str, threads: int, p
             step()
             times.append(1e3 * (time.perf_counter() - started))
         pipe.send(times)
+
+
+def _peak_mb() -> float:
+    """Peak resident memory of this process; getrusage would count the parent that it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[str, Any]:
@@ -243,11 +255,13 @@ def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[st
     rounds: dict[str, list[float]] = {name: [] for name in pipes}
     for _ in range(options.rounds):
         for name, pipe in pipes.items():
+            time.sleep(SETTLE_S)
             pipe.send(True)
             rounds[name].append(statistics.median(pipe.recv()))
     for name, pipe in pipes.items():
         pipe.send(False)
         found[name]["rounds_ms"] = rounds[name]
+    time.sleep(4 * SETTLE_S)
     multiply_adds = count_multiply_adds(options.bundle, options.graph)
     rate = measure_matrix_rate(threads)
     weight_rate = measure_weight_rate(threads)
@@ -331,7 +345,7 @@ def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> 
         f"{floor['multiply_adds'] / 1e6:.0f} M multiply-adds at {floor['rate'] / 1e9:.0f} G/s; reading the weights "
         f"once {floor['weights_ms']:.1f} ms at {floor['weight_rate'] / 1e9:.1f} GB/s"
     )
-    columns = ("contender", "p50 ms", "ratio to export", "p10..p90", "peak MB", "model MB")
+    columns = ("contender", "p50 ms", "ratio to export", "p10..p90", "grown MB", "model MB")
     for column in columns:
         table.add_column(column, justify="left" if column == "contender" else "right")
     reference = found.get(EXPORT, {}).get("rounds_ms")
@@ -347,7 +361,7 @@ def _table(options: argparse.Namespace, threads: int, found: dict[str, Any]) -> 
             f"{statistics.median(row['rounds_ms']):.2f}",
             f"{row['ratio'][1]:.3f}" if ratios else "",
             f"{row['ratio'][0]:.3f}..{row['ratio'][2]:.3f}" if ratios else "",
-            f"{row['peak_mb']:.0f}",
+            f"{row['growth_mb']:.0f}",
             f"{row['model_mb']:.1f}" if row["model_mb"] else "",
         )
     return table
