@@ -4,11 +4,13 @@ import contextlib
 import ctypes
 import dataclasses
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,10 @@ def check_replaceable(out: Path) -> None:
         ) from error
 
 
+SWEEP_AFTER_S = 60.0
+"""A younger folder may belong to a build that has not locked it yet."""
+
+
 @contextlib.contextmanager
 def staged(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its place when the block ends well, and is removed when it does not.
@@ -173,13 +179,32 @@ def staged(out: Path) -> Iterator[Path]:
     """
     out = out.resolve()  # a link stays, what it names is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial-"))
+    prefix = f".{out.name}.partial-"
+    _sweep(out.parent, prefix)
+    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=prefix))
+    held = os.open(folder, os.O_RDONLY)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         yield folder
         folder.chmod(0o755)
         _put_in_place(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # what is there now: nothing, a part, or the previous bundle
+        os.close(held)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    """Remove what killed builds have left: folders of theirs that nobody holds any more."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(OSError):  # held by a running build, or gone already
+            if not folder.name.startswith(prefix) or time.time() - folder.stat().st_mtime < SWEEP_AFTER_S:
+                continue
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def _put_in_place(folder: Path, out: Path) -> None:

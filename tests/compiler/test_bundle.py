@@ -155,3 +155,18 @@ def test_json_has_one_spelling() -> None:
     assert canonical_json({"b": [1], "a": 0.5}) == b'{\n "a": 0.5,\n "b": [\n  1\n ]\n}\n'
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json({"a": float("nan")})
+
+
+def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler.bundle.SWEEP_AFTER_S", 0.0)
+    left, foreign = tmp_path / ".bundle.partial-left", tmp_path / ".other.partial-left"
+    for folder in (left, foreign):
+        folder.mkdir()
+        (folder / "weights").write_bytes(b"half")
+    with staged(tmp_path / "bundle") as running:
+        assert not left.exists()
+        assert foreign.exists()
+        with staged(tmp_path / "bundle"):
+            assert running.exists()
