@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from compiler import progress
-from tests.kit.models.project import Project, digest_of
+from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
 
 ROOT = Path(__file__).resolve().parents[1]
-
-TIMES = ("costs.json",)
 
 
 @pytest.fixture

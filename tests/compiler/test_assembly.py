@@ -1,28 +1,10 @@
 """assembly: the bundle as a whole, its report and its bytes."""
 
 import json
-from pathlib import Path
 
 import onnx_ir as ir
-import pytest
 
-from tests.kit.models.project import Project, digest_of
-from tests.kit.models.shared import shared_project
-
-TIMES = ("costs.json",)
-"""What may differ between equal builds."""
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Built once; not to be changed."""
-    return shared_project(tmp_path_factory)
-
-
-@pytest.fixture
-def project(shared: Project, tmp_path: Path) -> Project:
-    """A copy to change, with the same cache."""
-    return shared.copy_to(tmp_path / "project")
+from tests.kit.models.project import TIMES, Project, digest_of
 
 
 def test_graphs_are_static_packed_and_share_their_weights(shared: Project) -> None:

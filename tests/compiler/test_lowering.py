@@ -13,34 +13,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-import runtime_lite
 from compiler import ir as house
 from compiler import passes
 from compiler.stages import Lowered, Outcome
 from tests.kit.models.project import Project, digest_of
-from tests.kit.models.shared import shared_project
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Built once; not to be changed."""
-    return shared_project(tmp_path_factory)
-
-
-@pytest.fixture
-def project(shared: Project, tmp_path: Path) -> Project:
-    """A copy to change, with the same cache."""
-    return shared.copy_to(tmp_path / "project")
-
-
-def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str = "logits") -> list[np.ndarray]:
-    """What a user gets chunk by chunk."""
-    with runtime_lite.Runtime() as runtime:
-        model = runtime.load(bundle)
-        with model.open_stream(graph) as opened:
-            return [opened.push(chunk)[output] for chunk in chunks]
 
 
 REBUILD = """

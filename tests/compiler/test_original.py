@@ -1,41 +1,12 @@
 """original: the captured model, its reference and what they depend on."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-import runtime_lite
-from tests.kit.models.project import Project
-from tests.kit.models.shared import shared_project
+from tests.kit.models.project import Project, answers, largest_difference
 from tests.kit.models.tiny_graph import outside_weight, step_by_hand, stream_model
 from tests.kit.models.tiny_task import one_recording
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Built once; not to be changed."""
-    return shared_project(tmp_path_factory)
-
-
-@pytest.fixture
-def project(shared: Project, tmp_path: Path) -> Project:
-    """A copy to change, with the same cache."""
-    return shared.copy_to(tmp_path / "project")
-
-
-def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str = "logits") -> list[np.ndarray]:
-    """What a user gets chunk by chunk."""
-    with runtime_lite.Runtime() as runtime:
-        model = runtime.load(bundle)
-        with model.open_stream(graph) as opened:
-            return [opened.push(chunk)[output] for chunk in chunks]
-
-
-def largest_difference(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    return max(float(np.max(np.abs(a - b))) for a, b in zip(got, expected, strict=True))
 
 
 def test_onnx_file_is_its_own_original(shared: Project) -> None:

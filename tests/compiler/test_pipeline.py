@@ -1,40 +1,11 @@
 """pipeline: whole builds of a recogniser of one screen."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
-import runtime_lite
-from tests.kit.models.project import Project
-from tests.kit.models.shared import shared_project
+from tests.kit.models.project import Project, answers, largest_difference
 from tests.kit.models.tiny_task import one_recording
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Built once; not to be changed."""
-    return shared_project(tmp_path_factory)
-
-
-@pytest.fixture
-def project(shared: Project, tmp_path: Path) -> Project:
-    """A copy to change, with the same cache."""
-    return shared.copy_to(tmp_path / "project")
-
-
-def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str = "logits") -> list[np.ndarray]:
-    """What a user gets chunk by chunk."""
-    with runtime_lite.Runtime() as runtime:
-        model = runtime.load(bundle)
-        with model.open_stream(graph) as opened:
-            return [opened.push(chunk)[output] for chunk in chunks]
-
-
-def largest_difference(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    return max(float(np.max(np.abs(a - b))) for a, b in zip(got, expected, strict=True))
 
 
 def test_bundle_answers_as_the_original_in_its_own_framework(shared: Project) -> None:

@@ -12,10 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import build
+import runtime_lite
 
 HERE = Path(__file__).parent
 FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")
+
+TIMES = ("costs.json",)
+"""What may differ between equal builds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,3 +136,16 @@ def digest_of(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and (name := path.relative_to(folder).as_posix()) not in leave_out
     }
+
+
+def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str = "logits") -> list[np.ndarray]:
+    """What a user gets chunk by chunk."""
+    with runtime_lite.Runtime() as runtime:
+        model = runtime.load(bundle)
+        with model.open_stream(graph) as opened:
+            return [opened.push(chunk)[output] for chunk in chunks]
+
+
+def largest_difference(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """Over all chunks."""
+    return max(float(np.max(np.abs(a - b))) for a, b in zip(got, expected, strict=True))
