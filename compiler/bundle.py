@@ -88,7 +88,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
                 output=state.output,
                 shape=shapes[state.input].shape,
                 dtype=shapes[state.input].dtype,
-                initial=0.0,
+                initial=_zero(shapes[state.input].dtype),
                 update="replace",
                 frames_axis=state.frames_axis,
                 window=None if state.frames_axis is None or window is None else window.frames,
@@ -102,6 +102,11 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         artifacts=tuple(Artifact(dict(a.sizes), a.file, a.files) for a in graph.built.artifacts),
         golden=f"golden/{name}.npz",
     )
+
+
+def _zero(dtype: str) -> bool | int | float:
+    """What a state starts with, as its own type writes it."""
+    return False if dtype == "bool" else 0.0 if dtype.startswith("float") else 0
 
 
 def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:

@@ -137,7 +137,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     except Exception as error:
         raise Refused(
             f"the exporter cannot capture the model: {_first_words(error)}",
-            cure="make the model exportable by torch.export with the recipe's dynamic axes",
+            cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
             place=place,
         ) from error
     assert program is not None
@@ -312,11 +312,22 @@ def _try(
 
 
 def _first_words(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next(
-        (line for line in lines if "onstraint" in line or "pecializ" in line), lines[0] if lines else "no message"
-    )
+    """One line: what names the constraint, else what the innermost cause says; exporters wrap causes in advice."""
+    lines = _lines(error)
+    told = next((line for line in lines if "onstraint" in line or "pecializ" in line), None)
+    if told is None:
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        inner = (_lines(cause) or ["no message"])[0]
+        told = inner if cause is error else f"{type(cause).__name__}: {inner}"
     return re.sub(r"\s+", " ", told)[:300]
+
+
+def _lines(error: BaseException) -> list[str]:
+    """The lines of a message, without terminal colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return [line.strip() for line in plain.splitlines() if line.strip()]
 
 
 @contextlib.contextmanager

@@ -39,6 +39,11 @@ def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec:
         streams = call(_take, where, DataError, function, feeds.count, f"{where}: {name}", named=function)
     if not streams:
         raise DataError(f"{where}: expected {feeds.count} streams from {name}, got none", cure="yield streams of feeds")
+    if len(streams) < feeds.count:
+        raise DataError(
+            f"{where}: expected {feeds.count} streams from {name}, got {len(streams)}",
+            cure=f"write count: {len(streams)}, or yield more",
+        )
     return [check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
 
 

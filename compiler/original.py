@@ -177,6 +177,7 @@ class Original:
                 )
             assert axis.window is not None
             step_frames = _step_frames(model, states, axis_name, self.name)
+            _check_overflow(self.loaded, self.name, axis.window, step_frames, self.gate.chained_steps)
             window = Window(axis_name, axis.window, step_frames, axis.length_input, axis.mask_input)
         if len(self.buckets) > 1:
             raise Refused(
@@ -231,6 +232,17 @@ def _with_weights(graph: Path) -> list[Path]:
     external = [tensor.external_data for tensor in model.graph.initializer if tensor.external_data]
     names = {entry.value for entries in external for entry in entries if entry.key == "location"}
     return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
+
+
+def _check_overflow(loaded: LoadedRecipe, graph: str, window: int, step_frames: int, steps: int) -> None:
+    """Parity over chained steps must see the window overflow, or it shows nothing about the frames that leave it."""
+    needed = window // step_frames + 2
+    if steps < needed:
+        raise RecipeError(
+            f"{loaded.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
+            f"steps, so that a window of {window} frames overflows at {step_frames} per call, got {steps}",
+            cure=f"write {needed} or more, and yield a stream that long",
+        )
 
 
 def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
@@ -296,6 +308,13 @@ class _OnnxReference:
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs, and the states cut to the window."""
         runner = verify.runner_of(self.lowered)
-        for feed in feeds:
-            outputs = runner.step(feed)
+        for count, feed in enumerate(feeds):
+            try:
+                outputs = runner.step(feed)
+            except Exception as error:
+                raise RecipeError(
+                    f"the ONNX file does not run at chained step {count}: {' '.join(str(error).split())[:300]}",
+                    cure="export it with dynamic axes; a size that the exporter has fixed fits one cache length only",
+                    place=Place(stage="reference", graph=self.lowered.graph),
+                ) from error
             yield outputs, dict(runner.states)

@@ -167,7 +167,8 @@ def _check_masked(derivation: Derivation, batch: int | str) -> None:
         if fact.axis == 0 or dims is None or (dims[0] != wanted and batch != 1):
             raise refuse(
                 f"the first axis of {node.op_type}'s input is {dims[0] if dims else 'unknown'}, not the batch axis",
-                "keep the batch axis in front, apart from frames and heads",
+                "keep the batch axis in front, apart from frames and heads; "
+                "nn.MultiheadAttention does so with need_weights=False",
                 **place,
             )
         if value.dtype != ir.DataType.FLOAT:
