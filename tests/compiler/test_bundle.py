@@ -170,3 +170,9 @@ def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
         assert foreign.exists()
         with staged(tmp_path / "bundle"):
             assert running.exists()
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("float32", 0.0), ("float16", 0.0), ("int64", 0), ("bool", False)])
+def test_a_state_starts_with_the_zero_of_its_own_type(dtype: str, zero: bool | int | float) -> None:
+    initial = bundle._zero(dtype)
+    assert (initial, type(initial)) == (zero, type(zero))

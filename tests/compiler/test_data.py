@@ -38,6 +38,18 @@ def test_count_streams_are_drawn_from_an_endless_generator(loaded: LoadedRecipe)
     assert digest_of(streams) == digest_of(draw_streams(loaded, "verification", feeds, "net", spec))
 
 
+def test_fewer_streams_than_the_recipe_counts_are_refused(loaded: LoadedRecipe) -> None:
+    feeds, spec = loaded.recipe.data.verification, loaded.recipe.graphs["net"]
+    (loaded.path.parent / "two.py").write_text(
+        "import numpy as np\n"
+        "def streams():\n"
+        "    yield from ([{'features': np.zeros((1, 4, 6), np.float32)}] for _ in range(2))\n"
+    )
+    few = feeds.model_copy(update={"feeds": "two:streams", "count": 3})
+    with pytest.raises(DataError, match=r"expected 3 streams from two:streams, got 2; write count: 2"):
+        draw_streams(loaded, "verification", few, "net", spec)
+
+
 def test_files_are_found_or_named(loaded: LoadedRecipe) -> None:
     feeds = loaded.recipe.data.verification
     assert [path.name for path in locate_files(loaded, "verification", feeds)] == ["level.txt"]

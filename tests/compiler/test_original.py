@@ -78,3 +78,9 @@ def test_changed_weights_beside_an_onnx_file_are_noticed(project: Project) -> No
     assert project.build(recipe="stream.yaml", out="two").code == 0
     one, two = (answers(project.folder / name, "net", chunks) for name in ("one", "two"))
     assert largest_difference(two, [answer + 1 for answer in one]) < 1e-5
+
+
+def test_parity_that_never_sees_the_window_overflow_is_a_wrong_recipe(project: Project) -> None:
+    ended = project.build("--set", "gates.parity.net.chained_steps=3")
+    assert ended.code == 2
+    assert "chained_steps: expected at least 4 steps, so that a window of 8 frames overflows at 4 per call" in ended.err
