@@ -30,7 +30,7 @@ def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec:
         RecipeError: the generator does not exist.
         DataError: it raises, yields nothing, or yields a feed that does not fit.
     """
-    reference = feeds.feeds if isinstance(feeds.feeds, str) else feeds.feeds[graph]
+    reference = feeds.for_graph(graph)
     where = loaded.where("data", key, "feeds")
     folders = loaded.search_path()
     function = resolve(reference, folders, where)

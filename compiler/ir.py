@@ -193,6 +193,12 @@ def nodes_of(model: ir.Model) -> Iterator[ir.Node]:
     return iter(list(model.graph))
 
 
+def node_after(model: ir.Model, node: ir.Node) -> ir.Node | None:
+    """The node that follows in the main graph, or None for the last one."""
+    nodes = iter(model.graph)
+    return next(nodes, None) if any(each is node for each in nodes) else None
+
+
 class Inserter:
     """Adds nodes and constants to a graph at one place, stamped with the pass that adds them.
 

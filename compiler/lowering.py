@@ -80,14 +80,12 @@ class Lowering:
                 self.certificate += records
 
     def _cached_report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]]:
-        content = self._cached_json(stage_key(key, "report"), "report.json")
+        assert self.cache is not None
+        entry = self.cache.get(stage_key(key, "report"))
+        assert entry is not None
+        content = json.loads((entry / "report.json").read_text())
         report = StageReport(**{**content["report"], "refused": tuple(content["report"]["refused"])})
         return dataclasses.replace(report, cached=True), content["records"]
-
-    def _cached_json(self, key: str, name: str) -> Any:
-        assert self.cache is not None
-        entry = self.cache.get(key)
-        return None if entry is None else json.loads((entry / name).read_text())
 
     def _keep(self, key: str, files: Mapping[str, bytes]) -> None:
         if self.cache is not None:
@@ -101,8 +99,7 @@ class Lowering:
                 before = dataclasses.replace(lowered, model=house.clone(lowered.model))
                 outcome = self._apply(made, lowered)
                 lowered = outcome.lowered
-                cached = self._cached_json(stage_key(key, "report"), "report.json") if self.cache else None
-                if cached is not None:
+                if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
                     report, records = self._cached_report(key)
                 else:
                     max_abs, limit = self._compare(made.name, before, lowered)

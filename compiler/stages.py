@@ -84,6 +84,11 @@ class Lowered:
     data_outputs: tuple[str, ...] = ()
     state_maps: tuple[StateMap, ...] = ()
 
+    @property
+    def models(self) -> tuple[ir.Model, ...]:
+        """The graph and, until it is merged, that of the first call."""
+        return (self.model,) if self.first_call is None else (self.model, self.first_call)
+
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:

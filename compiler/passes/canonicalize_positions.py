@@ -36,9 +36,7 @@ class CanonicalizePositions:
         """Rewrite the lookups of the graph and of the first-call graph."""
         matched = rewritten = 0
         refused: list[Refusal] = []
-        for model in (lowered.model, lowered.first_call):
-            if model is None:
-                continue
+        for model in lowered.models:
             house.infer_shapes(model)
             for node in house.nodes_of(model):
                 end = _prefix_length(node)

@@ -34,9 +34,7 @@ class CanonicalizeReshapes:
         """Rewrite every Reshape of the graph and of the first-call graph."""
         matched = rewritten = 0
         refused: list[Refusal] = []
-        for model in (lowered.model, lowered.first_call):
-            if model is None:
-                continue
+        for model in lowered.models:
             house.infer_shapes(model)
             for node in house.nodes_of(model):
                 if not house.is_op(node, "Reshape"):

@@ -33,9 +33,7 @@ class CanonicalizeTransposes:
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph and the first-call graph."""
         count = 0
-        for model in (lowered.model, lowered.first_call):
-            if model is None:
-                continue
+        for model in lowered.models:
             house.infer_shapes(model)
             for node in house.nodes_of(model):
                 value = _swapped(node)

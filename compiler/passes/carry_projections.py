@@ -382,7 +382,7 @@ def _rewire(model: ir.Model, cache: _Cache, node: ir.Node, replacement: ir.Value
     insert = house.Inserter(model, CarryProjections.name, before=node, source=house.source_of(node))
     if producer is not None:
         insert = house.Inserter(
-            model, CarryProjections.name, before=_after(model, producer), source=house.source_of(node)
+            model, CarryProjections.name, before=house.node_after(model, producer), source=house.source_of(node)
         )
     sizes = []
     for position in house.dims_read(node, len(read.shape)):
@@ -404,12 +404,3 @@ def _rewire(model: ir.Model, cache: _Cache, node: ir.Node, replacement: ir.Value
         sizes[0] if len(sizes) == 1 else insert.op("Concat", sizes, {"axis": 0}, name=f"{node.outputs[0].name}_joined")
     )
     ir.convenience.replace_all_uses_with(node.outputs[0], whole)
-
-
-def _after(model: ir.Model, node: ir.Node) -> ir.Node | None:
-    following = False
-    for other in model.graph:
-        if following:
-            return other
-        following = other is node
-    return None

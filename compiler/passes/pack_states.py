@@ -161,7 +161,7 @@ def _spans(condition: ir.Value | None, value: ir.Value) -> bool:
 def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
     """Split the carrier into its members and hand them to the members' readers."""
     producer = clean.producer()
-    before = _first_reader(model, replaced) if producer is None else _following(model, producer)
+    before = _first_reader(model, replaced) if producer is None else house.node_after(model, producer)
     insert = house.Inserter(model, PackStates.name, before=before)
     rows = [ir.Value(name=house.fresh_name(model.graph, f"{value.name}_row"), type=clean.type) for value in replaced]
     insert.place(
@@ -176,12 +176,6 @@ def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
 def _first_reader(model: ir.Model, values: list[ir.Value]) -> ir.Node | None:
     wanted = set(values)
     return next((node for node in model.graph if wanted & set(node.inputs)), None)
-
-
-def _following(model: ir.Model, node: ir.Node) -> ir.Node | None:
-    nodes = list(model.graph)
-    position = nodes.index(node) + 1
-    return nodes[position] if position < len(nodes) else None
 
 
 @dataclasses.dataclass(frozen=True)

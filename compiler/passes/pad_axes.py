@@ -225,20 +225,11 @@ def _mask_softmax(model: ir.Model, lengths: WindowInputs, fact: Fact, node: ir.N
     node.replace_input_with(0, masked)
     probabilities = node.outputs[0]
     uses = list(probabilities.uses())
-    after = house.Inserter(model, PadAxes.name, before=_next(model, node), source=house.source_of(node))
+    after = house.Inserter(model, PadAxes.name, before=house.node_after(model, node), source=house.source_of(node))
     mask = lengths.shaped("mask", fact.axis, rank, lengths.total)
     product = after.op("Mul", [probabilities, mask], name=f"{probabilities.name}_masked", dtype=probabilities.dtype)
     for use in uses:
         use.node.replace_input_with(use.idx, product)
-
-
-def _next(model: ir.Model, node: ir.Node) -> ir.Node | None:
-    following = False
-    for other in model.graph:
-        if following:
-            return other
-        following = other is node
-    return None
 
 
 def _require_standard(segments: Segments, lengths: WindowInputs, node: ir.Node) -> None:

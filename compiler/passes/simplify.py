@@ -42,9 +42,7 @@ class Simplify:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Simplify the graph and, while there is one, the graph of the first call."""
-        removed = simplify_model(lowered.model, self.rounds)
-        if lowered.first_call is not None:
-            removed += simplify_model(lowered.first_call, self.rounds)
+        removed = sum(simplify_model(model, self.rounds) for model in lowered.models)
         return Outcome(lowered, matched=removed, rewritten=removed)
 
 

@@ -101,3 +101,10 @@ def test_only_default_operators_are_recognised() -> None:
     assert house.is_op(node_named(model, "y"), "Relu", "Neg")
     assert not house.is_op(node_named(model, "z"), "Relu")
     assert not house.is_op(None, "Relu")
+
+
+def test_the_node_after_the_last_is_none() -> None:
+    model = parse("(float[2] x) => (float[2] z) { y = Relu(x) z = Neg(y) }")
+    first, last = model.graph
+    assert house.node_after(model, first) is last
+    assert house.node_after(model, last) is None
