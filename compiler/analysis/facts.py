@@ -1,99 +1,34 @@
-"""The vocabulary of facts about padded axes: segments, what lies in the padding, and one verdict per node.
+"""What is known of one value of the padded program, and what a rule says of one node.
 
-An axis is described in logical order as a list of segments. `Segment(cache, 128)` holds `cache` valid entries at the
-end of 128 slots; `Segment(16, 16)` is full. All padded segments are right-aligned: the newest entries are where the
-reader expects them, and a window moves by a static slice.
+A value's places are told apart by which of its padded axes they lie in the padding of: the region {} is valid, {2} is
+padding of axis 2 only, {2, 3} padding of both. Entries of valid places equal those of the unpadded program.
 """
 
 import dataclasses
-import enum
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, combinations
+from typing import Any, TypeAlias
 
+from compiler.analysis.interval import ACTIVATION, ANYTHING, Interval, constant, hull
+from compiler.analysis.layout import Axis, Frames, Rows, frames_of, has_rows, is_padded
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 
+Region: TypeAlias = frozenset[int]
+"""The axes in whose padding a place lies."""
 
-@dataclasses.dataclass(frozen=True)
-class Segment:
-    """`length` valid entries, right-aligned in `slots` slots; full when both are equal."""
-
-    length: Dim
-    slots: int
-
-    @property
-    def is_full(self) -> bool:
-        """Whether every slot is valid whatever the input."""
-        return bool(self.length == self.slots)
-
-
-Segments = tuple[Segment, ...]
-
-
-def logical_length(segments: Segments) -> Dim:
-    """The number of valid entries, as an expression over axis lengths."""
-    total: Dim = 0
-    for segment in segments:
-        total = total + segment.length
-    return total
-
-
-def length_symbols(segments: Segments) -> set[Any]:
-    """The axis names that the lengths of the segments mention, as SymPy symbols."""
-    return {name for segment in segments if not isinstance(segment.length, int) for name in segment.length.free_symbols}
-
-
-def physical_length(segments: Segments) -> int:
-    """The number of slots."""
-    return sum(segment.slots for segment in segments)
-
-
-def joined(first: Segments, second: Segments) -> Segments:
-    """Concatenation. Neighbours that are both full merge."""
-    if first and second and first[-1].is_full and second[0].is_full:
-        slots = first[-1].slots + second[0].slots
-        return (*first[:-1], Segment(slots, slots), *second[1:])
-    return first + second
-
-
-class Kind(enum.Enum):
-    """What may lie in the padded places, from best to worst known."""
-
-    CONSTANT = "constant"
-    FINITE = "finite"
-    ANYTHING = "anything"
+VALID: Region = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
-class Fill:
-    """Content of the padded places; `value` only with CONSTANT."""
+class Index:
+    """The value holds, at every slot, `offset` plus the position of the slot along `axis`, counted in valid entries.
 
-    kind: Kind
-    value: float = 0.0
+    Positions of padded slots go on in the same steps: negative before a right-aligned segment.
+    """
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether the padding is known to be zero."""
-        return self.kind is Kind.CONSTANT and self.value == 0.0
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether NaN and infinity are excluded."""
-        return self.kind is not Kind.ANYTHING
-
-    def __str__(self) -> str:
-        return f"constant({self.value:g})" if self.kind is Kind.CONSTANT else self.kind.value
-
-
-ZERO = Fill(Kind.CONSTANT, 0.0)
-FINITE = Fill(Kind.FINITE)
-ANYTHING = Fill(Kind.ANYTHING)
-
-
-def worst(*fills: Fill) -> Fill:
-    """The weakest statement that covers all of them."""
-    if len(set(fills)) == 1:
-        return fills[0]
-    return FINITE if all(fill.is_finite for fill in fills) else ANYTHING
+    axis: int
+    offset: Dim = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,39 +36,149 @@ class Fact:
     """What is known of one value.
 
     Attributes:
-        axis: the padded axis, or None when no axis of the value is padded.
-        segments: its segments; empty when no axis is padded.
-        fill: what lies in the padded places.
-        is_length: the value is an integer computed from the length of the tracked axis.
+        axes: (axis, its layout) of every axis that holds the batch or is padded, ascending.
+        contents: (region, what its entries may be); a region that is absent may hold anything.
+        is_number: the value follows from axis lengths alone and has no tracked axis. In the padded program it is
+            computed from numbers of slots, so it may serve as a shape but differs as data.
+        index: set when the value counts positions.
     """
 
-    axis: int | None = None
-    segments: Segments = ()
-    fill: Fill = ZERO
-    is_length: bool = False
+    axes: tuple[tuple[int, Axis], ...] = ()
+    contents: tuple[tuple[Region, Interval], ...] = ((VALID, ACTIVATION),)
+    is_number: bool = False
+    index: Index | None = None
+
+    def axis(self, position: int) -> Axis | None:
+        """The layout of an axis, or None when it is not tracked."""
+        return next((axis for at, axis in self.axes if at == position), None)
+
+    @property
+    def tracked(self) -> dict[int, Axis]:
+        """All tracked axes by position."""
+        return dict(self.axes)
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """Positions of the padded axes."""
+        return tuple(at for at, axis in self.axes if is_padded(axis))
+
+    @property
+    def rows_axis(self) -> int | None:
+        """Position of the axis that holds the batch, or None when the value is shared by all rows."""
+        return next((at for at, axis in self.axes if has_rows(axis)), None)
+
+    def frames(self, position: int) -> Frames | None:
+        """The segments of an axis that is padded and not merged with others."""
+        axis = self.axis(position)
+        return None if axis is None else frames_of(axis)
+
+    def content(self, region: Iterable[int] = VALID) -> Interval:
+        """What the entries of a region may be."""
+        wanted = frozenset(region)
+        return next((content for at, content in self.contents if at == wanted), ANYTHING)
+
+    @property
+    def valid(self) -> Interval:
+        """What valid entries may be."""
+        return self.content(VALID)
+
+    @property
+    def regions(self) -> list[Region]:
+        """All regions, the valid one first."""
+        return regions_of(self.padded)
+
+    @property
+    def anywhere(self) -> Interval:
+        """What any entry may be, valid or not."""
+        return hull(*(self.content(region) for region in self.regions))
+
+    def padding(self, axis: int) -> Interval:
+        """What the entries in the padding of one axis may be, wherever they lie along the others."""
+        return hull(*(self.content(region) for region in self.regions if axis in region))
+
+    @property
+    def is_plain(self) -> bool:
+        """No tracked axis, and the same in both programs."""
+        return not self.axes and not self.is_number
+
+    def filled(self, axis: int, value: float) -> "Fact":
+        """The fact after the padding of one axis has been overwritten with a constant."""
+        contents = {r: constant(value) if axis in r else self.content(r) for r in self.regions}
+        return dataclasses.replace(self, contents=tuple(contents.items()), index=None)
 
     def __str__(self) -> str:
-        if self.is_length:
-            return "length"
-        if self.axis is None:
-            return "plain"
-        parts = " ++ ".join(f"[{s.length} of {s.slots}]" for s in self.segments)
-        return f"axis {self.axis}: {parts}, padding {self.fill}"
+        if self.is_number:
+            return "number"
+        if not self.axes:
+            return f"plain, {self.valid}"
+        parts = ", ".join(f"{at}: {' * '.join(map(str, axis))}" for at, axis in self.axes)
+        padding = "; ".join(f"{sorted(r) or 'valid'}: {self.content(r)}" for r in self.regions)
+        return f"{{{parts}}} {padding}"
 
 
-PLAIN = Fact()
+NUMBER = Fact(is_number=True)
 
 
-class Action(enum.Enum):
-    """What a node needs so that padding keeps its meaning."""
+def regions_of(padded: Iterable[int]) -> list[Region]:
+    """Every subset of the padded axes, the empty one first."""
+    axes = sorted(padded)
+    return [frozenset(each) for each in chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1))]
 
-    NONE = "none"
-    MASK_SOFTMAX = "mask softmax"
-    LOOK_UP_POSITIONS = "look up positions per segment"
-    LOOK_UP_NEW_ROWS = "look up positions of the new frames"
-    SLICE_LAST_ROWS = "slice the last rows of a table"
-    FILL_INPUT = "fill an input's padding with zero"
-    SPLIT_SLICE = "move the slice to segment boundaries"
+
+def make_fact(axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None) -> Fact:
+    """A fact with the given layouts; `content` is asked once per region.
+
+    Entries of the valid region that follow from finite operands are assumed within `ASSUMED`
+    (see `compiler.analysis.interval`): rules pass such contents through `assumed`.
+    """
+    kept = {at: axis for at, axis in sorted(axes.items()) if any(not _is_plain(factor) for factor in axis)}
+    padded = [at for at, axis in kept.items() if is_padded(axis)]
+    return Fact(tuple(kept.items()), tuple((r, content(r)) for r in regions_of(padded)), index=index)
+
+
+def _is_plain(factor: object) -> bool:
+    if isinstance(factor, Frames):
+        return all(segment.is_full for segment in factor.segments)
+    return not isinstance(factor, Rows)
+
+
+def assumed(content: Interval, operands_are_finite: bool) -> Interval:
+    """The content of valid places: what the rule derives, cut to the assumption when the operands are finite."""
+    if not operands_are_finite:
+        return content
+    low, high = max(content.low, ACTIVATION.low), min(content.high, ACTIVATION.high)
+    return Interval(low, high) if low <= high else content
+
+
+@dataclasses.dataclass(frozen=True)
+class Fill:
+    """A need: the padding of one axis of one operand is to be overwritten with a constant.
+
+    Attributes:
+        operand: index of the node's input.
+        axis: padded axis of that input.
+        value: the constant.
+    """
+
+    operand: int
+    axis: int
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewrite:
+    """A need: the node is to be replaced by another form, named in `compiler/passes/pad_axes`.
+
+    Attributes:
+        kind: the form.
+        details: what the form needs to know; plain data, part of the certificate.
+    """
+
+    kind: str
+    details: tuple[Any, ...] = ()
+
+
+Need: TypeAlias = Fill | Rewrite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,22 +187,20 @@ class Verdict:
 
     Attributes:
         rule: identifier of the rule, stable in certificates.
-        fact: the fact of the first output (others are plain).
+        outputs: one fact per output, after the needs are met.
         reason: why, in one clause.
-        action: the rewrite the node needs.
-        operand: the input that the action concerns.
-        bounds: physical start and end, for slices.
-        pointwise: each output entry along the axis depends on the same entry of the inputs alone, so the op commutes
-            with concatenation and lookup along it.
+        needs: what the node needs so that padding keeps its meaning, in order.
+        pointwise: along every tracked axis, each output entry depends on the same entry of the inputs alone, so the
+            op commutes with concatenation and lookup along it.
+        at_least_one: sizes that have to be 1 or more for the node to have a meaning.
     """
 
     rule: str
-    fact: Fact
+    outputs: tuple[Fact, ...]
     reason: str
-    action: Action = Action.NONE
-    operand: int = 0
-    bounds: tuple[int, int] = (0, 0)
+    needs: tuple[Need, ...] = ()
     pointwise: bool = False
+    at_least_one: tuple[Dim, ...] = ()
 
 
 def refuse(reason: str, cure: str, **place: Any) -> Refused:

@@ -1,0 +1,349 @@
+"""One node as a rule sees it: its operands' facts, shapes and constants, and the needs that the rule states."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.analysis.facts import Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
+from compiler.analysis.interval import Interval, hull
+from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, has_rows, symbols_of
+from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
+
+
+class Case:
+    """One node under judgement.
+
+    Args:
+        node: the node.
+        facts: one fact per input, in order; None for an absent optional input.
+        batch: the axis name of the batch, or None.
+        sides: which end of each padded axis, by name, holds the valid entries.
+        seen: layouts with several or right-aligned segments met so far, by size; for positions counted by length.
+    """
+
+    def __init__(
+        self,
+        node: ir.Node,
+        facts: Sequence[Fact | None],
+        batch: str | None,
+        sides: Mapping[str, Side],
+        seen: Mapping[Dim, Axis] | None = None,
+    ) -> None:
+        self.node = node
+        self.facts = list(facts)
+        self.batch = batch
+        self.sides = sides
+        self.seen = seen or {}
+        self.needs: list[Need] = []
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return self.node.op_type
+
+    def has(self, operand: int) -> bool:
+        """Whether an optional input is there."""
+        return operand < len(self.facts) and self.facts[operand] is not None
+
+    @property
+    def present(self) -> list[int]:
+        """Indices of the inputs that are there."""
+        return [index for index in range(len(self.facts)) if self.has(index)]
+
+    def fact(self, operand: int = 0) -> Fact:
+        """The fact of an input, with the fills stated so far."""
+        fact = self.facts[operand] if operand < len(self.facts) else None
+        assert fact is not None
+        return fact
+
+    def dims(self, operand: int = 0) -> tuple[Dim, ...]:
+        """The shape of an input.
+
+        Raises:
+            Refused: its rank is unknown.
+        """
+        return self._dims(self.node.inputs[operand] if operand < len(self.node.inputs) else None)
+
+    def out_dims(self, output: int = 0) -> tuple[Dim, ...]:
+        """The shape of an output.
+
+        Raises:
+            Refused: its rank is unknown.
+        """
+        return self._dims(self.node.outputs[output])
+
+    def _dims(self, value: ir.Value | None) -> tuple[Dim, ...]:
+        dims = None if value is None else dims_of(value)
+        if dims is None:
+            raise refuse(
+                f"the rank of {value.name if value is not None else 'an absent input'!r} is unknown",
+                "export the model with known ranks",
+            )
+        return dims
+
+    def rank(self, operand: int = 0) -> int:
+        """The number of axes of an input."""
+        return len(self.dims(operand))
+
+    def axis_attribute(self, name: str = "axis", default: int = -1, operand: int = 0) -> int:
+        """An axis attribute, counted from the front."""
+        return int_attribute(self.node, name, default) % max(self.rank(operand), 1)
+
+    def attribute(self, name: str, default: object = None) -> object:
+        """An attribute's plain value."""
+        return attribute(self.node, name, default)
+
+    def int_attribute(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        return int_attribute(self.node, name, default)
+
+    def ints_attribute(self, name: str) -> tuple[int, ...]:
+        """An integer-list attribute; empty when absent."""
+        return ints_attribute(self.node, name)
+
+    def array(self, operand: int) -> np.ndarray | None:
+        """The content of a constant input, else None."""
+        return array_of(self.node.inputs[operand]) if operand < len(self.node.inputs) else None
+
+    def integers(self, operand: int) -> tuple[Dim, ...] | None:
+        """The elements of a small integer input where they are known: constants, or expressions over axis names."""
+        return integers_of(self.node.inputs[operand]) if self.has(operand) else None
+
+    def constants(self, operand: int, what: str) -> tuple[int, ...]:
+        """The elements of a constant integer input.
+
+        Raises:
+            Refused: they are not constant.
+        """
+        found = self.integers(operand)
+        numbers = tuple(number for number in found or () if isinstance(number, int))
+        if found is None or len(numbers) != len(found):
+            raise refuse(f"{self.op} with computed {what}", f"give {what} as constants")
+        return numbers
+
+    def dtype(self, operand: int = 0) -> ir.DataType:
+        """The element type of an input.
+
+        Raises:
+            Refused: it is unknown.
+        """
+        value = self.node.inputs[operand]
+        if value is None or value.dtype is None:
+            raise refuse(f"the type of {self.op}'s input {operand} is unknown", "export the model with known types")
+        return value.dtype
+
+    @property
+    def tracked(self) -> bool:
+        """Whether any input has a tracked axis or is a number."""
+        return any(fact is not None and not fact.is_plain for fact in self.facts)
+
+    def lowest(self, operand: int = 0) -> float:
+        """The smallest finite number of an input's type."""
+        return _extreme(self.dtype(operand), -1)
+
+    def highest(self, operand: int = 0) -> float:
+        """The largest finite number of an input's type."""
+        return _extreme(self.dtype(operand), 1)
+
+    def depends(self, size: Dim) -> bool:
+        """Whether a size follows from the batch or a padded axis."""
+        return any(str(name) == self.batch or str(name) in self.sides for name in symbols_of(size))
+
+    def layout(self, size: Dim) -> Axis | None:
+        """The layout of an axis that the node creates with a size computed from axis lengths; None for a fixed one.
+
+        Raises:
+            Refused: the size mixes the batch with lengths, or lengths of different sides.
+        """
+        names = {str(name) for name in symbols_of(size)}
+        padded = names & set(self.sides)
+        if self.batch in names:
+            if names == {self.batch} and str(size) == self.batch:
+                return (Rows(size),)
+            raise refuse(f"{self.op} makes an axis of {size} entries", "keep the batch an axis of its own")
+        if not padded:
+            return None
+        if size in self.seen:
+            return self.seen[size]
+        sides = {self.sides[name] for name in padded}
+        if len(sides) > 1:
+            raise refuse(f"{self.op} makes an axis of {size} entries, of differently aligned axes", "join them first")
+        return (Frames((Segment(size, sides.pop()),)),)
+
+    def fill(self, operand: int, axis: int, value: float) -> Fact:
+        """State that the padding of one axis of an operand must hold `value`; nothing happens where it does already.
+
+        Returns:
+            The operand's fact afterwards.
+
+        Raises:
+            Refused: the operand is shared by all rows and has no place for the batch, whose rows have their own lengths.
+        """
+        fact = self.fact(operand)
+        padding = fact.padding(axis)
+        if padding.is_constant and padding.low == value:
+            return fact
+        filled = fact.filled(axis, value)
+        if fact.rows_axis is None and self.batch is not None:
+            filled = self._with_rows(filled, operand)
+        self.facts[operand] = filled
+        self.needs.append(Fill(operand, axis, value))
+        return filled
+
+    def _with_rows(self, fact: Fact, operand: int) -> Fact:
+        dims = self.dims(operand)
+        if not dims or dims[0] != 1 or fact.axis(0) is not None:
+            raise refuse(
+                f"{self.op} needs a mask on a value of shape {[str(d) for d in dims]} that all rows share",
+                "give the value a leading axis of size 1, or the batch axis",
+            )
+        assert self.batch is not None
+        rows: Axis = (Rows(symbol(self.batch)),)
+        return make_fact({**fact.tracked, 0: rows}, fact.content)
+
+    def rewrite(self, kind: str, *details: object) -> None:
+        """State that the node needs another form."""
+        self.needs.append(Rewrite(kind, details))
+
+    def verdict(
+        self,
+        rule: str,
+        reason: str,
+        *outputs: Fact,
+        pointwise: bool = False,
+        at_least_one: Iterable[Dim] = (),
+    ) -> Verdict:
+        """The verdict with the needs stated so far. One fact given stands for every output."""
+        facts = outputs if len(outputs) == len(self.node.outputs) else outputs[:1] * len(self.node.outputs)
+        return Verdict(rule, facts, reason, tuple(self.needs), pointwise, tuple(at_least_one))
+
+    def output(
+        self, axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None
+    ) -> Fact:
+        """An output's fact; valid entries made of finite operands fall under the assumption."""
+        finite = all(fact is None or fact.valid.is_finite for fact in self.facts)
+        return make_fact(
+            axes, lambda region: assumed(content(region), finite) if not region else content(region), index
+        )
+
+    def moved(self, operand: int, positions: Mapping[int, int]) -> Fact:
+        """The fact of an operand whose axes go to new positions (untracked ones need not be listed).
+
+        Raises:
+            Refused: a tracked axis has no new position.
+        """
+        fact = self.fact(operand)
+        lost = [at for at, _ in fact.axes if at not in positions]
+        if lost:
+            raise refuse(f"{self.op} removes axis {lost[0]}", "keep the axis")
+        back = {new: old for old, new in positions.items()}
+        index = fact.index
+        if index is not None:
+            index = Index(positions[index.axis], index.offset) if index.axis in positions else None
+        return make_fact(
+            {positions[at]: axis for at, axis in fact.axes},
+            lambda region: fact.content(back[at] for at in region),
+            index,
+        )
+
+    def refuse_rows(self, operand: int, axis: int, verb: str) -> None:
+        """Refuse when the batch lies in an axis that the op acts along.
+
+        Raises:
+            Refused: it does.
+        """
+        found = self.fact(operand).axis(axis)
+        if found is not None and has_rows(found):
+            raise refuse(
+                f"{self.op} {verb} the batch axis: rows of one batch would mix",
+                "act along other axes, or keep the batch apart from them",
+            )
+
+    def simple_frames(self, operand: int, axis: int) -> Frames | None:
+        """The frames of an axis that the op acts along; None when it is not padded.
+
+        Raises:
+            Refused: the batch is in it, or it was merged with another axis.
+        """
+        self.refuse_rows(operand, axis, "acts along")
+        found = self.fact(operand).axis(axis)
+        if found is None:
+            return None
+        if len(found) > 1:
+            raise refuse(
+                f"{self.op} acts along axis {axis}, which a Reshape merged of {' * '.join(map(str, found))}",
+                "act on the axis before it is merged",
+            )
+        (factor,) = found
+        assert isinstance(factor, Frames)
+        return factor
+
+
+def _extreme(dtype: ir.DataType, sign: int) -> float:
+    kind = dtype.numpy()
+    if dtype == ir.DataType.BOOL:
+        return 0.0 if sign < 0 else 1.0
+    if dtype.is_floating_point():
+        return sign * float(np.finfo(kind).max) if kind.kind == "f" else sign * 3.0e38
+    limits = np.iinfo(kind)
+    return float(limits.min if sign < 0 else limits.max)
+
+
+def broadcast(case: Case, operands: Sequence[int], out_rank: int) -> dict[int, Axis]:
+    """The layouts of the output of a broadcasting op.
+
+    Raises:
+        Refused: a tracked axis meets another layout, or a fixed number of entries other than 1.
+    """
+    axes: dict[int, Axis] = {}
+    for operand in operands:
+        shift = out_rank - case.rank(operand)
+        for at, axis in case.fact(operand).axes:
+            known = axes.setdefault(at + shift, axis)
+            if known != axis:
+                raise refuse(
+                    f"{case.op} joins {' * '.join(map(str, known))} with {' * '.join(map(str, axis))}",
+                    "pad and join both operands alike",
+                )
+    for operand in operands:
+        dims = case.dims(operand)
+        shift = out_rank - len(dims)
+        for at, axis in axes.items():
+            own = at - shift
+            if own >= 0 and case.fact(operand).axis(own) is None and dims[own] != 1:
+                value = case.node.inputs[operand]
+                raise refuse(
+                    f"{case.op} joins {' * '.join(map(str, axis))} with {value.name if value else ''!r}, which has "
+                    f"{dims[own]} entries there",
+                    "look the table up by the true length, or slice it to one entry",
+                )
+    return axes
+
+
+def region_of(case: Case, operand: int, region: Region, out_rank: int) -> Region:
+    """The region of a broadcast operand that a region of the output reads."""
+    shift = out_rank - case.rank(operand)
+    padded = case.fact(operand).padded
+    return frozenset(at - shift for at in region if at - shift in padded)
+
+
+def read(case: Case, operand: int, region: Region, out_rank: int) -> Interval:
+    """What a region of a broadcasting op's output reads of one operand."""
+    return case.fact(operand).content(region_of(case, operand, region, out_rank))
+
+
+def everywhere(fact: Fact, region: Region, along: int) -> Interval:
+    """What lies along an axis at the places of a region of the other axes: valid and padded entries together."""
+    others = frozenset(region) - {along}
+    with_padding = [others | {along}] if along in fact.padded else []
+    return hull(*(fact.content(each) for each in (others, *with_padding)))
+
+
+def is_bounded_below(size: Dim, minimum: float) -> bool:
+    """Whether a size is at least `minimum` when every axis length is 0."""
+    if isinstance(size, int):
+        return size >= minimum
+    least = size.subs(dict.fromkeys(size.free_symbols, 0))
+    return bool(least.is_number) and not math.isnan(float(least)) and float(least) >= minimum
