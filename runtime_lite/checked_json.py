@@ -128,6 +128,12 @@ class JsonValue:
             self.refuse(f"a number from {low} to {high}")
         return float(self.value)
 
+    def boolean(self) -> bool:
+        """Return a boolean."""
+        if type(self.value) is not bool:
+            self.refuse("true or false")
+        return self.value
+
     def scalar(self) -> Scalar:
         """Return a boolean, a number or a text."""
         if type(self.value) in (bool, int, float):

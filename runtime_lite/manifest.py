@@ -1,6 +1,7 @@
 """The manifest of a bundle as frozen records; what every field means stands here.
 
-A shape lists integers and axis names, e.g. `("batch", 67, 80)`. `manifest_json.py` reads and writes the records.
+A shape lists integers and axis names, e.g. `("batch", 67, 80)`. A dim of an output may be a formula over axis names,
+e.g. `("batch", "(time - 1) // 2 + 1", 30)`. `manifest_json.py` reads and writes the records.
 """
 
 import math
@@ -8,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 COSTS_FILE = "costs.json"
-BATCH_AXIS = "batch"  # the one axis whose free places the runtime fills and cuts; any other axis needs an exact bucket
+BATCH_AXIS = "batch"  # the axis of the rows; its free places are filled and cut
 
 DTYPES = (
     "bool",
@@ -40,7 +41,8 @@ class Tensor:
 
     Attributes:
         name: value name in the graph file.
-        shape: integers and axis names, e.g. `("batch", 67, 80)`.
+        shape: integers and axis names, e.g. `("batch", 67, 80)`; in outputs of role `data` also formulas. At a bucket
+            they give the size of the array, at the true length of a row how much of it is valid.
         dtype: NumPy name, one of `DTYPES`.
         role: `data` is the caller's; `length`, `mask` and `state` are filled by the runtime.
     """
@@ -55,11 +57,18 @@ class Tensor:
 class Axis:
     """An axis whose size is chosen per artifact.
 
+    The places of an axis with a length input are padded at the end: every row has a true length of its own, and what
+    lies behind it reaches no valid output. Of any other axis but `batch`, a feed needs exactly a bucket.
+
     Attributes:
         buckets: the sizes that were built, ascending.
+        length_input: graph input (role `length`) that takes the true length per row, None where padding is not proved.
+        minimum: smallest length that was proved, at most the smallest bucket; 1 without `length_input`.
     """
 
     buckets: tuple[int, ...]
+    length_input: str | None = None
+    minimum: int = 1
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,9 @@ class Graph:
         stream: how valid frames are counted, None when no length is fed.
         artifacts: one per combination of buckets.
         golden: `.npz` file of recorded feeds and outputs.
+        rows_independent: whether it is proved that a row of every output depends on that row of the inputs only: the
+            licence to batch. Without it no bucket of the axis `batch` is larger than 1.
+        certificate: file that holds the proofs.
     """
 
     target: str
@@ -156,6 +168,8 @@ class Graph:
     stream: StreamSpec | None
     artifacts: tuple[Artifact, ...]
     golden: str
+    rows_independent: bool
+    certificate: str
 
 
 @dataclass(frozen=True)
@@ -196,7 +210,6 @@ class Manifest:
         front_end: what the caller must do before feeding, as free scalars (sample rate, feature parameters).
         sha256: where it came from.
         tools: tool name to version.
-        certificates: files that hold proofs.
         receipts: file that holds what the build measured.
         recipe: file that holds the effective recipe.
         files: every file of the bundle except `manifest.json` and `costs.json`.
@@ -208,7 +221,6 @@ class Manifest:
     front_end: Mapping[str, Scalar]
     sha256: Sources
     tools: Mapping[str, str]
-    certificates: tuple[str, ...]
     receipts: str
     recipe: str
     files: Mapping[str, FileEntry]

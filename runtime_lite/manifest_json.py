@@ -85,7 +85,6 @@ def manifest_from_json(text: bytes) -> Manifest:
             data=sources.key("data").table(JsonValue.sha256),
         ),
         tools=top.key("tools").table(JsonValue.text),
-        certificates=tuple(item.path() for item in top.key("certificates").items()),
         receipts=top.key("receipts").path(),
         recipe=top.key("recipe").path(),
         files=top.key("files").table(_file_entry, keys=JsonValue.path),
@@ -130,7 +129,12 @@ def _axis(value: JsonValue) -> Axis:
     buckets = tuple(item.integer(1, MAX_DIMENSION) for item in value.key("buckets").items())
     if not buckets or any(small >= large for small, large in itertools.pairwise(buckets)):
         value.key("buckets").refuse("ascending, distinct sizes")
-    return Axis(buckets)
+    length_input = value.key("length_input")
+    return Axis(
+        buckets,
+        length_input=None if length_input.value is None else length_input.identifier(),
+        minimum=value.key("minimum").integer(0, MAX_DIMENSION),
+    )
 
 
 def _initial(value: JsonValue) -> bool | int | float:
@@ -195,6 +199,8 @@ def _graph(value: JsonValue) -> Graph:
         stream=_stream(value.key("stream")),
         artifacts=tuple(_artifact(item) for item in value.key("artifacts").items()),
         golden=value.key("golden").path(),
+        rows_independent=value.key("rows_independent").boolean(),
+        certificate=value.key("certificate").path(),
     )
 
 
@@ -218,9 +224,8 @@ def _check_files(manifest: Manifest) -> None:
     if total_bytes > MAX_TOTAL_BYTES:
         refuse(where, f"at most {MAX_TOTAL_BYTES} bytes in all", f"{total_bytes}")
     named = [("receipts", manifest.receipts), ("recipe", manifest.recipe)]
-    named += [("certificates", path) for path in manifest.certificates]
     for name, graph in manifest.graphs.items():
-        named.append((f"graphs.{name}.golden", graph.golden))
+        named += [(f"graphs.{name}.golden", graph.golden), (f"graphs.{name}.certificate", graph.certificate)]
         named += [(f"graphs.{name}.artifacts", path) for item in graph.artifacts for path in (item.file, *item.files)]
     for place, path in named:
         if path not in manifest.files:

@@ -99,18 +99,21 @@ def drop_at(*path: Any) -> Edit:
     return edit
 
 
+def exact_axis(*buckets: int) -> dict[str, Any]:
+    """Return the record of an axis without a length input."""
+    return {"buckets": list(buckets), "length_input": None, "minimum": 1}
+
+
 def explode(plain: dict[str, Any]) -> None:
     names = [f"a{index}" for index in range(8)]
-    graph_of(plain)["axes"] = {name: {"buckets": [1, 2, 3, 4, 5, 6, 7, 8]} for name in names} | {
-        "batch": {"buckets": [1]}
-    }
+    graph_of(plain)["axes"] = {name: exact_axis(1, 2, 3, 4, 5, 6, 7, 8) for name in names} | {"batch": exact_axis(1)}
     graph_of(plain)["inputs"][0]["shape"] = ["batch", *names]
 
 
 EDITS: dict[str, tuple[Edit, str]] = {
     # versions, keys, types
-    "newer schema": (lambda m: m.update(schema_version=2), "schema_version: expected 1, got 2; update runtime_lite"),
-    "older schema": (lambda m: m.update(schema_version=0), "schema_version: expected 1, got 0; rebuild the bundle"),
+    "newer schema": (lambda m: m.update(schema_version=3), "schema_version: expected 2, got 3; update runtime_lite"),
+    "older schema": (lambda m: m.update(schema_version=1), "schema_version: expected 2, got 1; rebuild the bundle"),
     "schema as text": (lambda m: m.update(schema_version="1"), "schema_version: expected an integer from 0"),
     "schema as boolean": (lambda m: m.update(schema_version=True), "schema_version: expected an integer from 0"),
     "unknown key": (lambda m: m.update(evil=1), "got unknown key 'evil'"),
@@ -197,7 +200,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "graphs.streaming.golden: expected a file listed under 'files'",
     ),
     "artifact leaves the bundle": (set_at("artifacts", 0, "file", to="../x.onnx"), "which leaves its folder"),
-    "certificate not listed": (lambda m: m.update(certificates=["c.json"]), "certificates: expected a file listed"),
+    "certificate not listed": (set_at("certificate", to="c.json"), "certificate: expected a file listed under 'files'"),
     "receipts not listed": (lambda m: m.update(receipts="r.json"), "receipts: expected a file listed under 'files'"),
     # shapes
     "negative dimension": (set_at("inputs", 0, "shape", to=["batch", -3, 2]), "shape[1]: expected an integer from 1"),
@@ -247,7 +250,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "artifacts: expected one per combination of buckets, got 2 for 16777216",
     ),
     "axis that no feed decides": (
-        set_at("axes", to={"batch": {"buckets": [1, 4]}, "beams": {"buckets": [1]}}),
+        set_at("axes", to={"batch": exact_axis(1, 4), "beams": exact_axis(1)}),
         "axes: expected axes that an input of role 'data' has, their sizes come from the feed, got 'beams'",
     ),
     # states and stream

@@ -128,6 +128,8 @@ def streaming_graph() -> Graph:
             Artifact({"batch": n}, f"graphs/streaming.batch{n}.onnx", ("graphs/weights.bin",)) for n in BUCKETS
         ),
         golden="golden/streaming.npz",
+        rows_independent=True,
+        certificate="certificates/streaming.json",
     )
 
 
@@ -151,6 +153,8 @@ def plain_graph() -> Graph:
             for s in sizes
         ),
         golden="golden/plain.npz",
+        rows_independent=True,
+        certificate="certificates/plain.json",
     )
 
 
@@ -176,6 +180,7 @@ def plain_golden() -> Golden:
 def graph_files() -> dict[str, bytes]:
     """Return the files of both graphs, without their golden files."""
     files = {"graphs/weights.bin": WEIGHT.tobytes()}
+    files |= {f"certificates/{name}.json": b"{}\n" for name in ("streaming", "plain")}
     for n in BUCKETS:
         files[f"graphs/streaming.batch{n}.onnx"] = onnx_bytes(STREAMING_TEXT.format(n=n))
         for f in (2, 3):
@@ -196,7 +201,6 @@ def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Mani
         front_end={"sample_rate_hz": 16000, "dither": 0.5, "window": "povey", "snip_edges": True},
         sha256=Sources(checkpoint={"model.safetensors": "a" * 64}, recipe="b" * 64, data={}),
         tools={"onnxruntime": "1.31.1"},
-        certificates=(),
         receipts="receipts.json",
         recipe="recipe.yaml",
         files={name: entry_of(content) for name, content in files.items()},
@@ -206,7 +210,7 @@ def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Mani
 def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Path:
     """Write a bundle directory and return it; files that no graph names are left out."""
     named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
-    named |= {graph.golden for graph in graphs.values()}
+    named |= {path for graph in graphs.values() for path in (graph.golden, graph.certificate)}
     kept = {name: content for name, content in files.items() if name in named}
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
     for name, content in kept.items():

@@ -42,7 +42,7 @@ def test_inspect_prints_what_a_bundle_is(bundle: Path, capsys: pytest.CaptureFix
     assert call("inspect", bundle) == 0
     text = capsys.readouterr().out
     for word in (
-        "tiny  (schema 1, 11 files",
+        "tiny  (schema 2, 13 files",
         "graph streaming  (onnx_static, opset 20, IR version 10)",
         "[batch, 3, 2]",
         "keys <- next_keys",

@@ -17,7 +17,7 @@ FILES = {
     name: b"x"
     for graph in (streaming_graph(), plain_graph())
     for artifact in graph.artifacts
-    for name in (artifact.file, *artifact.files, graph.golden)
+    for name in (artifact.file, *artifact.files, graph.golden, graph.certificate)
 } | {"receipts.json": b"{}", "recipe.yaml": b""}
 MANIFEST = manifest_of({"streaming": streaming_graph(), "plain": plain_graph()}, FILES)
 
