@@ -305,3 +305,17 @@ def serialized(model: ir.Model) -> bytes:
 def deserialized(content: bytes) -> ir.Model:
     """The model of `serialized`."""
     return ir.from_proto(onnx.load_model_from_string(content))
+
+
+def take_over(model: ir.Model, old: ir.Value, new: ir.Value, *, except_in: Iterable[ir.Node] = ()) -> None:
+    """Let everything that reads `old` read `new`, but the given nodes; a graph output keeps its name."""
+    kept = set(except_in)
+    for use in list(old.uses()):
+        if use.node not in kept:
+            use.node.replace_input_with(use.idx, new)
+    outputs = list(model.graph.outputs)
+    if old in outputs:
+        name = str(old.name)
+        old.name = fresh_name(model.graph, f"{name}_before")
+        model.graph.outputs[outputs.index(old)] = new
+        new.name = name

@@ -52,6 +52,27 @@ class Window:
     static: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class PaddedAxis:
+    """An axis padded behind its valid entries, with one true length per row of the batch.
+
+    Attributes:
+        axis: name in the recipe; after pad_axes it counts slots wherever a shape mentions it.
+        length_input: name of the input with the true lengths, int64 [batch].
+        mask_inputs: inputs that are 1 at valid places; made from the length, so callers do not feed them.
+        length_inputs: inputs of the model that hold the true length.
+        minimum: the smallest true length for which the graph has a meaning.
+        maximum: the largest number of slots that the model's tables have rows for, or None.
+    """
+
+    axis: str
+    length_input: str
+    mask_inputs: tuple[str, ...] = ()
+    length_inputs: tuple[str, ...] = ()
+    minimum: int = 1
+    maximum: int | None = None
+
+
 class StateMap(Protocol):
     """How the states of one stage follow from those of the stage before; the reference is carried through it."""
 
@@ -72,6 +93,9 @@ class Lowered:
         window: the cache axis, if the recipe declares one.
         batch_axis: name of the batch axis, or None.
         data_outputs: outputs that are the caller's, under names that no pass may change.
+        padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
+        is_padded: whether pad_axes has run.
+        rows_independent: whether rows of one batch are proved independent: the licence to batch.
         state_maps: from the original's states (cut to the window) to the present ones, in order.
     """
 
@@ -83,6 +107,9 @@ class Lowered:
     batch_axis: str | None = None
     data_outputs: tuple[str, ...] = ()
     state_maps: tuple[StateMap, ...] = ()
+    padded_axes: tuple[PaddedAxis, ...] = ()
+    is_padded: bool = False
+    rows_independent: bool = False
 
     @property
     def models(self) -> tuple[ir.Model, ...]:

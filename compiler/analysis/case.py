@@ -1,15 +1,18 @@
 """One node as a rule sees it: its operands' facts, shapes and constants, and the needs that the rule states."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from compiler.analysis.facts import Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
+from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, has_rows, symbols_of
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, symbols_of
 from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
+
+NEWEST_OPSET = 23
 
 
 class Case:
@@ -111,6 +114,18 @@ class Case:
         """The elements of a small integer input where they are known: constants, or expressions over axis names."""
         return integers_of(self.node.inputs[operand]) if self.has(operand) else None
 
+    def known(self, output: int) -> tuple[Dim, ...] | None:
+        """The elements of a small integer output where shape inference knows them."""
+        return integers_of(self.node.outputs[output])
+
+    @property
+    def opset(self) -> int:
+        """The opset of the node's domain in its graph; the newest when it stands alone."""
+        if self.node.version is not None:
+            return self.node.version
+        imports = {} if self.node.graph is None else self.node.graph.opset_imports
+        return imports.get(self.node.domain, 1 if self.node.domain else NEWEST_OPSET)
+
     def constants(self, operand: int, what: str) -> tuple[int, ...]:
         """The elements of a constant integer input.
 
@@ -160,8 +175,10 @@ class Case:
         names = {str(name) for name in symbols_of(size)}
         padded = names & set(self.sides)
         if self.batch in names:
-            if names == {self.batch} and str(size) == self.batch:
-                return (Rows(size),)
+            rows = symbol(str(self.batch))
+            times = size / rows
+            if names == {self.batch} and not isinstance(times, int) and times.is_Integer and times > 0:
+                return (Rows(rows),) if times == 1 else (Rows(rows), Plain(int(times)))
             raise refuse(f"{self.op} makes an axis of {size} entries", "keep the batch an axis of its own")
         if not padded:
             return None
@@ -191,6 +208,22 @@ class Case:
         self.facts[operand] = filled
         self.needs.append(Fill(operand, axis, value))
         return filled
+
+    def clamp(self, operand: int, low: int, high: int) -> Fact:
+        """State that an operand of indices must stay within legal bounds wherever it is padding; a no-op where it does.
+
+        Returns:
+            The operand's fact afterwards.
+        """
+        fact = self.fact(operand)
+        bounds = Interval(low, high)
+        if all(low <= fact.content(r).low and fact.content(r).high <= high for r in fact.regions if r):
+            return fact
+        contents = tuple((r, bounds if r else fact.valid) for r in fact.regions)
+        clamped = dataclasses.replace(fact, contents=contents)
+        self.facts[operand] = clamped
+        self.needs.append(Clamp(operand, low, high))
+        return clamped
 
     def _with_rows(self, fact: Fact, operand: int) -> Fact:
         dims = self.dims(operand)

@@ -178,7 +178,22 @@ class Rewrite:
     details: tuple[Any, ...] = ()
 
 
-Need: TypeAlias = Fill | Rewrite
+@dataclasses.dataclass(frozen=True)
+class Clamp:
+    """A need: an operand that holds indices is to be clamped, which changes no legal index.
+
+    Attributes:
+        operand: index of the node's input.
+        low: smallest legal index.
+        high: largest legal index.
+    """
+
+    operand: int
+    low: int
+    high: int
+
+
+Need: TypeAlias = Fill | Clamp | Rewrite
 
 
 @dataclasses.dataclass(frozen=True)

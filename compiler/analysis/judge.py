@@ -1,79 +1,72 @@
-"""The one entry to the rule table: a node and the facts of its inputs in, a verdict or a refusal out."""
+"""The one entry to the rule table: a node and the facts of its operands in, a verdict or a refusal out."""
 
-from collections.abc import Sequence
+from compiler.analysis.case import Case
+from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
+from compiler.analysis.interval import ACTIVATION, ANYTHING
+from compiler.analysis.rules import rule_of
+from compiler.errors import Refused
 
-import onnx_ir as ir
-
-from compiler.analysis.facts import PLAIN, Fact, Segments, Verdict, refuse
-from compiler.analysis.rules import RULES
-from compiler.analysis.rules.joining import slice_
-from compiler.analysis.rules.length import created, length_arithmetic, trilu
-from compiler.analysis.rules.lookup import look_up, slice_bounds
-from compiler.analysis.rules.movement import reshape
-
-LENGTH_OPS = frozenset(
+ARITHMETIC = frozenset(
     {
-        "Add",
-        "Sub",
-        "Mul",
-        "Div",
-        "Squeeze",
-        "Unsqueeze",
-        "Concat",
-        "Gather",
-        "Cast",
-        "Reshape",
-        "Identity",
-        "Slice",
-        "Neg",
+        "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater", "GreaterOrEqual",
+        "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "ReduceProd",
+        "ReduceMax", "ReduceMin", "ReduceSum", "Reshape", "Round", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Sub",
+        "Sum", "Unsqueeze", "Where",
     }
-)
-"""Operators through which a length may pass and stay a shape."""
+)  # fmt: skip
+"""Operators through which a number may pass and stay one."""
 
 
-def judge(node: ir.Node, facts: Sequence[Fact], seen: Sequence[Segments] = ()) -> Verdict:
+def judge(case: Case) -> Verdict:
     """The verdict on one node.
-
-    Args:
-        node: any node.
-        facts: one fact per input, in order.
-        seen: segments of all padded axes of the graph known so far, for lookups by length.
 
     Raises:
         Refused: no rule, or the rule does not hold; node, op and source line are left to the caller.
-        UnknownLength: a length belongs to an axis that is not among `seen`.
     """
-    if all(fact == PLAIN for fact in facts):
-        return Verdict("PL", PLAIN, "nothing padded reaches it")
-    if any(fact.is_length for fact in facts):
-        return _judge_length(node, facts, seen)
-    rule = RULES.get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
+    if _is_arithmetic(case):
+        return _arithmetic(case)
+    opset = case.opset
+    rule = rule_of(case.node.domain, case.op, opset)
     if rule is None:
+        if not case.tracked:
+            return _untracked(case)
+        domain = f"{case.node.domain}::" if case.node.domain else ""
         raise refuse(
-            f"no padding rule for operator {node.domain + '::' if node.domain else ''}{node.op_type}",
+            f"no rule for operator {domain}{case.op} of opset {opset}",
             "write the model with operators of the rule table, or add a rule under compiler/analysis/rules",
         )
-    return rule(node, facts)
+    if case.tracked:
+        return rule(case)
+    try:
+        verdict = rule(case)
+    except (Refused, AssertionError):
+        return _untracked(case)
+    return _untracked(case) if verdict.needs else verdict
 
 
-def _judge_length(node: ir.Node, facts: Sequence[Fact], seen: Sequence[Segments]) -> Verdict:
-    """A node that reads the length of the padded axis, as a shape, a bound or a diagonal."""
-    lengths = [index for index, fact in enumerate(facts) if fact.is_length]
-    data_is_length = 0 in lengths
-    if node.op_type == "Reshape" and not data_is_length and facts[0].axis is not None:
-        return reshape(node, facts)
-    if node.op_type == "Expand" and not data_is_length and facts[0].axis is None:
-        return created(node, seen)
-    if node.op_type == "Slice" and not data_is_length:
-        bounds = slice_bounds(node)
-        if facts[0].axis is None and bounds is not None:
-            return look_up(node, *bounds, seen)
-        return slice_(node, facts)
-    if node.op_type == "Trilu" and not data_is_length:
-        return trilu(node, facts)
-    if node.op_type in LENGTH_OPS:
-        return length_arithmetic(node, facts)
-    raise refuse(
-        f"{node.op_type} uses the length of the padded axis as data",
-        "compute with positions inside the model's own joined tensors, not with their size",
+def _is_arithmetic(case: Case) -> bool:
+    """Whether the node computes numbers out of numbers and constants."""
+    facts = [case.fact(operand) for operand in case.present]
+    if case.node.domain or case.op not in ARITHMETIC or any(fact.axes for fact in facts):
+        return False
+    if not any(fact.is_number for fact in facts):
+        return False
+    data_first = case.op in ("Reshape", "Slice", "Gather") and not case.fact(0).is_number
+    return not data_first and not any(case.depends(size) for size in case.out_dims())
+
+
+def _arithmetic(case: Case) -> Verdict:
+    """A number, unless shape inference knows that no axis length is left in it."""
+    known = [case.known(output) for output in range(len(case.node.outputs))]
+    facts = [
+        NUMBER if numbers is None or any(case.depends(number) for number in numbers) else Fact() for numbers in known
+    ]
+    return case.verdict("LN1", "arithmetic on axis lengths", *facts)
+
+
+def _untracked(case: Case) -> Verdict:
+    """A node that nothing tracked reaches computes the same in both programs."""
+    finite = all(case.fact(operand).valid.is_finite for operand in case.present)
+    return case.verdict(
+        "PL", "nothing padded and no batch reaches it", Fact(contents=((VALID, ACTIVATION if finite else ANYTHING),))
     )

@@ -1,163 +1,262 @@
-"""Derives the facts about one padded axis for every value of a graph, in one pass in topological order."""
+"""Derives what padding and batching do to every value of a graph, in one pass in topological order."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
-import sympy
 
-from compiler.analysis.facts import (
-    ANYTHING,
-    PLAIN,
-    Fact,
-    Segment,
-    Segments,
-    Verdict,
-    refuse,
-)
+from compiler.analysis.case import Case
+from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict, make_fact, refuse
+from compiler.analysis.interval import ACTIVATION, ANYTHING, ONE, TRUTH, ZERO, Interval, of_array
 from compiler.analysis.judge import judge
-from compiler.analysis.rules.lookup import UnknownLength
+from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.errors import Refused
-from compiler.ir import dims_of, mentions, nodes_of, source_of
+from compiler.ir import Dim, array_of, dims_of, nodes_of, source_of, symbol
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """The axes that are tracked, by name.
+
+    Attributes:
+        batch: the batch axis, or None.
+        sides: which end of each padded axis holds the valid entries.
+        masks: inputs that are 1 at valid places and 0 in the padding.
+        clean: inputs whose padding is overwritten with zero before anything reads it.
+    """
+
+    batch: str | None
+    sides: Mapping[str, Side]
+    masks: frozenset[str] = frozenset()
+    clean: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """One node with what it was given and what the rule said.
+
+    Attributes:
+        node: the node.
+        given: facts of its inputs before any need is met, None for absent ones.
+        verdict: the verdict.
+    """
+
+    node: ir.Node
+    given: tuple[Fact | None, ...]
+    verdict: Verdict
 
 
 @dataclasses.dataclass(frozen=True)
 class Derivation:
-    """Facts and verdicts of a whole graph for one padded axis.
+    """Facts and verdicts of a whole graph.
 
     Attributes:
-        facts: fact per value; values that are absent are plain.
-        verdicts: (node, verdict) in graph order, for nodes that something padded reaches.
+        facts: fact per value.
+        judged: every node that something tracked reaches, in graph order.
+        refusals: in a tolerant derivation, what was refused; nodes that depend on a refused one are left out.
     """
 
     facts: Mapping[ir.Value, Fact]
-    verdicts: Sequence[tuple[ir.Node, Verdict]]
+    judged: Sequence[Judged]
+    refusals: Sequence[Refused] = ()
 
-    def records(self) -> tuple[dict[str, Any], ...]:
-        """One certificate record per judged node."""
-        return tuple(
+    def fact(self, value: ir.Value | None) -> Fact:
+        """The fact of a value; plain for values that nothing tracked reaches."""
+        return self.facts.get(value, Fact()) if value is not None else Fact()
+
+    @property
+    def fills(self) -> int:
+        """Overwritten paddings, shared ones counted once."""
+        return len(
             {
-                "node": node.name,
-                "op": node.op_type,
-                "rule": verdict.rule,
-                "in": [str(self.facts.get(value, PLAIN)) for value in node.inputs if value is not None],
-                "out": str(verdict.fact),
-                "action": verdict.action.value,
-                "reason": verdict.reason,
-                "source": source_of(node),
+                (each.node.inputs[need.operand], need.axis, need.value)
+                for each in self.judged
+                for need in each.verdict.needs
+                if isinstance(need, Fill)
             }
-            for node, verdict in self.verdicts
         )
 
+    @property
+    def rewrites(self) -> int:
+        """Nodes that need another form."""
+        return sum(isinstance(need, Rewrite) for each in self.judged for need in each.verdict.needs)
 
-def input_facts(model: ir.Model, axis: str, slots: int) -> dict[ir.Value, Fact]:
-    """Facts of the graph inputs whose shape names `axis`: right-aligned in `slots`, anything in the padding.
+
+def input_facts(model: ir.Model, axes: Axes) -> dict[ir.Value, Fact]:
+    """Facts of the graph inputs, from the axis names in their shapes.
 
     Raises:
-        Refused: an input depends on the axis otherwise than through one dimension that is the axis itself.
+        Refused: a shape mixes the batch with other axes, or differently aligned axes.
     """
-    found: dict[ir.Value, Fact] = {}
-    for value in model.graph.inputs:
-        dims = dims_of(value) or ()
-        positions = [index for index, dim in enumerate(dims) if mentions(dim, axis)]
-        if not positions:
-            continue
-        if len(positions) > 1 or dims[positions[0]] != sympy.Symbol(axis, integer=True, nonnegative=True):
-            raise refuse(
-                f"input {value.name!r} has shape {list(map(str, dims))}",
-                f"give it one dimension that is {axis!r}",
-                axis=axis,
-                tensor=str(value.name),
-            )
-        found[value] = Fact(positions[0], (Segment(dims[positions[0]], slots),), ANYTHING)
-    return found
+    return {value: _input_fact(value, axes) for value in model.graph.inputs}
 
 
-def propagate(model: ir.Model, axis: str, start: Mapping[ir.Value, Fact]) -> Derivation:
+def _input_fact(value: ir.Value, axes: Axes) -> Fact:
+    layouts: dict[int, Axis] = {}
+    for position, dim in enumerate(dims_of(value) or ()):
+        layout = _layout_of_input(str(value.name), dim, axes)
+        if layout is not None:
+            layouts[position] = layout
+    name = str(value.name)
+
+    def content(region: Region) -> Interval:
+        if name in axes.masks:
+            return ZERO if region else ONE
+        if not region:
+            return _valid(value.dtype)
+        return ZERO if name in axes.clean else _anything(value.dtype)
+
+    return make_fact(layouts, content)
+
+
+def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
+    names = {str(each) for each in symbols_of(dim)}
+    if axes.batch in names:
+        if dim != symbol(str(axes.batch)):
+            raise refuse(f"input {name!r} has an axis of {dim} entries", "give the batch an axis of its own", tensor=name)
+        return (Rows(dim),)
+    sides = {axes.sides[each] for each in names & set(axes.sides)}
+    if len(sides) > 1:
+        raise refuse(f"input {name!r} has an axis of {dim} entries", "give each axis a dimension", tensor=name)
+    return (Frames((Segment(dim, sides.pop()),)),) if sides else None
+
+
+def _valid(dtype: ir.DataType | None) -> Interval:
+    if dtype == ir.DataType.BOOL:
+        return TRUTH
+    return _anything(dtype) if dtype is not None and dtype.is_integer() else ACTIVATION
+
+
+def _anything(dtype: ir.DataType | None) -> Interval:
+    if dtype == ir.DataType.BOOL:
+        return TRUTH
+    if dtype is not None and dtype.is_integer():
+        limits = np.iinfo(dtype.numpy())
+        return Interval(float(limits.min), float(limits.max))
+    return ANYTHING
+
+
+def propagate(model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], *, tolerant: bool = False) -> Derivation:
     """Apply the rule table to every node.
 
     Args:
         model: graph with symbolic shapes (`compiler.ir.infer_shapes`).
-        axis: name of the padded axis, for messages.
+        axes: the tracked axes.
         start: facts of the inputs.
+        tolerant: go on after a refusal with the nodes that do not depend on it.
 
     Raises:
-        Refused: with node, op, axis and source line.
+        Refused: with node, op, axis and source line, and the chain of nodes from an input to it.
     """
-    facts: dict[ir.Value, Fact] = dict(start)
-    verdicts: dict[ir.Node, Verdict] = {}
-    seen: list[Segments] = list(dict.fromkeys(fact.segments for fact in start.values()))
-    order = list(nodes_of(model))
-    waiting = order
-    while waiting:  # a table may be looked up by a length before the axis of that length has been joined
-        postponed: list[ir.Node] = []
-        unknown: set[ir.Value] = set()
-        for node in waiting:
-            inputs = [facts.get(value, PLAIN) if value is not None else PLAIN for value in node.inputs]
-            _check_bodies(node, facts, axis)
-            if unknown & set(node.inputs):
-                verdict = None
-            elif all(fact == PLAIN for fact in inputs):
-                continue
-            else:
-                verdict = _judge(node, inputs, axis, seen, last_chance=False)
-            if verdict is None:
-                postponed.append(node)
-                unknown.update(node.outputs)
-                continue
-            verdicts[node] = verdict
-            _note(facts, seen, node, verdict.fact)
-        if len(postponed) == len(waiting):
-            _judge(
-                postponed[0],
-                [facts.get(v, PLAIN) if v else PLAIN for v in postponed[0].inputs],
-                axis,
-                seen,
-                last_chance=True,
-            )
-        waiting = postponed
-    return Derivation(facts, [(node, verdicts[node]) for node in order if node in verdicts])
+    return _Propagation(model, axes, start, tolerant).run()
 
 
-def _check_bodies(node: ir.Node, facts: Mapping[ir.Value, Fact], axis: str) -> None:
-    """A body reads values of the graph around it that are not among its node's inputs."""
-    for attribute in node.attributes.values():
-        bodies = [attribute.value] if attribute.type == ir.AttributeType.GRAPH else []
-        bodies += list(attribute.value) if attribute.type == ir.AttributeType.GRAPHS else []
-        for inner in (inner for body in bodies for inner in body.all_nodes()):
-            if any(value in facts for value in inner.inputs):
+class _Propagation:
+    def __init__(self, model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], tolerant: bool) -> None:
+        self.model, self.axes, self.tolerant = model, axes, tolerant
+        self.facts: dict[ir.Value, Fact] = dict(start)
+        self.unknown: set[ir.Value] = set()
+        self.judged: list[Judged] = []
+        self.refusals: list[Refused] = []
+        self.seen: dict[Dim, Axis] = {}
+        self.inner: set[ir.Node] = set()
+
+    def run(self) -> Derivation:
+        for node in nodes_of(self.model):
+            if self.unknown and any(value in self.unknown for value in node.inputs):
+                self.unknown.update(node.outputs)
+                continue
+            if node in self.inner:
+                continue
+            try:
+                self._judge(node)
+            except Refused as refused:
+                refused.at(node=str(node.name), op=node.op_type, axis=self._axis(node), source=source_of(node))
+                if not self.tolerant:
+                    raise
+                self.refusals.append(refused)
+                self.unknown.update(node.outputs)
+        return Derivation(self.facts, self.judged, self.refusals)
+
+    def _judge(self, node: ir.Node) -> None:
+        given = tuple(self._fact(value) for value in node.inputs)
+        self._check_bodies(node)
+        case = Case(node, given, self.axes.batch, self.axes.sides, self.seen)
+        verdict = judge(case)
+        for output, fact in zip(node.outputs, verdict.outputs, strict=True):
+            self.facts[output] = fact
+            for _, axis in fact.axes:
+                self._note(axis)
+        if case.tracked or any(fact.axes for fact in verdict.outputs):
+            self.judged.append(Judged(node, given, verdict))
+
+    def _note(self, axis: Axis) -> None:
+        """Layouts of several segments are known by their size, for positions counted along them."""
+        if len(axis) == 1 and isinstance(axis[0], Frames) and len(axis[0].segments) > 1:
+            self.seen.setdefault(axis[0].size, axis)
+
+    def _fact(self, value: ir.Value | None) -> Fact | None:
+        if value is None:
+            return None
+        known = self.facts.get(value)
+        if known is None:
+            array = array_of(value)
+            known = Fact() if array is None else Fact(contents=((VALID, of_array(array)),))
+            self.facts[value] = known
+        return known
+
+    def _axis(self, node: ir.Node) -> str:
+        """The names of the tracked axes that reach a node, for messages."""
+        names = {
+            str(name)
+            for value in node.inputs
+            if value is not None
+            for _, axis in self.facts.get(value, Fact()).axes
+            for factor in axis
+            for name in symbols_of(factor.size)
+        }
+        return ", ".join(sorted(names))
+
+    def _check_bodies(self, node: ir.Node) -> None:
+        """A body reads values of the graph around it that are not among its node's inputs."""
+        for inner in (inner for body in _bodies(node) for inner in body.all_nodes()):
+            if any(value in self.facts and not self.facts[value].is_plain for value in inner.inputs if value):
                 raise refuse(
-                    f"the body of {node.op_type} reads a padded value",
-                    "write the model with operators of the rule table",
-                    node=str(node.name),
-                    op=node.op_type,
-                    axis=axis,
-                    source=source_of(node),
+                    f"the body of {node.op_type} reads a padded value", "write the model with operators of the rule table"
                 )
 
 
-def _judge(
-    node: ir.Node, inputs: Sequence[Fact], axis: str, seen: Sequence[Segments], last_chance: bool
-) -> Verdict | None:
-    """The verdict, or None when the axis of a length is not known yet."""
-    try:
-        return judge(node, inputs, seen)
-    except UnknownLength as unknown:
-        if not last_chance:
-            return None
-        refused = refuse(
-            f"{node.op_type} reads the length {unknown}, which no joined axis has",
-            "look positions up by the length of the tensor they are added to",
-        )
-        raise refused.at(node=str(node.name), op=node.op_type, axis=axis, source=source_of(node)) from None
-    except Refused as refused:
-        raise refused.at(node=str(node.name), op=node.op_type, axis=axis, source=source_of(node)) from None
+def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.value
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.value
 
 
-def _note(facts: dict[ir.Value, Fact], seen: list[Segments], node: ir.Node, fact: Fact) -> None:
-    if fact != PLAIN:
-        outputs = node.outputs if node.op_type == "Split" else node.outputs[:1]
-        facts.update(dict.fromkeys(outputs, fact))
-    if fact.axis is not None and fact.segments not in seen:
-        seen.append(fact.segments)
+def chain_to(derivation: Derivation, value: ir.Value | None) -> list[ir.Node]:
+    """The nodes from a tracked input to a value, along first tracked operands; for people to read."""
+    chain: list[ir.Node] = []
+    while value is not None and (node := value.producer()) is not None:
+        chain.append(node)
+        value = next((each for each in node.inputs if each is not None and derivation.fact(each).axes), None)
+    return chain[::-1]
+
+
+def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
+    """One certificate record per judged node; plain data."""
+    return tuple(
+        {
+            "node": str(each.node.name),
+            "op": each.node.op_type,
+            "rule": each.verdict.rule,
+            "in": [None if fact is None else str(fact) for fact in each.given],
+            "out": [str(fact) for fact in each.verdict.outputs],
+            "needs": [str(need) for need in each.verdict.needs],
+            "reason": each.verdict.reason,
+            "source": source_of(each.node),
+        }
+        for each in derivation.judged
+    )

@@ -4,6 +4,7 @@ from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.carry_projections import CarryProjections
+from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
@@ -17,6 +18,7 @@ PASSES: dict[str, type[Pass]] = {
     "canonicalize_transposes": CanonicalizeTransposes,
     "canonicalize_positions": CanonicalizePositions,
     "canonicalize_reshapes": CanonicalizeReshapes,
+    "fold_mask_inputs": FoldMaskInputs,
     "merge_first_call": MergeFirstCall,
     "carry_projections": CarryProjections,
     "pad_axes": PadAxes,

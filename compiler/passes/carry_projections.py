@@ -21,12 +21,14 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import FINITE, PLAIN, Action, Fact, Segment, Segments
-from compiler.analysis.judge import judge
+from compiler.analysis.pointwise import pointwise_axis
 from compiler.errors import Place, Refused
 from compiler.evaluate import open_session
 from compiler.passes.window_states import rename_output
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, Window
+
+TO_THE_END = 2**31 - 1
+"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +51,8 @@ class _Cache:
         assert state.frames_axis is not None
         self.state = state
         self.join = join
-        self.segments: Segments = (
-            Segment(house.symbol(window.axis), window.frames),
-            Segment(window.step_frames, window.step_frames),
-        )
+        self.cached = house.symbol(window.axis)
+        self.new_frames = window.step_frames
         self.input = join.inputs[0]
         assert self.input is not None and join.inputs[1] is not None
         self.map_input = ir.Value(name=state.input, shape=self.input.shape, type=self.input.type)
@@ -182,14 +182,6 @@ def _spread(model: ir.Model, cache: _Cache) -> None:
             cache.read_whole.append(value)
 
 
-def _facts(cache: _Cache, node: ir.Node) -> list[Fact]:
-    return [
-        Fact(cache.joined[value].axis, cache.segments, FINITE) if value in cache.joined else PLAIN
-        for value in node.inputs
-        if value is not None
-    ]
-
-
 def _commit(model: ir.Model, cache: _Cache) -> None:
     """Insert the new halves, and let slices of the new frames read them."""
     for node, new in cache.new_nodes:
@@ -205,12 +197,16 @@ def _is_new_part(cache: _Cache, node: ir.Node) -> bool:
     value = node.inputs[0]
     if not house.is_op(node, "Slice") or value not in cache.joined:
         return False
-    try:
-        verdict = judge(node, _facts(cache, node))
-    except Refused:
+    axis = cache.joined[value].axis
+    starts, ends = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[2])
+    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else (0,)
+    if starts is None or ends is None or axes is None or len(starts) != 1 or value.shape is None:
         return False
-    old, new = cache.segments
-    if verdict.action is not Action.SPLIT_SLICE or verdict.bounds != (old.slots, old.slots + new.slots):
+    length = cache.cached + cache.new_frames
+    to_the_end = ends[0] == length or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
+    if axes[0] not in (axis, axis - len(value.shape)) or not to_the_end:
+        return False
+    if starts[0] not in (cache.cached, -cache.new_frames):
         return False
     cache.new_parts.append((node.outputs[0], cache.joined[value].new))
     return True
@@ -221,15 +217,13 @@ def _split(cache: _Cache, node: ir.Node) -> bool:
     others = [value for value in node.inputs if value is not None and value not in cache.joined]
     if len(node.outputs) != 1 or any(house.array_of(value) is None for value in others) or None in node.inputs:
         return False
-    try:
-        verdict = judge(node, _facts(cache, node))
-    except Refused:
-        return False
-    if not verdict.pointwise or verdict.fact.axis is None or not _keeps_batch(cache, node.outputs[0]):
+    positions = {i: cache.joined[value].axis for i, value in enumerate(node.inputs) if value in cache.joined}
+    axis = pointwise_axis(node, positions)
+    if axis is None or not _keeps_batch(cache, node.outputs[0]):
         return False
     if house.is_op(node, "Reshape"):
         target = house.array_of(node.inputs[1])
-        if target is None or target[verdict.fact.axis] not in (0, -1):
+        if target is None or target[axis] not in (0, -1):
             return False
     old = _copy(node, [cache.joined[v].old if v in cache.joined else v for v in node.inputs], "old")
     new = _copy(node, [cache.joined[v].new if v in cache.joined else v for v in node.inputs], "new")
@@ -238,7 +232,7 @@ def _split(cache: _Cache, node: ir.Node) -> bool:
     is_projected = house.is_op(node, "MatMul") or any(
         cache.joined[value].is_projected for value in node.inputs if value in cache.joined
     )
-    cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], verdict.fact.axis, is_projected)
+    cache.joined[node.outputs[0]] = _Joined(old.outputs[0], new.outputs[0], axis, is_projected)
     return True
 
 
@@ -310,7 +304,7 @@ def _materialise(model: ir.Model, cache: _Cache, value: ir.Value, part: _Joined,
     carried = ir.Value(name=name, type=value.type)
     assert value.shape is not None
     dims = list(value.shape)
-    dims[part.axis] = ir.SymbolicDim(str(cache.segments[0].length))
+    dims[part.axis] = ir.SymbolicDim(str(cache.cached))
     carried.shape = ir.Shape(dims)
     model.graph.inputs.append(carried)
     producer = value.producer()

@@ -1,45 +1,43 @@
-"""Pad the cache axis to its window, so that the graph is static along it and the padding cannot be seen.
+"""Pad axes so that the graph is static along them and nothing of the padding can be seen in the result.
 
 Before:
-    cache [batch, cache, W], new [batch, 16, W]
-    joined = Concat(cache, new); rows = Slice(table, 0, cache + 16); p = Softmax(scores)
+    x [batch, time, 80], cache [batch, cache, W]
+    p = Softmax(scores [batch, H, time, time]); m = ReduceMean(y, axis of time)
 After:
-    cache [batch, 128, W], new [batch, 16, W], real_length int64 [batch], mask float32 [batch, 144]
-    clean  = Where(mask[:, :128], cache, 0)
-    joined = Concat(clean, new); rows = Gather(table, Max(iota(144) - (128 - real_length), 0))
-    p      = Softmax(Where(mask, scores, lowest)) * mask
+    x [batch, time, 80], cache [batch, 128, W], time_length int64 [batch], real_length int64 [batch]
+    p = Softmax(Where(valid, scores, lowest)); m = ReduceSum(Where(valid, y, 0)) / time_length
+    # the name `time` now stands for the number of slots; one graph serves every bucket and every length in it
 
-Requires: symbolic shapes; the batch axis, if any, is the first axis of every padded value.
-Ensures: no dimension mentions the cache axis; state outputs hold [cached ++ new] with zero padding in front.
-Keeps: everything that no padded value reaches.
+Requires: symbolic shapes.
+Ensures: for every row of the batch, outputs at valid places equal those of the original graph run on that row alone at
+    its true lengths; so rows are independent. No dimension mentions a window's axis any more.
+Keeps: everything that neither padding nor the batch can change: fills and masks go only where a rule needs one.
 Numerics: exact at valid places up to the order of summation; padded keys have probability exactly 0.
-Source: segments, rules and the right-aligned layout as in compiler/analysis; masking before and after softmax as used
-    in production streaming recognisers (finite lowest before, 0/1 product after), because -inf makes NaN in empty rows.
+Source: interval contents per region of padding, segments, and one rule per operator: compiler/analysis.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import PLAIN, ZERO, Action, Fact, Segment, Segments, Verdict, physical_length, refuse
-from compiler.analysis.propagate import Derivation, input_facts, propagate
-from compiler.analysis.rules.lookup import slice_bounds
+from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
+from compiler.analysis.layout import Frames, Rows, Side
+from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
+from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate, records
 from compiler.errors import Place, Refused
-from compiler.ir import Dim
-from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
-from compiler.window_inputs import WindowInputs
-
-LOWEST = float(np.finfo(np.float32).min)
-"""Score of a padded key: finite, so that Softmax never sees an infinity; exp underflows to exactly 0."""
+from compiler.padding.forms import FORMS
+from compiler.padding.places import Length, Places
+from compiler.padding.site import Site
+from compiler.stages import Array, Lowered, Outcome, PaddedAxis, Window, right_aligned
 
 
 @dataclasses.dataclass(frozen=True)
 class PadAxes:
-    """Make the cache axis static. Without a window in the recipe there is nothing to do."""
+    """Prove padding and batching, and insert what they need."""
 
     name: ClassVar[str] = "pad_axes"
 
@@ -49,35 +47,37 @@ class PadAxes:
         Raises:
             Refused: some op has no rule, or its rule does not hold; with node, axis, source line and cure.
         """
-        window = lowered.window
-        if window is None or window.static:
+        window = lowered.window if lowered.window is not None and not lowered.window.static else None
+        if lowered.is_padded or (window is None and not lowered.padded_axes and lowered.batch_axis is None):
             return Outcome(lowered)
-        model = lowered.model
-        house.infer_shapes(model)
-        start = input_facts(model, window.axis, window.frames)
-        if not start:
-            raise Refused(
-                f"no input has an axis {window.axis!r}",
-                cure="name the growing axis in the shapes of the recipe's inputs, or drop the window",
-                place=Place(axis=window.axis),
-            )
-        cleaned = {value: dataclasses.replace(fact, fill=ZERO) for value, fact in start.items()}
-        derivation = propagate(model, window.axis, cleaned)
-        batch = _batch_of(start, lowered.batch_axis)
+        limits = infer_settled(lowered.model)
+        axes = _axes(lowered, window)
+        _check_axes(lowered.model, axes)
+        before = sum(1 for _ in lowered.model.graph)
+        work = _Padding(lowered, window, axes)
+        derivation = work.derive()
         _check_outputs(derivation, lowered, window)
-        _check_masked(derivation, batch)
-        before = {output: house.dims_of(output) for node in model.graph for output in node.outputs}
-        lengths = WindowInputs(model, window, batch, PadAxes.name)
-        for value, fact in start.items():
-            _clean_input(model, lengths, value, fact)
-        acted = sum(_rewrite(model, lengths, derivation, node, verdict) for node, verdict in derivation.verdicts)
-        _freeze(model, window, start)
-        _check_shapes(model, before, batch)
-        static = dataclasses.replace(lowered, window=dataclasses.replace(window, static=True))
-        states = tuple((state.input, state.frames_axis) for state in lowered.states if state.frames_axis is not None)
-        static = dataclasses.replace(static, state_maps=(*lowered.state_maps, RightAligned(states, window.frames)))
-        count = len(start) + acted
-        return Outcome(static, matched=len(derivation.verdicts), rewritten=count, records=derivation.records())
+        work.write(derivation)
+        least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()})
+        most = longest_lengths(limits, axes.sides)
+        if window is not None:
+            _check_empty(least[window.axis], window)
+            _freeze(lowered.model, window)
+        house.prune(lowered.model)
+        after = sum(1 for _ in lowered.model.graph)
+        maps = lowered.state_maps
+        if window is not None:
+            states = tuple((each.input, each.frames_axis) for each in lowered.states if each.frames_axis is not None)
+            maps = (*maps, RightAligned(states, window.frames))
+        done = dataclasses.replace(
+            lowered,
+            window=None if lowered.window is None else dataclasses.replace(lowered.window, static=True),
+            padded_axes=tuple(dataclasses.replace(each, minimum=least[each.axis], maximum=most.get(each.axis)) for each in lowered.padded_axes),
+            is_padded=True,
+            rows_independent=lowered.batch_axis is not None,
+            state_maps=maps,
+        )
+        return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=work.records)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,308 +96,292 @@ class RightAligned:
         }
 
 
-def _batch_of(start: dict[ir.Value, Fact], batch_axis: str | None) -> int | str:
-    """The size of the first axis of the padded inputs, which must agree."""
-    sizes = {str(value.shape[0]) for value in start if value.shape is not None}
-    if len(sizes) != 1:
-        raise refuse(
-            f"the padded inputs have first axes {sorted(sizes)}", "make the batch axis the first axis of every cache"
+def _axes(lowered: Lowered, window: Window | None) -> Axes:
+    """What is tracked. Caches are cleaned at the input: their padding is zero in the states that leave, too."""
+    sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
+    clean: set[str] = set()
+    if window is not None:
+        sides[window.axis] = Side.RIGHT
+        clean = {
+            str(value.name)
+            for value in lowered.model.graph.inputs
+            if any(house.mentions(dim, window.axis) for dim in house.dims_of(value) or ())
+        }
+    masks = frozenset(name for each in lowered.padded_axes for name in each.mask_inputs)
+    return Axes(lowered.batch_axis, sides, masks, frozenset(clean))
+
+
+def _check_axes(model: ir.Model, axes: Axes) -> None:
+    """Every tracked axis is a dimension of an input by itself, so that its size can be read."""
+    single = {str(dim) for value in model.graph.inputs for dim in house.dims_of(value) or ()}
+    for axis in axes.sides:
+        if axis not in single:
+            raise Refused(
+                f"no input has an axis {axis!r}",
+                cure="name the growing axis in the shapes of the recipe's inputs, or drop it from axes",
+                place=Place(axis=axis),
+            )
+
+
+class _Padding:
+    """One graph while it is being padded.
+
+    Args:
+        lowered: the graph.
+        window: its cache axis, if it is not static yet.
+        axes: the tracked axes.
+    """
+
+    def __init__(self, lowered: Lowered, window: Window | None, axes: Axes) -> None:
+        self.lowered, self.model, self.axes = lowered, lowered.model, axes
+        self.known = input_facts(self.model, axes)
+        self.places = _places(lowered, window, self.known)
+        self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
+        self.records: tuple[dict[str, object], ...] = ()
+
+    def derive(self) -> Derivation:
+        """The facts of every value, after everything that gives shared values a batch axis has been written.
+
+        Positions that all rows shared become rows of their own (each row has its own length), which changes shapes
+        downstream; so such nodes are written first, and the derivation starts again on the new shapes.
+        """
+        for name in sorted(self.axes.clean):
+            self._clean(house.inputs_named(self.model)[name])
+        while True:
+            refused = None
+            try:
+                derivation = propagate(self.model, self.axes, self.known)
+            except Refused as error:
+                refused = error
+                derivation = propagate(self.model, self.axes, self.known, tolerant=True)
+            first = [each for each in derivation.judged if self._gives_rows(each)]
+            if not first:
+                if refused is not None:
+                    raise refused
+                self.records = records(derivation)
+                return derivation
+            for each in first:
+                self._write_node(each)
+            house.prune(self.model)
+            house.forget_shapes(self.model)
+            infer_settled(self.model)
+
+    def _gives_rows(self, judged: Judged) -> bool:
+        if self.axes.batch is None:
+            return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
+        for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
+            dims = house.dims_of(output)
+            if fact.rows_axis is not None and dims is not None and dims[fact.rows_axis] == 1:
+                return True
+        return any(
+            isinstance(need, Fill) and (given := judged.given[need.operand]) is not None and given.rows_axis is None
+            for need in judged.verdict.needs
         )
-    size = sizes.pop()
-    if size.isdigit():
-        return int(size)
-    if size != batch_axis:
-        raise refuse(f"the first axis of the caches is {size!r}", "declare it with buckets under axes")
-    return size
 
+    def write(self, derivation: Derivation) -> None:
+        """Carry out every need."""
+        for each in derivation.judged:
+            if each.verdict.needs:
+                self._write_node(each)
 
-def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window) -> None:
-    """States hold [cached ++ new], perhaps cut to the window; no other output may be padded, for nobody could tell."""
-    axes = {state.output: state.frames_axis for state in lowered.states}
-    for name, value in house.outputs_named(lowered.model).items():
-        fact = derivation.facts.get(value, PLAIN)
-        node = value.producer()
-        frames_axis = axes.get(name)
-        place = {"tensor": name, "node": str(node.name) if node else "", "op": node.op_type if node else ""}
-        if frames_axis is None and fact != PLAIN:
-            raise refuse(
-                f"the output has the axis {window.axis!r}",
-                "return the new frames only, or declare the output as a state",
-                axis=window.axis,
-                source=house.source_of(node),
-                **place,
-            )
-        if frames_axis is not None and not _is_state(fact, frames_axis, value, window):
-            raise refuse(
-                f"the state holds {fact}, not the cached frames and then {window.step_frames} new ones",
-                "join the cache with the new frames, cache first, and feed the whole back",
-                axis=window.axis,
-                source=house.source_of(node),
-                **place,
-            )
+    def _write_node(self, judged: Judged) -> None:
+        node = judged.node
+        insert = house.Inserter(self.model, PadAxes.name, before=node)
+        facts = list(judged.given)
+        try:
+            for need in judged.verdict.needs:
+                if isinstance(need, Fill):
+                    given = facts[need.operand]
+                    assert given is not None
+                    facts[need.operand] = self._fill(insert, node, need, given)
+                elif isinstance(need, Clamp):
+                    self._clamp(insert, node, need)
+                else:
+                    site = Site(
+                        self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert
+                    )
+                    FORMS[need.kind](site)
+        except Refused as refused:
+            raise refused.at(node=str(node.name), op=node.op_type, source=house.source_of(node)) from None
 
-
-def _is_state(fact: Fact, frames_axis: int, value: ir.Value, window: Window) -> bool:
-    """Whether the newest frames of a state are the newest slots, and at least the window's number."""
-    if fact == PLAIN:
-        return value.shape is not None and value.shape[frames_axis] == window.frames <= window.step_frames
-    cached, *others = fact.segments
-    new = physical_length(tuple(others))
-    kept = cached.slots + new
-    return (
-        fact.axis == frames_axis
-        and all(segment.is_full for segment in others)
-        and new == window.step_frames
-        and kept >= window.frames
-        and (kept == window.frames or cached.length == house.symbol(window.axis))
-    )
-
-
-def _check_masked(derivation: Derivation, batch: int | str) -> None:
-    """Masks are float32 and per batch row, so every value that is masked must be so too, the batch axis in front."""
-    for node, verdict in derivation.verdicts:
-        if verdict.action not in (Action.MASK_SOFTMAX, Action.FILL_INPUT):
-            continue
-        value = node.inputs[verdict.operand]
+    def _fill(self, insert: house.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
+        """Overwrite the padding of one operand by selection: whatever was there, NaN included, is gone."""
+        value = node.inputs[need.operand]
         assert value is not None
+        after = _with_rows(given, self.axes.batch).filled(need.axis, need.value)
+        key = (value, need.axis, need.value)
+        if key not in self.filled:
+            self.filled[key] = self._select(_after(self.model, value, insert), value, after, need.axis, need.value)
+            self.known[self.filled[key]] = after
+        node.replace_input_with(need.operand, self.filled[key])
+        return after
+
+    def _clamp(self, insert: house.Inserter, node: ir.Node, need: Clamp) -> None:
+        """Legal indices stay, all others become legal."""
+        value = node.inputs[need.operand]
+        assert value is not None and value.dtype is not None
+        key = (value, need.low, float(need.high))
+        if key not in self.filled:
+            kind = value.dtype.numpy()
+            low, high = (insert.constant(np.array(n, kind), "legal_index") for n in (need.low, need.high))
+            self.filled[key] = _after(self.model, value, insert).op(
+                "Clip", [value, low, high], name=f"{value.name}_legal", shape=value.shape, dtype=value.dtype
+            )
+        node.replace_input_with(need.operand, self.filled[key])
+
+    def _select(self, insert: house.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
         dims = house.dims_of(value)
-        fact = derivation.facts[value]
-        wanted = house.symbol(batch) if isinstance(batch, str) else batch
-        place = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
-        if fact.axis == 0 or dims is None or (dims[0] != wanted and batch != 1):
-            raise refuse(
-                f"the first axis of {node.op_type}'s input is {dims[0] if dims else 'unknown'}, not the batch axis",
-                "keep the batch axis in front, apart from frames and heads; "
-                "nn.MultiheadAttention does so with need_weights=False",
-                **place,
-            )
-        if value.dtype != ir.DataType.FLOAT:
-            raise refuse(
-                f"{node.op_type} of {value.dtype} has to be masked", "pad in float32 and convert later", **place
-            )
+        assert dims is not None and value.dtype is not None
+        condition = self.places.mask(fact, axis, dims)
+        constant = insert.constant(np.array(fill, value.dtype.numpy()), "padding")
+        shape = list(value.shape or ())
+        if self.axes.batch is not None and fact.rows_axis is not None and shape[fact.rows_axis] == 1:
+            shape[fact.rows_axis] = ir.SymbolicDim(self.axes.batch)
+        return insert.op(
+            "Where", [condition, value, constant], name=f"{value.name}_filled", shape=shape, dtype=value.dtype
+        )
+
+    def _clean(self, value: ir.Value) -> None:
+        """Zero in the padding of an input, for everything that reads it."""
+        fact = self.known[value]
+        uses = list(value.uses())
+        for axis in fact.padded:
+            clean = self._select(self.places.insert, value, fact, axis, 0.0)
+            for use in uses:
+                if not house.is_op(use.node, "Shape"):
+                    use.node.replace_input_with(use.idx, clean)
+            self.known[clean] = fact
 
 
-def _clean_input(model: ir.Model, lengths: WindowInputs, value: ir.Value, fact: Fact) -> None:
-    """Overwrite the padding of one input with zero, by selection: whatever was there, NaN included, is gone."""
-    assert fact.axis is not None and value.shape is not None
-    uses = list(value.uses())
-    shape = list(value.shape)
-    shape[fact.axis] = physical_length(fact.segments)
-    condition = lengths.shaped("valid", fact.axis, len(shape), physical_length(fact.segments))
-    zero = lengths.insert.constant(np.array(0, value.dtype.numpy() if value.dtype else np.float32), "zero")
-    clean = lengths.insert.op(
-        "Where", [condition, value, zero], name=f"{value.name}_clean", shape=shape, dtype=value.dtype
+SHARED_FORMS = frozenset({"look_up_positions", "look_up_new_rows"})
+"""Forms whose result has rows of its own although the operand is shared."""
+
+
+def _with_rows(fact: Fact, batch: str | None) -> Fact:
+    """A shared value of leading size 1 gets the batch there when it is masked per row."""
+    if batch is None or fact.rows_axis is not None:
+        return fact
+    rows = (0, (Rows(house.symbol(batch)),))
+    return dataclasses.replace(fact, axes=(rows, *fact.axes))
+
+
+def _after(model: ir.Model, value: ir.Value, otherwise: house.Inserter) -> house.Inserter:
+    """Behind the producer of a value, so that later readers may share what is inserted."""
+    producer = value.producer()
+    if producer is None:
+        return otherwise
+    return house.Inserter(
+        model, PadAxes.name, before=house.node_after(model, producer), source=house.source_of(producer)
     )
-    for use in uses:
-        use.node.replace_input_with(use.idx, clean)
 
 
-def _rewrite(model: ir.Model, lengths: WindowInputs, derivation: Derivation, node: ir.Node, verdict: Verdict) -> int:
-    """Carry out what one verdict asks for; 1 if the graph changed."""
-    match verdict.action:
-        case Action.MASK_SOFTMAX:
-            _mask_softmax(model, lengths, derivation.facts[node.outputs[0]], node)
-        case Action.LOOK_UP_POSITIONS:
-            _look_up_positions(model, lengths, derivation.facts[node.outputs[0]].segments, node)
-        case Action.LOOK_UP_NEW_ROWS:
-            _look_up_new_rows(model, lengths, verdict.bounds, node)
-        case Action.SLICE_LAST_ROWS:
-            _slice_last_rows(model, derivation.facts[node.outputs[0]], node)
-        case Action.FILL_INPUT:
-            _fill_input(model, lengths, derivation, node, verdict.operand)
-        case Action.SPLIT_SLICE:
-            _move_slice(model, verdict.bounds, node)
-        case Action.NONE:
-            return 0
-    return 1
+def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]) -> Places:
+    """The length inputs, added to the graph."""
+    batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else _fixed_rows(lowered.model, known)
+    lengths = []
+    for each in lowered.padded_axes:
+        lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
+    if window is not None:
+        size = house.symbol(window.axis) + window.step_frames
+        value = _input(lowered.model, window.length_input, ir.DataType.INT64, [batch])
+        mask = None
+        if window.mask_input is not None:
+            shape = [batch, window.frames + window.step_frames]
+            mask = _input(lowered.model, window.mask_input, ir.DataType.FLOAT, shape)
+        lengths.append(Length(window.axis, value, window.frames, mask, size))
+    return Places(lowered.model, lengths, batch, PadAxes.name)
 
 
-def _mask_softmax(model: ir.Model, lengths: WindowInputs, fact: Fact, node: ir.Node) -> None:
-    """Where before, product after."""
-    scores = node.inputs[0]
-    assert scores is not None and scores.shape is not None and fact.axis is not None
-    _require_standard(fact.segments, lengths, node)
-    rank = len(scores.shape)
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    lowest = insert.constant(np.array(LOWEST, np.float32), "lowest")
-    condition = lengths.shaped("valid", fact.axis, rank, lengths.total)
-    masked = insert.op("Where", [condition, scores, lowest], name=f"{scores.name}_masked", dtype=scores.dtype)
-    node.replace_input_with(0, masked)
-    probabilities = node.outputs[0]
-    uses = list(probabilities.uses())
-    after = house.Inserter(model, PadAxes.name, before=house.node_after(model, node), source=house.source_of(node))
-    mask = lengths.shaped("mask", fact.axis, rank, lengths.total)
-    product = after.op("Mul", [probabilities, mask], name=f"{probabilities.name}_masked", dtype=probabilities.dtype)
-    for use in uses:
-        use.node.replace_input_with(use.idx, product)
+def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
+    """The leading size of the padded inputs of a graph without a batch axis."""
+    sizes = {str(dims[0]) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))}
+    if len(sizes) == 1 and (size := sizes.pop()).isdigit():
+        return int(size)
+    raise refuse(f"the padded inputs have first axes {sorted(sizes)}", "make the batch the first axis of every one")
 
 
-def _require_standard(segments: Segments, lengths: WindowInputs, node: ir.Node) -> None:
-    """The mask describes [cache ++ new] and nothing else."""
-    window = lengths.window
-    standard = (
-        Segment(house.symbol(window.axis), window.frames),
-        Segment(window.step_frames, window.step_frames),
+def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
+    if name in house.inputs_named(model):
+        raise refuse(f"the graph has an input {name!r} already", "choose another length_input or mask_input")
+    value = ir.Value(name=name, shape=ir.Shape(shape))
+    value.dtype = dtype
+    model.graph.inputs.append(value)
+    return value
+
+
+def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window | None) -> None:
+    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the window; nothing else goes."""
+    frames_axes = {state.output: state.frames_axis for state in lowered.states}
+    for name, value in house.outputs_named(lowered.model).items():
+        fact = derivation.fact(value)
+        node = value.producer()
+        place = {"tensor": name, "node": str(node.name) if node else "", "op": node.op_type if node else ""}
+        place["source"] = house.source_of(node)
+        _check_rows(fact, lowered.batch_axis, place)
+        if fact.is_number:
+            raise refuse("the output is an axis length", "return it from the caller's side", **place)
+        state_axis = frames_axes.get(name)
+        if window is not None and state_axis is not None:
+            _check_state(fact, state_axis, value, window, place)
+            continue
+        for axis, layout in fact.axes:
+            frames = fact.frames(axis)
+            if any(isinstance(each, Frames) for each in layout) and (frames is None or not frames.is_suffix_padded):
+                raise refuse(
+                    f"axis {axis} of the output is {' * '.join(map(str, layout))}",
+                    "return the new frames only, declare the output as a state, or keep its axes apart",
+                    **place,
+                )
+
+
+def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None:
+    axis = fact.rows_axis
+    if axis is None or (axis == 0 and len(fact.tracked[0]) == 1):
+        return
+    raise refuse(f"the batch {batch!r} is not the first axis of the output", "transpose the output", **place)
+
+
+def _check_state(fact: Fact, axis: int, value: ir.Value, window: Window, place: Mapping[str, str]) -> None:
+    """The newest frames of a state are the newest slots, at least the window's number, zero where there are none."""
+    frames = fact.frames(axis)
+    size = None if value.shape is None else value.shape[axis]
+    whole = house.symbol(window.axis) + window.step_frames
+    if frames is None:
+        if isinstance(size, int) and size == window.frames <= window.step_frames:
+            return
+    elif frames.is_prefix_padded and len(fact.padded) == 1 and fact.padding(axis).is_zero and (
+        frames.size == whole or frames.size.subs(house.symbol(window.axis), window.frames) == window.frames
+    ):
+        return
+    raise refuse(
+        f"the state holds {fact}, not the cached frames and then {window.step_frames} new ones",
+        "join the cache with the new frames, cache first, and feed the whole back",
+        axis=window.axis,
+        **place,
     )
-    if segments != standard:
+
+
+def _check_empty(least: int, window: Window) -> None:
+    """A stream starts with an empty window."""
+    if least > 0:
         raise refuse(
-            f"the axis holds {_shown(segments)}, the mask {_shown(standard)}",
-            "join each cache with the new frames once, cache first",
-            node=str(node.name),
-            op=node.op_type,
-            source=house.source_of(node),
+            f"something needs at least {least} cached frames, and a stream starts with none",
+            "join at least one new frame to the cache before softmax or a reduction",
+            axis=window.axis,
         )
 
 
-def _shown(segments: Segments) -> str:
-    return " ++ ".join(f"[{segment.length} of {segment.slots}]" for segment in segments)
-
-
-def _constant_table(lengths: WindowInputs, node: ir.Node) -> tuple[str, np.ndarray]:
-    """Name and rows [rows, channels] of a table that is long enough for every position."""
-    table = node.inputs[0]
-    array = house.array_of(table)
-    name = str(table.name) if table is not None else ""
-    place = {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)}
-    bounds = slice_bounds(node)
-    if array is None or array.ndim != 3 or array.shape[0] != 1 or bounds is None or bounds[0] != 1:
-        raise refuse(
-            f"position table {name!r} has shape {None if array is None else list(array.shape)}",
-            "use a constant table [1, rows, channels], and list canonicalize_positions before pad_axes",
-            **place,
-        )
-    if array.shape[1] < lengths.total:
-        raise refuse(
-            f"position table {name!r} has {array.shape[1]} rows, the padded axis {lengths.total}",
-            f"make the table at least {lengths.total} rows long or the window shorter",
-            **place,
-        )
-    return name, np.ascontiguousarray(array[0, : lengths.total])
-
-
-def _look_up_new_rows(model: ir.Model, lengths: WindowInputs, bounds: tuple[int, int], node: ir.Node) -> None:
-    """Rows C..C+n-1 per batch row, for n new frames after C cached ones."""
-    window, count = bounds
-    if (window, count) != (lengths.window.frames, lengths.window.step_frames):
-        raise refuse(
-            f"{count} rows after {window} slots are looked up, the window has {lengths.window.frames} and a call adds "
-            f"{lengths.window.step_frames}",
-            "look up one row per new frame",
-            node=str(node.name),
-            op=node.op_type,
-            source=house.source_of(node),
-        )
-    name, rows = _constant_table(lengths, node)
-    output = node.outputs[0]
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    table = insert.constant(rows, f"{name}_rows")
-    shape = [lengths.batch, count, rows.shape[1]]
-    index = lengths.new_rows()
-    found = insert.op(
-        "Gather", [table, index], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
-    )
-    _replace(model, output, found)
-
-
-def _look_up_positions(model: ir.Model, lengths: WindowInputs, segments: Segments, node: ir.Node) -> None:
-    """Rows 0..L-1 per batch row: cached frames at 0.., new frames at real_length.., padded slots at row 0."""
-    _require_standard(segments, lengths, node)
-    name, array = _constant_table(lengths, node)
-    output = node.outputs[0]
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    rows = insert.constant(array, f"{name}_rows")
-    shape = [lengths.batch, lengths.total, array.shape[1]]
-    found = insert.op(
-        "Gather", [rows, lengths.rows()], {"axis": 0}, name=f"{output.name}_rows", shape=shape, dtype=output.dtype
-    )
-    _replace(model, output, found)
-
-
-def _slice_last_rows(model: ir.Model, fact: Fact, node: ir.Node) -> None:
-    """The last L rows: right-aligned slots want the last physical rows, whatever L is."""
-    table = house.array_of(node.inputs[0])
-    output = node.outputs[0]
-    total = physical_length(fact.segments)
-    assert fact.axis is not None
-    if table is None or table.shape[fact.axis] < total:
-        raise refuse(
-            f"the table has {None if table is None else table.shape[fact.axis]} rows, the padded axis {total}",
-            "make the table longer or the window shorter",
-            node=str(node.name),
-            op=node.op_type,
-            source=house.source_of(node),
-        )
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    rows = np.ascontiguousarray(
-        np.take(table, range(table.shape[fact.axis] - total, table.shape[fact.axis]), fact.axis)
-    )
-    _replace(model, output, insert.constant(rows, f"{output.name}_rows"))
-
-
-def _fill_input(model: ir.Model, lengths: WindowInputs, derivation: Derivation, node: ir.Node, operand: int) -> None:
-    """Zero in the padding of one contracted operand."""
-    value = node.inputs[operand]
-    assert value is not None and value.shape is not None
-    fact = derivation.facts[value]
-    assert fact.axis is not None
-    _require_standard(fact.segments, lengths, node)
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    condition = lengths.shaped("valid", fact.axis, len(value.shape), lengths.total)
-    zero = insert.constant(np.array(0, np.float32), "zero")
-    filled = insert.op("Where", [condition, value, zero], name=f"{value.name}_filled", dtype=value.dtype)
-    node.replace_input_with(operand, filled)
-
-
-def _move_slice(model: ir.Model, bounds: tuple[int, int], node: ir.Node) -> None:
-    """Bounds in slots instead of logical positions."""
-    insert = house.Inserter(model, PadAxes.name, before=node)
-    found = slice_bounds(node)
-    assert found is not None
-    numbers = (*bounds, found[0], 1)  # start, end, axis and step are of one type
-    for index in range(1, len(node.inputs)):
-        node.replace_input_with(index, insert.int64s(numbers[index - 1]))
-
-
-def _replace(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-
-
-def _freeze(model: ir.Model, window: Window, start: dict[ir.Value, Fact]) -> None:
+def _freeze(model: ir.Model, window: Window) -> None:
     """Write the window into the input shapes and let all other shapes follow."""
-    for value, fact in start.items():
-        assert value.shape is not None and fact.axis is not None
-        dims = list(value.shape)
-        dims[fact.axis] = window.frames
-        value.shape = ir.Shape(dims)
+    for value in model.graph.inputs:
+        dims = house.dims_of(value) or ()
+        if any(house.mentions(dim, window.axis) for dim in dims):
+            value.shape = ir.Shape(
+                [window.frames if house.mentions(d, window.axis) else s for d, s in zip(dims, value.shape or (), strict=True)]
+            )
     house.prune(model)
     house.forget_shapes(model)
     house.infer_shapes(model)
 
 
-def _check_shapes(model: ir.Model, before: Mapping[ir.Value, tuple[Dim, ...] | None], batch: int | str) -> None:
-    """Positions were the same for all rows and now differ: what reads them must let the first axis grow."""
-    for node in model.graph:
-        old, new = before.get(node.outputs[0]), house.dims_of(node.outputs[0])
-        if old is None:
-            continue
-        follows = new is not None and len(new) == len(old)
-        for axis, (was, now) in enumerate(zip(old, new or (), strict=False)):
-            may_grow = axis == 0 and was == 1 and str(now) == str(batch)
-            padded = not isinstance(was, int) and isinstance(now, int)
-            follows = follows and (was == now or padded or may_grow)
-        if not follows or (house.is_op(node, "Squeeze") and _entries(node.inputs[0]) != _entries(node.outputs[0])):
-            raise refuse(
-                f"{node.op_type} fixes the first axis of positions, which differ between rows of the batch",
-                "list canonicalize_reshapes before pad_axes, or keep the first axis of the positions",
-                node=str(node.name),
-                op=node.op_type,
-                source=house.source_of(node),
-            )
-
-
-def _entries(value: ir.Value | None) -> Dim:
-    """The number of entries of a value."""
-    total: Dim = 1
-    for dim in (house.dims_of(value) if value is not None else None) or ():
-        total = total * dim
-    return total
+__all__ = ["PadAxes", "PaddedAxis", "RightAligned"]

@@ -19,8 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.facts import FINITE, PLAIN, Fact, Segment
-from compiler.analysis.judge import judge
+from compiler.analysis.pointwise import pointwise_axis
 from compiler.errors import Refused
 from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output
@@ -100,9 +99,4 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
 
 def _is_rowwise(consumer: ir.Node, rows: ir.Value) -> bool:
     """Whether the rule table calls the op pointwise along the rows, with everything else constant."""
-    some = (Segment(house.symbol("rows_looked_up"), 1),)
-    facts = [Fact(1, some, FINITE) if value is rows else PLAIN for value in consumer.inputs]
-    try:
-        return judge(consumer, facts).pointwise
-    except Refused:
-        return False
+    return pointwise_axis(consumer, {i: 1 for i, value in enumerate(consumer.inputs) if value is rows}) == 1

@@ -1,90 +1,209 @@
-"""Rules MM: matrix products, where the padded axis is a row, a column, or summed over."""
+"""Rules MM: products, where a padded axis is kept (MM1) or summed over (MM2)."""
 
+import weakref
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 
-from compiler.analysis.facts import ANYTHING, FINITE, PLAIN, ZERO, Action, Fact, Verdict, refuse
-from compiler.analysis.rules.operands import content_of, rank_of, the_padded
-from compiler.ir import attribute, dims_of
+from compiler.analysis import interval as iv
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Region, Verdict, refuse
+from compiler.analysis.interval import ZERO, Interval
+from compiler.analysis.layout import Axis, has_rows, is_padded
+from compiler.analysis.registry import Table
+
+LARGEST_SUM = 2.0**24
+"""Entries that a contraction over an axis of symbolic size is taken to sum at most."""
 
 
-def matmul(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """MatMul: the padded axis is a row or column of the result, or is contracted."""
-    ranks = [rank_of(value) for value in node.inputs]
-    if min(ranks) < 2:
-        raise refuse("MatMul of a vector", "use operands of rank 2 or more")
-    contracted = [facts[0].axis == ranks[0] - 1, facts[1].axis == ranks[1] - 2]
-    if any(contracted):
-        return _contracted(node, facts, contracted)
-    index, fact = the_padded(node, facts)
-    assert fact.axis is not None
-    free = ranks[0] - 2 if index == 0 else ranks[1] - 1
-    moved = fact.axis + max(ranks) - ranks[index]
-    if fact.axis < ranks[index] - 2 and not _absent(node.inputs[1 - index], moved - max(ranks)):
-        raise refuse("the padded axis is a batch axis of both operands", "move the cache axis next to the channels")
-    assert fact.axis <= free
-    other = content_of(node.inputs[1 - index], facts[1 - index])
-    fill = (
-        ZERO
-        if fact.fill.is_zero and other.is_finite
-        else (FINITE if fact.fill.is_finite and other.is_finite else ANYTHING)
-    )
-    return Verdict("MM1", Fact(moved, fact.segments, fill), "the padded axis is not contracted", pointwise=True)
+def matmul(case: Case) -> Verdict:
+    """MatMul of any ranks, as the Einsum it is."""
+    ranks = case.rank(0), case.rank(1)
+    letters = iter("abcdefghijklmnopqrstuvw")
+    batch = [next(letters) for _ in range(max(max(ranks) - 2, 0))]
+    first = batch[len(batch) - max(ranks[0] - 2, 0) :] + (["x", "z"] if ranks[0] > 1 else ["z"])
+    second = batch[len(batch) - max(ranks[1] - 2, 0) :] + (["z", "y"] if ranks[1] > 1 else ["z"])
+    result = batch + (["x"] if ranks[0] > 1 else []) + (["y"] if ranks[1] > 1 else [])
+    return _product(case, [first, second], result)
 
 
-def _absent(value: ir.Value | None, axis_from_end: int) -> bool:
-    """Whether a value has no such axis, or one of size 1 that broadcasts."""
-    dims = dims_of(value) if value is not None else None
-    return dims is not None and (len(dims) < -axis_from_end or dims[axis_from_end] == 1)
+def gemm(case: Case) -> Verdict:
+    """Gemm: a matrix product of two matrices, transposed or not, plus a broadcast term."""
+    first = ["z", "x"] if case.int_attribute("transA", 0) else ["x", "z"]
+    second = ["y", "z"] if case.int_attribute("transB", 0) else ["z", "y"]
+    if not case.has(2):
+        return _product(case, [first, second], ["x", "y"])
+    term = ["x", "y"][2 - case.rank(2) :]
+    return _product(case, [first, second], ["x", "y"], term)
 
 
-def _contracted(node: ir.Node, facts: Sequence[Fact], contracted: Sequence[bool]) -> Verdict:
-    if not all(contracted) or facts[0].segments != facts[1].segments:
-        raise refuse(
-            f"MatMul contracts a padded axis against other entries: {facts[0]} against {facts[1]}",
-            "join keys and values in the same order",
-        )
-    zero = [fact.fill.is_zero for fact in facts]
-    finite = [fact.fill.is_finite for fact in facts]
-    if (zero[0] and finite[1]) or (zero[1] and finite[0]):
-        return Verdict("MM2", PLAIN, "the contracted padding is zero on one side and finite on the other")
-    if not any(finite):
-        raise refuse("MatMul contracts padding that is not finite on both sides", "bound one of the operands first")
-    operand = 0 if zero[1] or not finite[0] else 1 if zero[0] or not finite[1] else 0
-    return Verdict("MM2", PLAIN, "0 times anything is not 0", Action.FILL_INPUT, operand)
-
-
-def einsum(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Einsum without ellipsis: the label of the padded axis is kept, or summed over, in every operand that has it."""
-    equation = str(attribute(node, "equation", "")).replace(" ", "")
+def einsum(case: Case) -> Verdict:
+    """Einsum with an explicit result and no ellipsis."""
+    equation = str(case.attribute("equation", "")).replace(" ", "")
     left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if not arrow or "." in equation or len(terms) != len(facts):
+    terms = [list(term) for term in left.split(",")]
+    if not arrow or "." in equation or len(terms) != len(case.facts):
         raise refuse(f"Einsum with equation {equation!r}", "write the equation with an explicit result and no ellipsis")
-    labels = {term[fact.axis] for term, fact in zip(terms, facts, strict=True) if fact.axis is not None}
-    if len(labels) != 1:
-        raise refuse(f"Einsum pads several labels of {equation!r}", "join the caches along one label")
-    (label,) = labels
-    holders = [fact for term, fact in zip(terms, facts, strict=True) if label in term]
-    repeated = any(term.count(label) > 1 for term in terms)
-    if repeated or len({(fact.segments, fact.axis is None) for fact in holders}) != 1:
-        raise refuse(
-            f"Einsum meets the padded label {label!r} unpadded or twice", "join keys and values in the same order"
-        )
-    segments = holders[0].segments
-    contents = [content_of(value, fact) for value, fact in zip(node.inputs, facts, strict=True)]
-    finite = all(fill.is_finite for fill in contents)
-    zero = any(fact.fill.is_zero for fact in holders)
-    if label in right:
-        fill = ZERO if zero and finite else FINITE if finite else ANYTHING
-        return Verdict("MM3", Fact(right.index(label), segments, fill), "the padded label is kept", pointwise=True)
-    if zero and finite:
-        return Verdict("MM4", PLAIN, "the summed padding is zero in one operand and finite in the others")
-    unclean = [index for index, term in enumerate(terms) if label in term and not facts[index].fill.is_zero]
-    if not unclean:
-        raise refuse("Einsum sums zeros times numbers that may be infinite", "keep constants and masks finite")
-    if sum(not facts[index].fill.is_finite for index in unclean) > 1:
-        raise refuse("Einsum sums over padding that is not finite in two operands", "use two matrix products")
-    operand = next((index for index in unclean if not facts[index].fill.is_finite), unclean[0])
-    return Verdict("MM4", PLAIN, "0 times anything is not 0", Action.FILL_INPUT, operand)
+    if any(len(set(term)) != len(term) for term in terms):
+        raise refuse(f"Einsum takes a diagonal in {equation!r}", "take the diagonal by a gather")
+    return _product(case, terms, list(right))
+
+
+def _product(case: Case, terms: Sequence[list[str]], result: list[str], added: list[str] | None = None) -> Verdict:
+    """A sum of products over the labels that are not in the result.
+
+    Args:
+        case: the node.
+        terms: labels of the factors' axes.
+        result: labels of the output's axes.
+        added: labels of a third operand that is added to the product.
+
+    Raises:
+        Refused: a label is padded in one factor and has other entries in another, or rows would be summed.
+    """
+    layouts = _layouts(case, terms)
+    summed = [label for label in layouts if label not in result]
+    for label in summed:
+        if has_rows(layouts[label]):
+            raise refuse(f"{case.op} sums over the batch axis: rows of one batch would mix", "keep the batch apart")
+        if is_padded(layouts[label]):
+            _clean(case, terms, label, summed)
+    if added is not None:
+        for axis, layout in case.fact(2).axes:
+            if layouts.get(added[axis], layout) != layout or case.dims(2)[axis] == 1:
+                raise refuse(f"{case.op} adds a term of another layout", "add it after the product")
+            layouts[added[axis]] = layout
+    axes = {result.index(label): layout for label, layout in layouts.items() if label in result}
+    count = _summed_entries(case, terms, result)
+
+    def content(region: Region) -> Interval:
+        labels = {result[at] for at in region}
+        total = _sum_of_products(case, terms, labels, summed, count)
+        if added is None:
+            return total
+        fact = case.fact(2)
+        beta = case.attribute("beta", 1.0)
+        own = frozenset(at for at, label in enumerate(added) if label in labels and at in fact.padded)
+        scale = iv.constant(float(beta) if isinstance(beta, int | float) else 1.0)
+        return iv.add(_scaled(case, total), iv.multiply(scale, fact.content(own)))
+
+    out = case.output(axes, content)
+    if summed and any(is_padded(layouts[label]) for label in summed):
+        return case.verdict("MM2", "the summed padding adds exactly zero", out)
+    return case.verdict("MM1", "no tracked axis is summed over", out, pointwise=True)
+
+
+def _scaled(case: Case, total: Interval) -> Interval:
+    alpha = case.attribute("alpha", 1.0)
+    return iv.multiply(iv.constant(float(alpha) if isinstance(alpha, int | float) else 1.0), total)
+
+
+def _layouts(case: Case, terms: Sequence[list[str]]) -> dict[str, Axis]:
+    """The layout of every tracked label."""
+    found: dict[str, Axis] = {}
+    for operand, term in enumerate(terms):
+        for at, layout in case.fact(operand).axes:
+            if found.setdefault(term[at], layout) != layout:
+                raise refuse(
+                    f"{case.op} pairs {_text(found[term[at]])} with {_text(layout)}", "pad and join both operands alike"
+                )
+    for operand, term in enumerate(terms):
+        for at, label in enumerate(term):
+            if label in found and case.fact(operand).axis(at) is None and case.dims(operand)[at] != 1:
+                raise refuse(
+                    f"{case.op} pairs {_text(found[label])} with {case.dims(operand)[at]} unpadded entries",
+                    "pad and join both operands alike",
+                )
+    return found
+
+
+def _text(layout: Axis) -> str:
+    return " * ".join(map(str, layout))
+
+
+def _clean(case: Case, terms: Sequence[list[str]], label: str, summed: Sequence[str]) -> None:
+    """Padding that is summed over must be zero in one factor and finite in the others, where kept axes are valid."""
+    holders = [(operand, term.index(label)) for operand, term in enumerate(terms) if label in term]
+    for operand, term in enumerate(terms):
+        if label not in term and not case.fact(operand).valid.is_finite:
+            raise refuse(f"{case.op} sums zeros times numbers that may be infinite", "keep constants and masks finite")
+
+    def padding(operand: int, at: int) -> Interval:
+        fact, term = case.fact(operand), terms[operand]
+        free = {axis for axis in fact.padded if term[axis] in summed}
+        return iv.hull(*(fact.content(region) for region in fact.regions if at in region and region <= free))
+
+    zero = {operand for operand, at in holders if padding(operand, at).is_zero}
+    for operand, at in holders:
+        others = zero - {operand}
+        if not padding(operand, at).is_finite and (len(holders) == 1 or others or len(zero) == 0 or operand not in zero):
+            case.fill(operand, at, 0.0)
+            zero.add(operand)
+    if not zero:
+        operand, at = _cheapest(case, holders)
+        case.fill(operand, at, 0.0)
+
+
+def _cheapest(case: Case, holders: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The factor to overwrite: one with a batch axis, of the lower rank."""
+    return min(holders, key=lambda each: (case.fact(each[0]).rows_axis is None, case.rank(each[0]), -each[0]))
+
+
+def _summed_entries(case: Case, terms: Sequence[list[str]], result: list[str]) -> float:
+    """How many products one output entry sums."""
+    sizes: dict[str, float] = {}
+    for operand, term in enumerate(terms):
+        for label, dim in zip(term, case.dims(operand), strict=True):
+            if label not in result:
+                size = float(dim) if isinstance(dim, int) else LARGEST_SUM
+                sizes[label] = max(sizes.get(label, 1.0), size)
+    return float(np.prod(list(sizes.values()))) if sizes else 1.0
+
+
+def _sum_of_products(
+    case: Case, terms: Sequence[list[str]], labels: set[str], summed: Sequence[str], count: float
+) -> Interval:
+    """Bounds of the sum at the places of a region, padded and valid entries of the summed axes together."""
+    contents = [_read(case, operand, term, labels, summed) for operand, term in enumerate(terms)]
+    if any(content.is_zero for content in contents):
+        return ZERO if all(content.is_finite for content in contents) else iv.ANYTHING
+    if not all(content.is_finite for content in contents):
+        return iv.ANYTHING
+    for operand, term in enumerate(terms):  # a constant factor: its own sums of absolute values
+        sums = _absolute_sums(case, operand, [at for at, label in enumerate(term) if label not in labels])
+        if sums is not None and len(terms) == 2:
+            return iv.bounded(sums * contents[1 - operand].magnitude)
+    product = contents[0]
+    for content in contents[1:]:
+        product = iv.multiply(product, content)
+    low, high = min(product.low * count, 0.0), max(product.high * count, 0.0)
+    return Interval(low, high) if count > 1 else product
+
+
+def _read(case: Case, operand: int, term: list[str], labels: set[str], summed: Sequence[str]) -> Interval:
+    fact = case.fact(operand)
+    fixed = frozenset(at for at in fact.padded if term[at] in labels)
+    free = [at for at in fact.padded if term[at] in summed]
+    regions: list[Region] = [fixed]
+    for at in free:
+        regions += [region | {at} for region in regions]
+    return iv.hull(*(fact.content(region) for region in regions))
+
+
+_SUMS: "weakref.WeakKeyDictionary[ir.Value, float]" = weakref.WeakKeyDictionary()
+
+
+def _absolute_sums(case: Case, operand: int, axes: Sequence[int]) -> float | None:
+    """The largest sum of absolute values of a constant matrix over its contracted axis; None for anything else."""
+    value = case.node.inputs[operand]
+    array = case.array(operand)
+    if value is None or array is None or array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
+        return None
+    if value not in _SUMS:
+        sums = [float(np.abs(array.astype(np.float64)).sum(axis=at).max(initial=0.0)) for at in range(array.ndim)]
+        _SUMS[value] = max(sums[-2:])
+    return _SUMS[value]
+
+
+TABLE: Table = {("", "MatMul"): matmul, ("", "Gemm"): gemm, ("", "Einsum"): einsum}

@@ -1,78 +1,155 @@
-"""Rules LN: integers computed from the length of the padded axis."""
+"""Rules LN: axis lengths, and what is made from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-import onnx_ir as ir
-import sympy
-
-from compiler.analysis.facts import (
-    ANYTHING,
-    FINITE,
-    PLAIN,
-    Fact,
-    Segments,
-    Verdict,
-    length_symbols,
-    logical_length,
-    refuse,
-)
-from compiler.analysis.rules.lookup import matching_segments
-from compiler.analysis.rules.operands import content_of, rank_of
-from compiler.ir import dims_of, integers_of
+from compiler.analysis import interval as iv
+from compiler.analysis.case import Case
+from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import ONE, ZERO, Interval
+from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, joined
+from compiler.analysis.registry import Table, named_refusal
+from compiler.ir import Dim, dims_read
 
 
-def shape(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Shape of a padded value: an integer that carries the length, unless it reads other dimensions only."""
-    return Verdict("LN2", length_fact(node, facts), "shape arithmetic")
+def shape(case: Case) -> Verdict:
+    """Shape, Size: numbers, unless only fixed dimensions are read."""
+    dims = case.dims()
+    read = range(len(dims)) if case.op == "Size" else dims_read(case.node, len(dims))
+    depends = any(case.depends(dims[at]) for at in read)
+    return case.verdict("LN2", "an axis length", NUMBER if depends else Fact())
 
 
-def length_fact(node: ir.Node, facts: Sequence[Fact]) -> Fact:
-    """A length with the segments it comes from, or PLAIN when the result mentions none of their lengths."""
-    segments = next((fact.segments for fact in facts if fact.segments), ())
-    symbols = length_symbols(segments)
-    known = integers_of(node.outputs[0])
-    if known is not None and not any(symbols & x.free_symbols for x in known if not isinstance(x, int)):
-        return PLAIN
-    return Fact(segments=segments, is_length=True)
+def range_(case: Case) -> Verdict:
+    """Range: positions along an axis whose size follows from lengths."""
+    bounds = [case.integers(operand) for operand in range(3)]
+    if any(bound is None for bound in bounds):
+        raise refuse("Range with bounds computed from data", "count by sizes")
+    (start,), (limit,), (delta,) = (bound for bound in bounds if bound is not None)
+    size = case.out_dims()[0]
+    if not case.depends(size) and not any(case.depends(bound) for bound in (start, limit, delta)):
+        return case.verdict("LN5", "constant positions", Fact())
+    if delta != 1:
+        raise refuse(f"Range in steps of {delta}", "count in steps of 1")
+    if isinstance(start, int):
+        layout = case.layout(size)
+        if layout is None:
+            raise refuse("Range of positions that lengths shift", "count from 0")
+        if isinstance(layout[0], Rows):
+            raise refuse("Range over the batch: row numbers differ between alone and batched", "index rows by reshaping")
+        if isinstance(layout[0], Frames) and layout[0].segments[0].side is Side.RIGHT:
+            case.rewrite("positions", start)
+            rows = {0: layout}
+            return case.verdict("LN5", "positions per row", case.output(rows, lambda region: iv.bounded(2.0**31)))
+        index = Index(0, start)
+        return case.verdict("LN5", "positions", case.output({0: layout}, _positions(start), index))
+    at_zero = start.subs(dict.fromkeys(start.free_symbols, 0))
+    before = at_zero - start
+    if not at_zero.is_Integer or before.could_extract_minus_sign():
+        raise refuse(f"Range from {start} to {limit}", "count from 0")
+    sides = {case.sides.get(str(name)) for name in start.free_symbols}
+    if sides != {Side.LEFT}:
+        raise refuse(f"Range from {start} to {limit} along a cache", "count from 0")
+    centered = joined([Segment(before, Side.RIGHT), Segment(limit - at_zero, Side.LEFT)])
+    content = iv.bounded(2.0**31)
+    return case.verdict("LN5", "positions around a fixed one", case.output({0: centered}, lambda region: content))
 
 
-def created(node: ir.Node, seen: Sequence[Segments]) -> Verdict:
-    """Expand that makes a padded axis out of one value, as masks do."""
-    value = node.inputs[0]
-    dims = dims_of(node.outputs[0]) or ()
-    symbols = {name for segments in seen for name in length_symbols(segments)}
-    axes = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int) and symbols & dim.free_symbols]
-    before = dims_of(value) if value is not None else None
-    if len(axes) != 1 or before is None:
-        raise refuse(f"{node.op_type} makes {len(axes)} padded axes", "make one axis of the joined length")
-    axis = axes[0]
-    own = axis - len(dims) + len(before)
-    if own >= 0 and before[own] != 1:
-        raise refuse(f"{node.op_type} changes a padded axis", "expand from size 1")
-    fact = Fact(axis, matching_segments(dims[axis], seen), content_of(value, PLAIN))
-    return Verdict("LN3", fact, "one value at every place")
+def _positions(start: int) -> Callable[[Region], Interval]:
+    return lambda region: Interval(float(start), 2.0**31)
 
 
-def trilu(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Trilu over [new frames, joined axis] whose diagonal is counted from the end: right-aligned slots keep it."""
-    fact = facts[0]
-    diagonal = integers_of(node.inputs[1]) if len(node.inputs) > 1 else (0,)
-    if fact.axis is None or fact.axis != rank_of(node.inputs[0]) - 1 or diagonal is None:
-        raise refuse("Trilu with the padded axis in rows", "build the mask as [new frames, joined length]")
-    distance = sympy.sympify(logical_length(fact.segments) - diagonal[0])
-    if not distance.is_Integer or not all(segment.is_full for segment in fact.segments[1:]):
-        raise refuse(
-            f"Trilu keeps diagonal {diagonal[0]} of a padded axis of length {logical_length(fact.segments)}",
-            "count the diagonal from the end: length minus the number of new frames",
-        )
-    kept = FINITE if fact.fill.is_finite else ANYTHING
-    return Verdict("LN4", Fact(fact.axis, fact.segments, kept), "the diagonal is counted from the newest frame")
+def constant_of_shape(case: Case) -> Verdict:
+    """ConstantOfShape: one constant along new axes."""
+    value = case.attribute("value")
+    array = getattr(value, "numpy", lambda: None)()
+    content = ZERO if array is None else iv.of_array(array)
+    axes: dict[int, Axis] = {}
+    for at, size in enumerate(case.out_dims()):
+        made = case.layout(size)
+        if made is not None:
+            axes[at] = made
+    return case.verdict("LN3", "one value at every place", case.output(axes, lambda region: content), pointwise=True)
 
 
-def length_arithmetic(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Integer arithmetic on lengths whose result is known symbolically."""
-    if integers_of(node.outputs[0]) is None:
-        raise refuse(
-            f"{node.op_type} computes with the length of the padded axis as a number", "use it as a shape only"
-        )
-    return Verdict("LN1", length_fact(node, facts), "shape arithmetic")
+def trilu(case: Case) -> Verdict:
+    """Trilu: the diagonal is counted from the front of suffix-padded axes, or from the back of right-aligned ones."""
+    rank = case.rank()
+    fact = case.fact()
+    diagonal: Dim = 0
+    if case.has(1):
+        known = case.integers(1)
+        if known is None:
+            raise refuse("Trilu with a computed diagonal", "give the diagonal as a constant or a size")
+        (diagonal,) = known
+    rows, columns = fact.axis(rank - 2), fact.axis(rank - 1)
+    for axis in (rank - 2, rank - 1):
+        case.refuse_rows(0, axis, "masks along")
+    front = all(
+        axis is None or (len(axis) == 1 and isinstance(axis[0], Frames) and axis[0].is_suffix_padded)
+        for axis in (rows, columns)
+    )
+    if not (front and isinstance(diagonal, int)):
+        _require_from_back(case, rows, columns, diagonal)
+    upper = bool(case.int_attribute("upper", 1))
+
+    def content(region: Region) -> Interval:
+        here = fact.content(region)
+        if front and isinstance(diagonal, int) and rows == columns and rows is not None:
+            kept = _kept(region, rank, upper, diagonal)
+            if kept is not None:
+                return here if kept else ZERO
+        return iv.hull(here, ZERO)
+
+    return case.verdict("IX17", "the diagonal is counted from the valid end", case.output(fact.tracked, content))
+
+
+def _kept(region: Region, rank: int, upper: bool, diagonal: int) -> bool | None:
+    """Whether the places of a region are kept; None when that differs within the region.
+
+    Columns in the padding and valid rows: column - row >= 1. The other way round: column - row <= -1.
+    """
+    row, column = rank - 2 in region, rank - 1 in region
+    if row == column:
+        return None
+    if column:
+        if upper:
+            return True if diagonal <= 1 else None
+        return False if diagonal <= 0 else None
+    if upper:
+        return False if diagonal >= 0 else None
+    return True if diagonal >= -1 else None
+
+
+def _require_from_back(case: Case, rows: Axis | None, columns: Axis | None, diagonal: Dim) -> None:
+    frames = columns[0] if columns is not None and len(columns) == 1 else None
+    if rows is None and isinstance(frames, Frames) and frames.is_prefix_padded:
+        distance = frames.size - diagonal
+        if isinstance(distance, int) or distance.is_Integer:
+            return
+    raise refuse(
+        f"Trilu keeps diagonal {diagonal} of axes {rows} and {columns}",
+        "count the diagonal from the end: length minus the number of new frames",
+    )
+
+
+def reverse_sequence(case: Case) -> Verdict:
+    """ReverseSequence by true lengths: padding stays in place."""
+    raise refuse("ReverseSequence of padded frames", "run the network forward, or reverse outside the model")
+
+
+DATA_DEPENDENT = ("gives a result whose size depends on data", "compute a mask of fixed size instead")
+RANDOM = ("draws random numbers, which depend on the padded shape", "pass the noise as an input")
+
+TABLE: Table = {
+    ("", "Shape"): shape,
+    ("", "Size"): shape,
+    ("", "Range"): range_,
+    ("", "ConstantOfShape"): constant_of_shape,
+    ("", "Trilu"): trilu,
+    ("", "ReverseSequence"): reverse_sequence,
+    **{("", op): named_refusal(*DATA_DEPENDENT) for op in ("NonZero", "Compress", "Unique", "NonMaxSuppression")},
+    **{
+        ("", op): named_refusal(*RANDOM)
+        for op in ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
+    },
+}

@@ -1,98 +1,153 @@
-"""Rules LK: tables looked up by the length of the padded axis."""
+"""Rules LK and IX: entries chosen by index."""
 
-from collections.abc import Sequence
+import numpy as np
 
-import onnx_ir as ir
-import sympy
-
-from compiler.analysis.facts import (
-    FINITE,
-    PLAIN,
-    Action,
-    Fact,
-    Segments,
-    Verdict,
-    logical_length,
-    physical_length,
-    refuse,
-)
-from compiler.analysis.rules.operands import rank_of
-from compiler.ir import END, Dim, dims_of, integers_of
-
-INT32_END = 2**31 - 1
-"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Region, Verdict, refuse
+from compiler.analysis.interval import Interval
+from compiler.analysis.layout import Axis, Frames, has_rows
+from compiler.analysis.registry import Table
+from compiler.ir import Dim
 
 
-def slice_bounds(node: ir.Node) -> tuple[int, Dim, Dim] | None:
-    """(axis, start, end) of a Slice along one axis with step 1."""
-    starts, ends = integers_of(node.inputs[1]), integers_of(node.inputs[2])
-    axes = integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else (0,)
-    steps = integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
-    if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
-        return None
-    axis = axes[0]
-    assert isinstance(axis, int)
-    to_the_end = isinstance(ends[0], int) and ends[0] >= INT32_END
-    return axis % rank_of(node.inputs[0]), starts[0], END if to_the_end else ends[0]
+def gather(case: Case) -> Verdict:
+    """Gather: rows of a table by (padded) ids, or fixed entries of a padded axis."""
+    axis = case.axis_attribute("axis", 0)
+    data = case.fact(0)
+    if case.fact(1).is_number:
+        raise refuse("Gather by an axis length", "slice by the length, or gather entry -1")
+    if data.is_number:
+        raise refuse("Gather of axis lengths by data", "use lengths as shapes only")
+    case.refuse_rows(0, axis, "looks up along")
+    frames = case.simple_frames(0, axis)
+    if frames is not None:
+        return _entries_of_padded(case, axis, frames)
+    _indices_in_range(case, 1, case.dims(0)[axis])
+    indices = case.fact(1)
+    index_rank = case.rank(1)
+    if data.rows_axis is not None and indices.rows_axis is not None:
+        raise refuse("Gather of one row's entries by every row's indices", "use GatherElements or a batched gather")
+    place = {at: (at if at < axis else at + index_rank - 1) for at in range(case.rank(0)) if at != axis}
+    axes: dict[int, Axis] = {place[at]: layout for at, layout in data.axes}
+    axes |= {at + axis: layout for at, layout in indices.axes}
+    back = {new: old for old, new in place.items()}
+
+    def content(region: Region) -> Interval:
+        return data.content(back[at] for at in region if at in back and back[at] in data.padded)
+
+    return case.verdict("IX2", "entries of another axis", case.output(axes, content), pointwise=True)
 
 
-def look_up(node: ir.Node, axis: int, start: Dim, end: Dim, seen: Sequence[Segments]) -> Verdict:
-    """A table sliced by the length of a padded axis.
+def _indices_in_range(case: Case, operand: int, size: Dim) -> None:
+    """Indices in the padding may be anything: they must not leave the axis."""
+    if not case.fact(operand).padded:
+        return
+    if isinstance(size, int):
+        case.clamp(operand, -size, size - 1)
+        return
+    for at in case.fact(operand).padded:
+        case.fill(operand, at, 0.0)
 
-    Rows 0..L-1 (LK1) and the last L rows (LK2) of an axis of length L, or the rows of the new frames, C..C+n-1 after
-    C cached ones (LK3). The facts of LK1 and LK2 carry the segments of the axis whose length is L.
 
-    Args:
-        node: the Slice.
-        axis: axis that it cuts.
-        start: first row.
-        end: row after the last.
-        seen: segments of all padded axes known so far.
+def _entries_of_padded(case: Case, axis: int, frames: Frames) -> Verdict:
+    """Fixed entries of a padded axis, counted from the end that holds the valid ones."""
+    array = case.array(1)
+    data = case.fact(0)
+    if array is None:
+        return _by_position(case, axis, frames)
+    numbers = [int(each) for each in array.reshape(-1)]
+    place = {at: (at if at < axis else at + array.ndim - 1) for at in range(case.rank(0)) if at != axis}
+    back = {new: old for old, new in place.items()}
+    axes = {place[at]: layout for at, layout in data.axes if at != axis}
 
-    Raises:
-        UnknownLength: no axis of that length is known yet.
-        Refused: the lookup is of another kind.
-    """
-    dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
-    rows = None if dims is None else dims[axis]
-    if not isinstance(rows, int):
-        raise refuse("Slice of an unpadded axis by the length of the padded one", "use a table of fixed size")
-    if start == 0 and not isinstance(end, int):
-        fact = Fact(axis, matching_segments(end, seen), FINITE)
-        return Verdict("LK1", fact, "rows 0..L-1 of a table", Action.LOOK_UP_POSITIONS)
-    if end in (END, rows) and not isinstance(start, int):
-        fact = Fact(axis, matching_segments(_rows_from_end(start, rows), seen), FINITE)
-        return Verdict("LK2", fact, "the last L rows of a table", Action.SLICE_LAST_ROWS)
-    count = sympy.sympify(end - start)
-    if count.is_Integer and count > 0:
-        cached = matching_segments(start, seen)
-        bounds = (physical_length(cached), int(count))
-        return Verdict("LK3", PLAIN, "rows of the new frames", Action.LOOK_UP_NEW_ROWS, bounds=bounds)
+    def content(region: Region) -> Interval:
+        return data.content(back[at] for at in region)
+
+    out = case.output(axes, content)
+    if frames.is_suffix_padded and all(number >= 0 for number in numbers):
+        sizes = [frames.size - max(numbers)]
+        return case.verdict("IX1", "counted from the valid end", out, at_least_one=sizes)
+    if frames.is_prefix_padded and all(number < 0 for number in numbers):
+        sizes = [frames.size + min(numbers) + 1]
+        return case.verdict("IX1", "counted from the valid end", out, at_least_one=sizes)
+    if frames.is_suffix_padded and numbers == [-1] and data.rows_axis is not None:
+        case.rewrite("last_entry", axis)
+        return case.verdict("IX1", "the last valid entry of each row", out, at_least_one=[frames.size])
     raise refuse(
-        f"table lookup [{start}:{end}] of {rows} rows is not rows 0..L-1, the last L, or those of the new frames",
-        "look positions up as table[:length], table[-length:] or table[cached:cached + new]",
+        f"Gather of entries {numbers} of {frames}, which are chosen by slot, not by position",
+        "take entries from the end that holds no padding, or the last one",
     )
 
 
-def _rows_from_end(start: Dim, rows: int) -> Dim:
-    """L for a start of -L or rows - L; which one shows at length 0."""
-    expression = sympy.sympify(start)
-    at_zero = expression.subs(dict.fromkeys(expression.free_symbols, 0))
-    return -start if at_zero < 0 else rows - start
+def _by_position(case: Case, axis: int, frames: Frames) -> Verdict:
+    """Computed indices into a padded axis: valid ones point at valid entries when they count from its start."""
+    indices, data = case.fact(1), case.fact(0)
+    if not frames.is_suffix_padded or indices.valid.low < 0:
+        raise refuse(f"Gather by computed indices along {frames}", "gather before padding, or count from the start")
+    if data.rows_axis is not None and indices.rows_axis is not None:
+        raise refuse("Gather of one row's entries by every row's indices", "use GatherElements or a batched gather")
+    for at in indices.padded:
+        case.fill(1, at, 0.0)
+    indices = case.fact(1)
+    index_rank = case.rank(1)
+    place = {at: (at if at < axis else at + index_rank - 1) for at in range(case.rank(0)) if at != axis}
+    back = {new: old for old, new in place.items()}
+    axes = {place[at]: layout for at, layout in data.axes if at != axis}
+    axes |= {at + axis: layout for at, layout in indices.axes}
+
+    def content(region: Region) -> Interval:
+        return data.content(back[at] for at in region if at in back and back[at] in data.padded)
+
+    return case.verdict("IX1", "valid indices count from the start", case.output(axes, content))
 
 
-class UnknownLength(Exception):
-    """A table is looked up by the length of an axis that has not been seen yet."""
+def gather_elements(case: Case) -> Verdict:
+    """GatherElements along an untracked axis, all other axes alike in data and indices."""
+    axis = case.axis_attribute("axis", 0)
+    data, indices = case.fact(0), case.fact(1)
+    if data.axis(axis) is not None:
+        case.refuse_rows(0, axis, "looks up along")
+        raise refuse("GatherElements along a padded axis", "gather along a fixed axis")
+    for at in range(case.rank(0)):
+        if at != axis and data.axis(at) != indices.axis(at):
+            raise refuse("GatherElements of differently padded data and indices", "pad both alike")
+    _indices_in_range(case, 1, case.dims(0)[axis])
+    indices = case.fact(1)
+
+    def content(region: Region) -> Interval:
+        return data.content(at for at in region if at in data.padded)
+
+    return case.verdict("IX2", "entries of another axis", case.output(indices.tracked, content), pointwise=True)
 
 
-def matching_segments(length: Dim, seen: Sequence[Segments]) -> Segments:
-    """The segments whose logical length is the one by which a table is looked up."""
-    matching = [segments for segments in seen if logical_length(segments) == length]
-    if not matching:
-        raise UnknownLength(str(length))
-    if len(matching) > 1:
-        raise refuse(
-            f"a table is looked up by length {length}, which {len(matching)} differently joined axes have",
-            "look positions up by the length of the tensor they are added to",
-        )
-    return matching[0]
+def one_hot(case: Case) -> Verdict:
+    """OneHot: a new axis of fixed size."""
+    depth = case.constants(1, "depth")
+    fact = case.fact()
+    values = case.array(2)
+    if values is None:
+        raise refuse("OneHot with computed values", "give constant values")
+    rank = case.rank()
+    axis = case.int_attribute("axis", -1) % (rank + 1)
+    kept = {at: (at if at < axis else at + 1) for at in range(rank)}
+    moved = case.moved(0, kept)
+    bounds = Interval(float(np.min(values)), float(np.max(values)))
+    out = case.output(moved.tracked, lambda region: bounds)
+    assert fact is not None and depth
+    return case.verdict("IX19", "one class at every place", out, pointwise=True)
+
+
+def scatter(case: Case) -> Verdict:
+    """ScatterND, ScatterElements: only where nothing tracked reaches the indices."""
+    if case.fact(1).axes or any(has_rows(axis) for _, axis in case.fact(0).axes):
+        raise refuse(f"{case.op} with tracked indices or rows", "write the values by Where")
+    raise refuse(f"{case.op} into a padded value", "write the values by Where")
+
+
+TABLE: Table = {
+    ("", "Gather"): gather,
+    ("", "GatherElements"): gather_elements,
+    ("", "OneHot"): one_hot,
+    ("", "ScatterND"): scatter,
+    ("", "ScatterElements"): scatter,
+}

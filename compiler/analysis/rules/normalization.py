@@ -1,54 +1,164 @@
-"""Rules SM, NM and RD: softmax, normalisation and reductions."""
+"""Rules SM and NM: softmax and the normalisations."""
 
-from collections.abc import Sequence
+import math
 
-import onnx_ir as ir
+from compiler.analysis import interval as iv
+from compiler.analysis.case import Case, everywhere
+from compiler.analysis.facts import Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.registry import Table
 
-from compiler.analysis.facts import ANYTHING, FINITE, ZERO, Action, Fact, Kind, Verdict, refuse
-from compiler.analysis.rules.operands import rank_of
-from compiler.ir import attribute, int_attribute, integers_of
-
-
-def softmax(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Softmax: over the padded axis it needs the mask; over another axis it is left as it is."""
-    rank = rank_of(node.inputs[0])
-    normalised = int_attribute(node, "axis", -1) % rank
-    fact = facts[0]
-    if fact.axis != normalised:
-        kept = fact.fill if fact.fill.kind is Kind.ANYTHING else FINITE
-        return Verdict("SM1", Fact(fact.axis, fact.segments, kept), "softmax over another axis", pointwise=True)
-    if not any(segment.is_full and segment.slots > 0 for segment in fact.segments):
-        raise refuse("softmax over a row that may hold no valid entry", "join at least one new frame to the cache")
-    masked = Fact(fact.axis, fact.segments, ZERO)
-    return Verdict("SM2", masked, "padded entries would take part in the sum", Action.MASK_SOFTMAX)
+DEEP = -1.0e30
+"""Scores at or below are masked: with valid scores above -2**40 their exponential is exactly 0."""
 
 
-def layer_normalization(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """LayerNormalization over trailing axes that do not hold the padded one."""
-    rank = rank_of(node.inputs[0])
-    first = int_attribute(node, "axis", -1) % rank
-    fact = facts[0]
-    if fact.axis is None or any(other.axis is not None for other in facts[1:]):
-        raise refuse("LayerNormalization with padded parameters", "use constant parameters")
-    if fact.axis >= first:
-        raise refuse("LayerNormalization over the padded axis", "normalise over channels only")
-    if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
-        raise refuse("LayerNormalization whose mean or deviation is read", "compute them with reductions")
-    epsilon = attribute(node, "epsilon", 1e-5)
-    positive = isinstance(epsilon, float) and epsilon > 0  # then a constant row is finite
-    kept = FINITE if fact.fill.is_finite and positive else ANYTHING
-    return Verdict("NM1", Fact(fact.axis, fact.segments, kept), "normalises over other axes", pointwise=True)
+def softmax(case: Case) -> Verdict:
+    """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed."""
+    axis = case.axis_attribute("axis", -1)
+    frames = case.simple_frames(0, axis)
+    fact = case.fact()
+    if frames is None:
+        out = case.output(fact.tracked, lambda region: _row(case, everywhere(fact, region, axis), False))
+        return case.verdict("SM1", "over another axis", out, pointwise=True)
+    others = [region for region in fact.regions if axis not in region]
+    masked = all(_is_deep(fact.content(region | {axis})) for region in others if not region)
+    if not masked:
+        fact = case.fill(0, axis, case.lowest())
+
+    def content(region: Region) -> Interval:
+        row = everywhere(fact, region, axis)
+        others = frozenset(region) - {axis}
+        if axis in region and case.op != "LogSoftmax":
+            deep = _is_deep(fact.content(frozenset(region)))
+            live = not fact.content(others).nan and fact.content(others).low >= -iv.ASSUMED and row.high < math.inf
+            return ZERO if deep and live else _row(case, row, True)
+        return _row(case, row, True)
+
+    out = case.output(fact.tracked, content)
+    reason = "padded entries are masked before the sum"
+    return case.verdict("SM2", reason, out, at_least_one=[frames.size])
 
 
-def reduce(node: ir.Node, facts: Sequence[Fact]) -> Verdict:
-    """Reduction over other axes than the padded one."""
-    fact = facts[0]
-    rank = rank_of(node.inputs[0])
-    axes = integers_of(node.inputs[1]) if len(node.inputs) > 1 else None
-    if not axes or fact.axis is None:
-        raise refuse(f"{node.op_type} over all or unknown axes", "name the axes to reduce")
-    reduced = {int(axis) % rank for axis in axes}
-    if fact.axis in reduced:
-        raise refuse(f"{node.op_type} over the padded axis", "reduce over channels only, or mask the mean yourself")
-    kept = [axis for axis in range(rank) if axis not in reduced or int_attribute(node, "keepdims", 1)]
-    return Verdict("RD1", Fact(kept.index(fact.axis), fact.segments, fact.fill), "reduces other axes", pointwise=True)
+def _is_deep(content: Interval) -> bool:
+    return not content.nan and content.high <= DEEP
+
+
+def _row(case: Case, row: Interval, masked: bool) -> Interval:
+    """The range of the result: a row that is not finite gives NaN."""
+    clean = row.is_finite or (not row.nan and row.high < math.inf and row.low > -math.inf)
+    if case.op == "LogSoftmax":
+        return Interval(-math.inf, 0.0) if clean else ANYTHING
+    return Interval(0.0, 1.0) if clean else Interval(0.0, 1.0, True)
+
+
+def layer_normalization(case: Case) -> Verdict:
+    """LayerNormalization and RMSNormalization over trailing axes; over padded ones in the form "normalize"."""
+    first = case.axis_attribute("axis", -1)
+    normalized = list(range(first, case.rank()))
+    return _normalization(case, normalized, _parameter_bound(case, math.prod(_sizes(case, normalized))))
+
+
+def _sizes(case: Case, axes: list[int]) -> list[float]:
+    dims = case.dims()
+    return [float(dim) if isinstance(dim, int) else 2.0**24 for dim in (dims[at] for at in axes)]
+
+
+def _parameter_bound(case: Case, count: float) -> float:
+    """sqrt(D) * max|scale| + max|bias|, the largest value of D normalised entries."""
+    scale = case.fact(1).valid.magnitude if case.has(1) else 1.0
+    bias = case.fact(2).valid.magnitude if case.has(2) else 0.0
+    return math.sqrt(count) * scale + bias
+
+
+def _normalization(case: Case, normalized: list[int], bound: float) -> Verdict:
+    """A normalisation over the given axes of operand 0; scale and bias are constants."""
+    if any(case.fact(operand).axes or case.fact(operand).is_number for operand in case.present[1:]):
+        raise refuse(f"{case.op} with padded parameters", "use constant parameters")
+    if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
+        raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
+    for axis in normalized:
+        case.refuse_rows(0, axis, "normalises over")
+    padded = [axis for axis in normalized if case.simple_frames(0, axis) is not None]
+    fact = case.fact()
+    epsilon = case.attribute("epsilon", 1e-5)
+    positive = isinstance(epsilon, float) and epsilon > 1e-30
+
+    def content(region: Region) -> Interval:
+        row = fact.content(region)
+        for axis in normalized:
+            row = iv.hull(row, everywhere(fact, region, axis))
+        return iv.bounded(bound) if row.magnitude < 1e18 and positive else ANYTHING
+
+    if padded:
+        case.rewrite("normalize", tuple(normalized))
+        sizes = [frames.size for axis in padded if (frames := fact.frames(axis)) is not None]
+        out = case.output(fact.tracked, lambda region: ANYTHING if region else iv.ACTIVATION)
+        return case.verdict("NM2", "statistics over valid entries alone", out, at_least_one=sizes)
+    return case.verdict("NM1", "normalises over other axes", case.output(fact.tracked, content), pointwise=True)
+
+
+def instance_normalization(case: Case) -> Verdict:
+    """InstanceNormalization: over all axes behind the channels."""
+    _no_channels(case)
+    return _normalization(case, list(range(2, case.rank())), _parameter_bound(case, math.prod(_sizes(case, list(range(2, case.rank()))))))
+
+
+def group_normalization(case: Case) -> Verdict:
+    """GroupNormalization: over channels in groups and all axes behind."""
+    _no_channels(case)
+    axes = list(range(2, case.rank()))
+    return _normalization(case, axes, _parameter_bound(case, math.prod(_sizes(case, [1, *axes]))))
+
+
+def _no_channels(case: Case) -> None:
+    found = case.fact().axis(1)
+    if found is not None:
+        raise refuse(f"{case.op} of padded channels", "keep frames behind the channels")
+
+
+def batch_normalization(case: Case) -> Verdict:
+    """BatchNormalization at inference: scale and shift per channel."""
+    if case.int_attribute("training_mode", 0):
+        raise refuse("BatchNormalization in training mode", "export the model in evaluation mode")
+    _no_channels(case)
+    fact = case.fact()
+    arrays = [case.array(operand) for operand in range(1, 5)]
+    if any(array is None for array in arrays):
+        raise refuse("BatchNormalization with computed parameters", "use constant parameters")
+    scale, bias, mean, variance = (array for array in arrays if array is not None)
+    epsilon = case.attribute("epsilon", 1e-5)
+    factor = abs(scale) / (variance + (epsilon if isinstance(epsilon, float) else 0.0)) ** 0.5
+    slope, shift = float(factor.max()), float((abs(bias) + abs(mean) * factor).max())
+
+    def content(region: Region) -> Interval:
+        x = fact.content(region)
+        return iv.bounded(x.magnitude * slope + shift) if x.is_finite and math.isfinite(slope + shift) else ANYTHING
+
+    return case.verdict("NM3", "scale and shift per channel", case.output(fact.tracked, content), pointwise=True)
+
+
+def lp_normalization(case: Case) -> Verdict:
+    """LpNormalization: over a padded axis the padding has to be zero."""
+    axis = case.axis_attribute("axis", -1)
+    frames = case.simple_frames(0, axis)
+    if frames is not None:
+        case.fill(0, axis, 0.0)
+    fact = case.fact()
+    out = case.output(fact.tracked, lambda region: ANYTHING)
+    sizes = [] if frames is None else [frames.size]
+    return case.verdict("NM4", "zero adds nothing to the norm", out, pointwise=frames is None, at_least_one=sizes)
+
+
+TABLE: Table = {
+    ("", "Softmax"): softmax,
+    ("", "LogSoftmax"): softmax,
+    ("", "Hardmax"): softmax,
+    ("", "LayerNormalization"): layer_normalization,
+    ("", "RMSNormalization"): layer_normalization,
+    ("", "SimplifiedLayerNormalization"): layer_normalization,
+    ("", "InstanceNormalization"): instance_normalization,
+    ("", "GroupNormalization"): group_normalization,
+    ("", "BatchNormalization"): batch_normalization,
+    ("", "LpNormalization"): lp_normalization,
+}
+

@@ -1,0 +1,5 @@
+"""Rules quantization: not written yet."""
+
+from compiler.analysis.registry import Table
+
+TABLE: Table = {}

@@ -1,0 +1,5 @@
+"""Rules recurrence: not written yet."""
+
+from compiler.analysis.registry import Table
+
+TABLE: Table = {}

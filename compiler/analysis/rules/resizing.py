@@ -1,0 +1,5 @@
+"""Rules resizing: not written yet."""
+
+from compiler.analysis.registry import Table
+
+TABLE: Table = {}

@@ -1,0 +1,5 @@
+"""Forms: not written yet."""
+
+from compiler.padding.site import Form
+
+FORMS: dict[str, Form] = {}

@@ -1,0 +1,46 @@
+"""The form "number": an axis length that serves as data is computed per row from the true lengths.
+
+Before:
+    y = Div(total, Cast(Shape(x)[1]))            # counts slots
+After:
+    y = Div(total, Cast(real_length[:, None]))   # counts what is valid in each row
+"""
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import refuse
+from compiler.padding.site import Form, Site
+
+
+def number(site: Site) -> None:
+    """Replace one operand, given by index in `details`, by its value per row."""
+    (operand,) = site.details
+    value = site.node.inputs[operand]
+    rows_axis = next((fact.rows_axis for fact in site.out_facts if fact.rows_axis is not None), None)
+    output = site.node.outputs[0]
+    assert value is not None and rows_axis is not None and output.shape is not None
+    site.node.replace_input_with(operand, _per_row(site, value, len(output.shape), rows_axis))
+
+
+def _per_row(site: Site, value: ir.Value, rank: int, rows_axis: int) -> ir.Value:
+    """The value for every row, [1, .., batch, .., 1]: known sizes by expression, what is computed of them again."""
+    known = house.integers_of(value)
+    if known is not None and len(known) == 1 and value.dtype is not None:
+        return site.places.count(known[0], rank, rows_axis, value.dtype)
+    if house.array_of(value) is not None:
+        return value
+    node = value.producer()
+    if node is None or any(dim != 1 for dim in house.dims_of(value) or (0,)):
+        raise refuse(
+            f"{site.node.op_type} uses {value.name!r}, computed from axis lengths, as data", "use a scalar of the length"
+        )
+    if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape"):  # one entry before and after
+        assert node.inputs[0] is not None
+        return _per_row(site, node.inputs[0], rank, rows_axis)
+    operands = [None if each is None else _per_row(site, each, rank, rows_axis) for each in node.inputs]
+    attributes = {name: each.value for name, each in node.attributes.items()}
+    return site.insert.op(node.op_type, operands, attributes, name=f"{value.name}_per_row", dtype=value.dtype)
+
+
+FORMS: dict[str, Form] = {"number": number}

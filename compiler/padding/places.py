@@ -1,0 +1,264 @@
+"""Which slots are valid, and how many, per row: computed from the length inputs, each mask once.
+
+real_length int64 [batch] -> true size of any padded axis, int64 [batch]
+                          -> mask over its slots, bool [batch, slots]; shaped to the value it covers
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import Fact, refuse
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
+from compiler.ir import Dim, Inserter
+from compiler.padding.arithmetic import Arithmetic
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How the true length of one padded axis reaches the graph.
+
+    Attributes:
+        axis: name of the axis.
+        value: graph input, int64 [batch].
+        slots: number of slots when it is fixed already, else None.
+        mask: graph input, float32 [batch, slots of `mask_size`], 1 at valid slots; or None.
+        mask_size: the size expression that the mask input covers.
+    """
+
+    axis: str
+    value: ir.Value
+    slots: int | None = None
+    mask: ir.Value | None = None
+    mask_size: Dim = 0
+
+
+class Places:
+    """Masks and true sizes of a graph.
+
+    Args:
+        model: the graph; nodes go in front of its first node.
+        lengths: the length inputs.
+        batch: size of the batch: the axis name, or a number when the graph has no batch axis.
+        stamp: name of the pass.
+    """
+
+    def __init__(self, model: ir.Model, lengths: Sequence[Length], batch: str | int, stamp: str) -> None:
+        self.model, self.batch = model, batch
+        self.lengths = {length.axis: length for length in lengths}
+        self.sizes = _inputs_by_axis(model)
+        self.insert = Inserter(model, stamp, before=next(iter(model.graph), None))
+        self.rows = Arithmetic(self.insert, {name: length.value for name, length in self.lengths.items()})
+        self.slots = Arithmetic(self.insert, _Slots(self))
+        self.made: dict[tuple[object, ...], ir.Value] = {}
+
+    def count(self, size: Dim, rank: int = 1, rows_axis: int = 0, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
+        """The true size of an axis per row, shaped [1, .., batch, .., 1] of `rank` with the batch at `rows_axis`."""
+        key = ("count", size, rank, rows_axis, dtype)
+        if key not in self.made:
+            zero = self.insert.constant(np.array(0, np.int64), "zero")
+            value = self.rows.value(size)
+            if not (isinstance(size, int) or size.is_Symbol):  # floor((L - k)/s) + 1 is negative for the shortest rows
+                value = self.insert.op("Max", [value, zero], name="true_size")
+            if isinstance(size, int):
+                shaped = value
+            else:
+                shape = [1] * rank
+                shape[rows_axis] = -1
+                shaped = self._reshape(value, shape, "true_size_per_row")
+            if dtype != ir.DataType.INT64:
+                shaped = self.insert.op("Cast", [shaped], {"to": dtype}, name="true_size_cast", dtype=dtype)
+            self.made[key] = shaped
+        return self.made[key]
+
+    def slot_count(self, size: Dim) -> ir.Value:
+        """The number of slots of an axis, int64 scalar."""
+        return self.slots.value(size)
+
+    def iota(self, size: Dim) -> ir.Value:
+        """0, 1, ... over the slots of an axis, int64 [slots]."""
+        key = ("iota", size)
+        if key not in self.made:
+            fixed = self._fixed(size)
+            if fixed is not None:
+                self.made[key] = self.insert.constant(np.arange(fixed, dtype=np.int64), "slots")
+            else:
+                zero, one = (self.insert.constant(np.array(n, np.int64), "bound") for n in (0, 1))
+                self.made[key] = self.insert.op("Range", [zero, self.slot_count(size), one], name="slots")
+        return self.made[key]
+
+    def _fixed(self, size: Dim) -> int | None:
+        if isinstance(size, int):
+            return size
+        known = {house.symbol(name): length.slots for name, length in self.lengths.items() if length.slots is not None}
+        value = size.subs(known)
+        return int(value) if value.is_Integer else None
+
+    def valid(self, frames: Frames) -> ir.Value:
+        """The validity of every slot of a padded axis, bool [batch, slots]."""
+        key = ("valid", frames)
+        if key not in self.made:
+            self.made[key] = self._from_mask_input(frames) or self._computed(frames)
+        return self.made[key]
+
+    def _from_mask_input(self, frames: Frames) -> ir.Value | None:
+        for length in self.lengths.values():
+            if length.mask is not None and frames.size == length.mask_size and len(frames.segments) == 1:
+                to_bool = {"to": ir.DataType.BOOL}  # no comparison: targets that take the mask as input may lack it
+                return self.insert.op("Cast", [length.mask], to_bool, name="valid", dtype=ir.DataType.BOOL)
+        return None
+
+    def _computed(self, frames: Frames) -> ir.Value:
+        parts = []
+        for segment in frames.segments:
+            slots = self._unsqueezed(self.iota(segment.size))
+            if segment.is_full:
+                none = self.insert.constant(np.array([[0]], np.int64), "none")
+                parts.append(self.insert.op("GreaterOrEqual", [slots, none], name="valid", dtype=ir.DataType.BOOL))
+                continue
+            count = self.count(segment.size, rank=2)
+            if segment.side is Side.LEFT:
+                parts.append(self.insert.op("Less", [slots, count], name="valid", dtype=ir.DataType.BOOL))
+            else:
+                first = self.insert.op("Sub", [self.slot_count(segment.size), count], name="first_slot")
+                parts.append(self.insert.op("GreaterOrEqual", [slots, first], name="valid", dtype=ir.DataType.BOOL))
+        if len(parts) == 1:
+            return parts[0]
+        batch = [self._expanded_rows(part) for part in parts]
+        return self.insert.op("Concat", batch, {"axis": 1}, name="valid", dtype=ir.DataType.BOOL)
+
+    def _expanded_rows(self, part: ir.Value) -> ir.Value:
+        """Bool [batch or 1, slots] with the batch written out."""
+        one = self.insert.int64s(1)
+        any_length = next(iter(self.lengths.values())).value
+        rows = self.insert.op("Shape", [any_length], name="batch_size", dtype=ir.DataType.INT64)
+        shape = self.insert.op("Concat", [rows, one], {"axis": 0}, name="rows_by_one", dtype=ir.DataType.INT64)
+        return self.insert.op("Expand", [part, shape], name="valid_rows", dtype=ir.DataType.BOOL)
+
+    def _unsqueezed(self, value: ir.Value) -> ir.Value:
+        return self._reshape(value, [1, -1], "slots_row")
+
+    def _reshape(self, value: ir.Value, shape: Sequence[int], name: str) -> ir.Value:
+        return self.insert.op("Reshape", [value, self.insert.int64s(*shape)], name=name, dtype=value.dtype)
+
+    def mask(self, fact: Fact, axis: int, dims: Sequence[Dim]) -> ir.Value:
+        """Validity along one padded axis of a value, bool, broadcastable to it.
+
+        Args:
+            fact: the value's fact; the batch may be merged with other axes.
+            axis: the padded axis.
+            dims: the value's shape.
+
+        Raises:
+            Refused: the value is shared by rows of different lengths.
+        """
+        layout = fact.axis(axis)
+        assert layout is not None
+        rows_axis = fact.rows_axis
+        rows_layout = fact.axis(rows_axis) if rows_axis is not None else None
+        key = ("mask", layout, axis, rows_axis, rows_layout, len(dims))
+        if key not in self.made:
+            self.made[key] = self._shaped(layout, axis, rows_axis, rows_layout, len(dims))
+        return self.made[key]
+
+    def _shaped(
+        self, layout: Axis, axis: int, rows_axis: int | None, rows_layout: Axis | None, rank: int
+    ) -> ir.Value:
+        (frames,) = [factor for factor in layout if isinstance(factor, Frames)]
+        base = self.valid(frames)
+        if rows_axis is None:
+            if isinstance(self.batch, str):
+                raise refuse("a mask per row is needed on a value that all rows share", "give the value a batch axis")
+            return self._reshape(base, [1] * axis + [-1] + [1] * (rank - axis - 1), "mask")
+        placed = {axis: layout} if axis == rows_axis else {axis: layout, rows_axis: rows_layout or ()}
+        factors = [factor for at in sorted(placed) for factor in placed[at]]
+        if next(f for f in factors if isinstance(f, Rows | Frames)) is frames:  # frames before rows
+            base = self.insert.op("Transpose", [base], {"perm": [1, 0]}, name="mask_turned", dtype=ir.DataType.BOOL)
+        if any(isinstance(factor, Plain) for factor in factors):
+            base = self._spread(base, factors)
+        if all(len(each) == 1 for each in placed.values()) and axis != rows_axis:
+            inserted = [at for at in range(rank) if at not in placed]
+            if not inserted:
+                return base
+            axes = self.insert.int64s(*inserted)
+            return self.insert.op("Unsqueeze", [base, axes], name="mask", dtype=ir.DataType.BOOL)
+        return self._merged(base, placed, factors, rank)
+
+    def _spread(self, base: ir.Value, factors: Sequence[object]) -> ir.Value:
+        """Repeat the mask over the untracked factors of merged axes."""
+        plain = [at for at, factor in enumerate(factors) if isinstance(factor, Plain)]
+        base = self.insert.op("Unsqueeze", [base, self.insert.int64s(*plain)], name="mask_apart", dtype=base.dtype)
+        sizes = []
+        for factor in factors:
+            size = factor.size if isinstance(factor, Plain) else 1
+            sizes.append(self._reshape(self.slot_count(size), [1], "repeat"))
+        shape = self.insert.op("Concat", sizes, {"axis": 0}, name="repeats", dtype=ir.DataType.INT64)
+        return self.insert.op("Expand", [base, shape], name="mask_repeated", dtype=ir.DataType.BOOL)
+
+    def _merged(
+        self, base: ir.Value, placed: Mapping[int, Axis], factors: Sequence[object], rank: int
+    ) -> ir.Value:
+        """One size per axis of the value; the merged axis is inferred."""
+        merged = [at for at, axis in placed.items() if len(axis) > 1]
+        (inferred,) = merged or sorted(placed)[:1]
+        shape = self.insert.op("Shape", [base], name="mask_shape", dtype=ir.DataType.INT64)
+        sizes = []
+        position = 0
+        for at in range(rank):
+            if at not in placed:
+                sizes.append(self.insert.int64s(1))
+                continue
+            if at == inferred:
+                sizes.append(self.insert.int64s(-1))
+            else:
+                index = self.insert.int64s(position)
+                sizes.append(self.insert.op("Gather", [shape, index], {"axis": 0}, name="mask_size"))
+            position += len(placed[at])
+        assert position == len(factors)
+        target = self.insert.op("Concat", sizes, {"axis": 0}, name="mask_target", dtype=ir.DataType.INT64)
+        return self.insert.op("Reshape", [base, target], name="mask", dtype=ir.DataType.BOOL)
+
+
+class _Slots(Mapping[str, ir.Value]):
+    """The number of slots of every axis as an int64 scalar: fixed, or read from the shape of an input."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.read: dict[str, ir.Value] = {}
+
+    def __getitem__(self, name: str) -> ir.Value:
+        if name not in self.read:
+            self.read[name] = self._make(name)
+        return self.read[name]
+
+    def _make(self, name: str) -> ir.Value:
+        length = self.places.lengths.get(name)
+        insert = self.places.insert
+        if length is not None and length.slots is not None:
+            return insert.constant(np.array(length.slots, np.int64), "slot_count")
+        value, axis = self.places.sizes[name]
+        span = {"start": axis, "end": axis + 1}
+        size = insert.op("Shape", [value], span, name=f"{name}_slots", dtype=ir.DataType.INT64)
+        return insert.op("Reshape", [size, insert.constant(np.zeros(0, np.int64), "scalar")], name=f"{name}_slots")
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.places.sizes)
+
+    def __len__(self) -> int:
+        return len(self.places.sizes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places.sizes
+
+
+def _inputs_by_axis(model: ir.Model) -> dict[str, tuple[ir.Value, int]]:
+    """An input and an axis of it for every axis name that is a dimension by itself."""
+    found: dict[str, tuple[ir.Value, int]] = {}
+    for value in model.graph.inputs:
+        for axis, dim in enumerate(house.dims_of(value) or ()):
+            if not isinstance(dim, int) and dim.is_Symbol:
+                found.setdefault(str(dim), (value, axis))
+    return found

@@ -1,0 +1,60 @@
+"""One node that needs another form in the padded program, with what the form may use."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import Fact
+from compiler.ir import Dim, Inserter
+from compiler.padding.places import Places
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where a form is written.
+
+    Attributes:
+        model: the graph.
+        node: the node to replace; its inputs are filled already.
+        details: what the rule told the form.
+        facts: facts of the inputs after fills, None for absent ones.
+        out_facts: facts of the outputs.
+        places: masks and true sizes.
+        insert: adds nodes in front of the node.
+    """
+
+    model: ir.Model
+    node: ir.Node
+    details: tuple[Any, ...]
+    facts: Sequence[Fact | None]
+    out_facts: Sequence[Fact]
+    places: Places
+    insert: Inserter
+
+    def dims(self, operand: int = 0) -> tuple[Dim, ...]:
+        """The shape of an input."""
+        value = self.node.inputs[operand]
+        found = None if value is None else house.dims_of(value)
+        assert found is not None  # the rule asked for it
+        return found
+
+    def fact(self, operand: int = 0) -> Fact:
+        """The fact of an input."""
+        found = self.facts[operand]
+        assert found is not None
+        return found
+
+    def replace(self, output: int, value: ir.Value) -> None:
+        """Let everything that reads an output read `value` instead; graph outputs keep their name."""
+        old = self.node.outputs[output]
+        if value.shape is None:
+            value.shape = old.shape
+        value.dtype = value.dtype or old.dtype
+        house.take_over(self.model, old, value)
+
+
+Form: TypeAlias = Callable[[Site], None]
+"""Writes the padded form of a node."""
