@@ -27,7 +27,8 @@ from runtime_lite.checked_json import REBUILD, path_fault, refuse
 from runtime_lite.costs import MAX_COSTS_BYTES, Costs, costs_from_json
 from runtime_lite.errors import BadInput, BundleRefused, show
 from runtime_lite.manifest import COSTS_FILE, MANIFEST_FILE, FileEntry, Manifest
-from runtime_lite.manifest_json import MAX_MANIFEST_BYTES, MAX_TOTAL_BYTES, manifest_from_json
+from runtime_lite.manifest_check import MAX_TOTAL_BYTES
+from runtime_lite.manifest_json import MAX_MANIFEST_BYTES, manifest_from_json
 
 MAX_ENTRIES = 8192  # files and folders of a bundle
 MAX_DEPTH = 16  # folders within folders

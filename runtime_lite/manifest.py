@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from runtime_lite.formula import parse_formula
+
 SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 COSTS_FILE = "costs.json"
@@ -233,8 +235,12 @@ def tensor_bytes(shape: Iterable[int], dtype: str) -> int:
 
 
 def static_shape(shape: tuple[int | str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape with every axis name replaced by its size."""
-    return tuple(size if isinstance(size, int) else sizes[size] for size in shape)
+    """Return the shape with every axis name and formula replaced by its size.
+
+    Raises:
+        BundleRefused: a formula has no value for these sizes.
+    """
+    return tuple(size if isinstance(size, int) else parse_formula(size).value(sizes) for size in shape)
 
 
 def bucket_name(sizes: Mapping[str, int]) -> str:

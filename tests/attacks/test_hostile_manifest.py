@@ -218,7 +218,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "expected axes declared under 'axes' (batch), got 'time'",
     ),
     "axis twice": (set_at("inputs", 0, "shape", to=["batch", "batch", 2]), "shape: expected every axis name once"),
-    "axis name as code": (set_at("inputs", 0, "shape", to=["batch", "1;x", 2]), "expected an axis name"),
+    "axis name as code": (
+        set_at("inputs", 0, "shape", to=["batch", "1;x", 2]),
+        "shape[1]: formula '1;x': expected integers",
+    ),
     "output without rows": (
         set_at("outputs", 0, "shape", to=[3, 2]),
         "expected the axis 'batch', which the graph declares",
@@ -278,11 +281,11 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "stream without length": (
         set_at("stream", to=None),
-        "stream: expected ['real_length'] as the inputs of role 'length'",
+        "inputs: expected [] as the inputs of role 'length', got ['real_length']",
     ),
     "stream names no mask": (
         set_at("stream", "mask_input", to=None),
-        "stream: expected ['mask'] as the inputs of role 'mask'",
+        "inputs: expected [] as the inputs of role 'mask', got ['mask']",
     ),
     "mask of another size": (set_at("stream", "window", to=6), "mask: expected float32 of shape ['batch', 9]"),
     "length as float": (

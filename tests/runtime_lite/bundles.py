@@ -1,4 +1,4 @@
-"""Tiny hand-made bundles: a windowed streaming graph and a stateless one, and their truth in NumPy."""
+"""Tiny hand-made bundles: a windowed streaming graph, a stateless one and one of ragged rows; their truth in NumPy."""
 
 import dataclasses
 import hashlib
@@ -27,6 +27,8 @@ from runtime_lite.manifest_json import json_from_manifest
 
 WINDOW, STEP, WIDTH = 5, 3, 2
 BUCKETS = (1, 4)
+TIMES, SHORTEST = (4, 8), 3  # buckets of the axis with a length per row, and its minimum
+MARKS = np.array([0.0, 1.0, -1.0], np.float32)
 WEIGHT = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
 
 # the mean of the valid frames (window ++ chunk) is added to every frame of the chunk, then projected
@@ -67,6 +69,30 @@ plain (float[{n},{f},2] x, int64[{n}] shift) => (float[{n},{f},2] y)
 }}
 """
 
+# each row is marked by its tokens, gets the mean of its valid frames, is projected, and every other frame is kept
+RAGGED_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+ragged (float[{n},{t},2] x, int64[{n},{t}] tokens, int64[{n}] time_length) => (float[{n},{half},2] y, float[{n},2] mean)
+<float[2,2] weight = {{0, 0, 0, 0}}, float[3] marks = {{0, 1, -1}}, int64[{t}] slots = {{{slots}}}, float zero = {{0}},
+ int64[1] minus_one = {{-1}}, int64[1] nothing = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] end = {{99}}>
+{{
+    mark = Gather(marks, tokens)
+    mark_column = Unsqueeze(mark, minus_one)
+    frames = Add(x, mark_column)
+    length = Unsqueeze(time_length, one)
+    valid = Less(slots, length)
+    valid_column = Unsqueeze(valid, minus_one)
+    clean = Where(valid_column, frames, zero)
+    total = ReduceSum<keepdims = 0>(clean, one)
+    count = Cast<to = 1>(length)
+    mean = Div(total, count)
+    mean_wide = Unsqueeze(mean, one)
+    added = Add(frames, mean_wide)
+    projected = MatMul(added, weight)
+    y = Slice(projected, nothing, end, one, two)
+}}
+"""
+
 
 def truth_of_stream(chunks: Array) -> Iterator[tuple[Array, Array]]:
     """Yield output and next keys for each chunk of `[chunks, rows, 3, 2]`, with the whole past at hand."""
@@ -83,6 +109,20 @@ def truth_of_plain(x: Array, shift: Array) -> Array:
     """Return the output of the stateless graph."""
     result: Array = x @ WEIGHT + shift[:, None, None].astype(np.float32)
     return result
+
+
+def truth_of_ragged(x: Array, tokens: Array) -> tuple[Array, Array]:
+    """Return both outputs of the ragged graph for rows of one length."""
+    frames = x + MARKS[tokens][:, :, None]
+    mean = frames.mean(1)
+    return ((frames + mean[:, None]) @ WEIGHT)[:, ::2], mean
+
+
+def random_row(length: int, seed: int = 0) -> dict[str, Array]:
+    """Return the feed of one row of the ragged graph."""
+    random = np.random.default_rng((seed, length))
+    x = random.standard_normal((1, length, WIDTH)).astype(np.float32)
+    return {"x": x, "tokens": random.integers(0, 3, (1, length))}
 
 
 def random_chunks(count: int, rows: int = 1, seed: int = 0) -> Array:
@@ -158,6 +198,35 @@ def plain_graph() -> Graph:
     )
 
 
+def ragged_graph() -> Graph:
+    """Return the record of the graph whose rows have lengths of their own."""
+    return Graph(
+        target="onnx_static",
+        opset=20,
+        ir_version=10,
+        inputs=(
+            Tensor("x", ("batch", "time", WIDTH), "float32", "data"),
+            Tensor("tokens", ("batch", "time"), "int64", "data"),
+            Tensor("time_length", ("batch",), "int64", "length"),
+        ),
+        outputs=(
+            Tensor("y", ("batch", "(time - 1) // 2 + 1", WIDTH), "float32", "data"),
+            Tensor("mean", ("batch", WIDTH), "float32", "data"),
+        ),
+        axes={"batch": Axis(BUCKETS), "time": Axis(TIMES, "time_length", SHORTEST)},
+        states=(),
+        stream=None,
+        artifacts=tuple(
+            Artifact({"batch": n, "time": t}, f"graphs/ragged.batch{n}.time{t}.onnx", ("graphs/weights.bin",))
+            for n in BUCKETS
+            for t in TIMES
+        ),
+        golden="golden/ragged.npz",
+        rows_independent=True,
+        certificate="certificates/ragged.json",
+    )
+
+
 def streaming_golden() -> Golden:
     """Return five chained steps; the window overflows at the second."""
     chunks = random_chunks(5)
@@ -177,14 +246,28 @@ def plain_golden() -> Golden:
     return Golden(tuple(steps), 1e-5)
 
 
+def ragged_golden() -> Golden:
+    """Return rows of several lengths, the smallest and the largest among them."""
+    steps = []
+    for length in (SHORTEST, 4, 6, 8):
+        feed = random_row(length)
+        y, mean = truth_of_ragged(feed["x"], feed["tokens"])
+        steps.append(GoldenStep(feed, {"y": y, "mean": mean}))
+    return Golden(tuple(steps), 1e-5)
+
+
 def graph_files() -> dict[str, bytes]:
-    """Return the files of both graphs, without their golden files."""
+    """Return the files of all graphs, without their golden files."""
     files = {"graphs/weights.bin": WEIGHT.tobytes()}
-    files |= {f"certificates/{name}.json": b"{}\n" for name in ("streaming", "plain")}
+    files |= {f"certificates/{name}.json": b"{}\n" for name in ("streaming", "plain", "ragged")}
     for n in BUCKETS:
         files[f"graphs/streaming.batch{n}.onnx"] = onnx_bytes(STREAMING_TEXT.format(n=n))
         for f in (2, 3):
             files[f"graphs/plain.batch{n}.frames{f}.onnx"] = onnx_bytes(PLAIN_TEXT.format(n=n, f=f))
+        for t in TIMES:
+            slots = ", ".join(str(slot) for slot in range(t))
+            text = RAGGED_TEXT.format(n=n, t=t, half=(t - 1) // 2 + 1, slots=slots)
+            files[f"graphs/ragged.batch{n}.time{t}.onnx"] = onnx_bytes(text)
     return files
 
 
@@ -232,8 +315,14 @@ def write_plain_bundle(directory: Path) -> Path:
     return write_bundle(directory, {"plain": plain_graph()}, files)
 
 
+def write_ragged_bundle(directory: Path) -> Path:
+    """Write a bundle with the graph of ragged rows only."""
+    files = graph_files() | {"golden/ragged.npz": npz_from_golden(ragged_golden())}
+    return write_bundle(directory, {"ragged": ragged_graph()}, files)
+
+
 def write_double_bundle(directory: Path) -> Path:
-    """Write a bundle with both graphs, which share one weights file."""
+    """Write a bundle with the first two graphs, which share one weights file."""
     files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
     files |= {"golden/plain.npz": npz_from_golden(plain_golden())}
     return write_bundle(directory, {"streaming": streaming_graph(), "plain": plain_graph()}, files)

@@ -1,0 +1,65 @@
+"""Records that contradict each other are refused; each contradiction is an attack in tests/attacks."""
+
+import dataclasses
+
+import pytest
+
+from runtime_lite import BundleRefused
+from runtime_lite.manifest import Axis, Graph
+from runtime_lite.manifest_check import MAX_FORMULAS, check_manifest
+from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
+
+
+def check(graph: Graph) -> None:
+    paths = {path for item in graph.artifacts for path in (item.file, *item.files)}
+    paths |= {graph.golden, graph.certificate, "receipts.json", "recipe.yaml"}
+    check_manifest(manifest_of({"g": graph}, dict.fromkeys(paths, b"")))
+
+
+@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph()])
+def test_sound_records_pass(graph: Graph) -> None:
+    check(graph)
+
+
+def test_without_the_licence_the_only_bucket_is_one_row() -> None:
+    graph = dataclasses.replace(ragged_graph(), rows_independent=False)
+    expected = r"rows_independent: expected true, the licence for the buckets 1, 4 of 'batch', got false"
+    with pytest.raises(BundleRefused, match=expected):
+        check(graph)
+    alone = tuple(artifact for artifact in graph.artifacts if artifact.sizes["batch"] == 1)
+    check(dataclasses.replace(graph, axes={**graph.axes, "batch": Axis((1,))}, artifacts=alone))
+
+
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [
+        (
+            "time - 4",
+            "expected valid places within 1 to 2147483647 places for 'time - 4', got 0 at batch=1,time=4, -1 of them",
+        ),
+        ("9 - time", "got 5 at batch=1,time=4, 6 of them valid at the smallest length"),
+        ("time * 2147483647", "got 8589934588 at batch=1,time=4"),
+        ("1 // (time - 8)", "formula '1 // (time - 8)': expected a divisor other than 0, got 0 at {'time': 8}"),
+        ("1 // (time - 3)", "expected a divisor other than 0, got 0 at {'time': 3}"),
+        ("batch * time", "expected formulas over axes other than 'batch', got 'batch * time'"),
+        ("3 + 4", "expected formulas over axes other than 'batch', got '3 + 4'"),
+        ("time + words", "expected axes declared under 'axes' (batch, time), got 'words'"),
+        ("time * 1000000000 * 1000000000 * 1000000000", "expected numbers of at most 64 bits"),
+        ("time * 150000000", "expected a tensor of at most 4294967296 bytes"),
+    ],
+)
+def test_a_formula_has_a_sound_value_in_every_artifact(size: str, sentence: str) -> None:
+    graph = ragged_graph()
+    output = dataclasses.replace(graph.outputs[0], shape=("batch", size, 2))
+    with pytest.raises(BundleRefused) as refusal:
+        check(dataclasses.replace(graph, outputs=(output, *graph.outputs[1:])))
+    assert sentence in str(refusal.value)
+
+
+def test_the_number_of_formulas_is_bounded() -> None:
+    graph = ragged_graph()
+    extra = tuple(
+        dataclasses.replace(graph.outputs[0], name=f"y{i}", shape=("batch", f"time + {i}")) for i in range(MAX_FORMULAS)
+    )
+    with pytest.raises(BundleRefused, match=rf"expected at most {MAX_FORMULAS} formulas, got {MAX_FORMULAS + 1}"):
+        check(dataclasses.replace(graph, outputs=(*graph.outputs, *extra)))
