@@ -1,12 +1,8 @@
 """House vocabulary over onnx_ir: what every pass and analysis says the same way."""
 
-import ast
 import hashlib
 import json
-import operator
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -14,14 +10,19 @@ import onnx_ir as ir
 import onnx_shape_inference
 import sympy
 
+from compiler import size_inference
+from compiler.sizes import Dim as Dim
+from compiler.sizes import expression as expression
+from compiler.sizes import mentions as mentions
+from compiler.sizes import symbol as symbol
+
+size_inference.register()
+
 SOURCE_KEY = "slipway.source"
 """Node metadata: the model's source line, written at capture and carried by every rewrite."""
 
 PASS_KEY = "slipway.pass"
 """Node metadata: the pass that created the node."""
-
-Dim: TypeAlias = int | sympy.Expr
-"""A dimension: a number, or an integer expression over axis names."""
 
 END = np.iinfo(np.int64).max
 """Slice bound that means "to the end of the axis"."""
@@ -53,61 +54,6 @@ def _dim(dim: int | ir.SymbolicDim) -> Dim:
     if dim.value is None:
         return sympy.Dummy("unknown", integer=True)
     return expression(dim.value)
-
-
-def expression(text: str) -> Dim:
-    """Parse a dimension such as `cache + 16` over axis names; a constant comes back as int.
-
-    The text may come from a file that nobody trusts, so it is read as arithmetic and never evaluated as code;
-    anything else, and arithmetic that gives no number, is the name of an axis.
-    """
-    if text.isidentifier():
-        return symbol(text)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            parsed = sympy.sympify(_arithmetic(ast.parse(text, mode="eval").body))
-    except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
-        return symbol(text)
-    if parsed.is_number:
-        return int(parsed) if parsed.is_Integer else symbol(text)
-    return symbol(text) if parsed.has(sympy.zoo, sympy.nan, sympy.oo) else parsed
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: lambda a, b: sympy.floor(sympy.Rational(1) * a / b),
-    ast.Div: lambda a, b: sympy.Rational(1) * a / b,
-    ast.Mod: sympy.Mod,
-}
-_FUNCTIONS = {"Min": sympy.Min, "Max": sympy.Max, "Mod": sympy.Mod, "floor": sympy.floor, "ceiling": sympy.ceiling}
-
-
-def _arithmetic(tree: ast.expr) -> Dim:
-    match tree:
-        case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            return number
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_arithmetic(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_arithmetic(left), _arithmetic(right))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*map(_arithmetic, arguments))
-    raise ValueError(f"{ast.dump(tree)} is no arithmetic")
-
-
-def symbol(name: str) -> sympy.Symbol:
-    """The SymPy symbol of an axis."""
-    return sympy.Symbol(name, integer=True, nonnegative=True)
-
-
-def mentions(dim: Dim, axis: str) -> bool:
-    """Whether a dimension depends on an axis."""
-    return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)
 
 
 def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, symbols_of
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, size_of, symbols_of
 from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
 
 NEWEST_OPSET = 23
@@ -312,6 +312,16 @@ class Case:
         (factor,) = found
         assert isinstance(factor, Frames)
         return factor
+
+    def reduced_size(self, operand: int, axis: int) -> Dim | None:
+        """The size of a padded axis, merged or not, that the op reduces; None when it is not padded.
+
+        Raises:
+            Refused: the batch is in it.
+        """
+        self.refuse_rows(operand, axis, "reduces over")
+        found = self.fact(operand).axis(axis)
+        return None if found is None else size_of(found)
 
 
 def _extreme(dtype: ir.DataType, sign: int) -> float:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -243,20 +242,3 @@ def chain_to(derivation: Derivation, value: ir.Value | None) -> list[ir.Node]:
         chain.append(node)
         value = next((each for each in node.inputs if each is not None and derivation.fact(each).axes), None)
     return chain[::-1]
-
-
-def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
-    """One certificate record per judged node; plain data."""
-    return tuple(
-        {
-            "node": str(each.node.name),
-            "op": each.node.op_type,
-            "rule": each.verdict.rule,
-            "in": [None if fact is None else str(fact) for fact in each.given],
-            "out": [str(fact) for fact in each.verdict.outputs],
-            "needs": [str(need) for need in each.verdict.needs],
-            "reason": each.verdict.reason,
-            "source": source_of(each.node),
-        }
-        for each in derivation.judged
-    )

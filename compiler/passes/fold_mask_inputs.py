@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
 from compiler.errors import Place, Refused
 from compiler.evaluate import evaluate_node
 from compiler.stages import Lowered, Outcome
@@ -61,11 +62,11 @@ class FoldMaskInputs:
         masks = [inputs[name] for name in names if name in inputs]
         if not masks:
             return Outcome(lowered)
-        house.infer_shapes(lowered.model)
+        infer_settled(lowered.model)
         rewritten = _Folding(lowered.model, masks).run()
         house.prune(lowered.model)
         house.forget_shapes(lowered.model)
-        house.infer_shapes(lowered.model)
+        infer_settled(lowered.model)
         return Outcome(lowered, len(masks), rewritten)
 
 

@@ -24,10 +24,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.certificate import records
 from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
-from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate, records
+from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
 from compiler.padding.forms import FORMS
 from compiler.padding.places import Length, Places

@@ -76,9 +76,10 @@ def _normalization(case: Case, normalized: list[int], bound: float) -> Verdict:
         raise refuse(f"{case.op} with padded parameters", "use constant parameters")
     if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
         raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
-    for axis in normalized:
-        case.refuse_rows(0, axis, "normalises over")
-    padded = [axis for axis in normalized if case.simple_frames(0, axis) is not None]
+    sizes = [size for axis in normalized if (size := case.reduced_size(0, axis)) is not None]
+    padded = [axis for axis in normalized if case.fact().axis(axis) is not None]
+    for axis in padded:
+        case.fill(0, axis, 0.0)
     fact = case.fact()
     epsilon = case.attribute("epsilon", 1e-5)
     positive = isinstance(epsilon, float) and epsilon > 1e-30
@@ -91,7 +92,6 @@ def _normalization(case: Case, normalized: list[int], bound: float) -> Verdict:
 
     if padded:
         case.rewrite("normalize", tuple(normalized))
-        sizes = [frames.size for axis in padded if (frames := fact.frames(axis)) is not None]
         out = case.output(fact.tracked, lambda region: ANYTHING if region else iv.ACTIVATION)
         return case.verdict("NM2", "statistics over valid entries alone", out, at_least_one=sizes)
     return case.verdict("NM1", "normalises over other axes", case.output(fact.tracked, content), pointwise=True)

@@ -9,13 +9,18 @@ from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.layout import Axis
 from compiler.analysis.registry import Table
 
+AVERAGES = ("ReduceMean", "GlobalAveragePool")
+"""Operators that divide by the number of entries."""
+
 MOST = 2.0**24
 """Entries that a reduction over an axis of symbolic size is taken to have at most."""
 
 
 def _axes(case: Case) -> list[int]:
-    """The reduced axes, from the attribute (before opset 18) or the input."""
+    """The reduced axes, from the attribute (before opset 18) or the input; pools reduce all spatial axes."""
     rank = case.rank()
+    if case.op in ("GlobalAveragePool", "GlobalMaxPool"):
+        return list(range(2, rank))
     listed = case.ints_attribute("axes")
     if case.has(1):
         listed = case.constants(1, "axes")
@@ -24,32 +29,27 @@ def _axes(case: Case) -> list[int]:
     return sorted({axis % rank for axis in listed})
 
 
-def _neutral(case: Case) -> float | None:
+def _neutral(case: Case) -> float:
     """What padding must hold so that the reduction does not see it."""
     match case.op:
-        case "ReduceSum" | "ReduceL1" | "ReduceL2" | "ReduceSumSquare" | "ReduceLogSum":
-            return 0.0
         case "ReduceProd":
             return 1.0
-        case "ReduceMax" | "ReduceLogSumExp":
+        case "ReduceMax" | "ReduceLogSumExp" | "GlobalMaxPool":
             return case.lowest()
         case "ReduceMin":
             return case.highest()
-    return None
+    return 0.0
 
 
 def reduce(case: Case) -> Verdict:
     """Reduction over padded axes, after filling with what is neutral, or over others."""
     reduced = _axes(case)
-    for axis in reduced:
-        case.refuse_rows(0, axis, "reduces over")
-    padded = {axis: frames for axis in reduced if (frames := case.simple_frames(0, axis)) is not None}
-    if case.op == "ReduceMean" and padded:
-        case.rewrite("mean", tuple(reduced))
+    padded = {axis: size for axis in reduced if (size := case.reduced_size(0, axis)) is not None}
     neutral = _neutral(case)
-    if neutral is not None:
-        for axis in padded:
-            case.fill(0, axis, neutral)
+    for axis in padded:
+        case.fill(0, axis, neutral)
+    if case.op in AVERAGES and padded:
+        case.rewrite("mean", tuple(reduced))
     fact = case.fact()
     keep = bool(case.int_attribute("keepdims", 1))
     kept = [axis for axis in range(case.rank()) if axis not in reduced]
@@ -61,12 +61,12 @@ def reduce(case: Case) -> Verdict:
     def content(region: Region) -> Interval:
         here = frozenset(back[at] for at in region)
         row = _over(fact, here, [at for at in reduced if at in fact.padded])
-        if case.op == "ReduceMean" and padded and region:
+        if case.op in AVERAGES and padded and region:
             return ANYTHING
         return _transfer(case.op, row, count)
 
     out = case.output(axes, content)
-    sizes = [frames.size for frames in padded.values()]
+    sizes = list(padded.values())
     if padded:
         needs = case.op != "ReduceSum"
         return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=sizes if needs else ())
@@ -81,8 +81,8 @@ def _over(fact: Fact, region: Region, along: list[int]) -> Interval:
 
 
 def _transfer(op: str, row: Interval, count: float) -> Interval:
-    if op in ("ReduceMax", "ReduceMin", "ReduceMean"):
-        return row if not row.nan and (op != "ReduceMean" or row.magnitude * count < iv.LARGEST) else ANYTHING
+    if op in ("ReduceMax", "ReduceMin", "GlobalMaxPool", *AVERAGES):
+        return row if not row.nan and (op not in AVERAGES or row.magnitude * count < iv.LARGEST) else ANYTHING
     if not row.is_finite:
         return ANYTHING
     if op == "ReduceSum":
@@ -160,6 +160,8 @@ REDUCTIONS = (
 
 TABLE: Table = {
     **{("", op): reduce for op in REDUCTIONS},
+    ("", "GlobalAveragePool"): reduce,
+    ("", "GlobalMaxPool"): reduce,
     ("", "ArgMax"): arg_extreme,
     ("", "ArgMin"): arg_extreme,
     ("", "TopK"): top_k,

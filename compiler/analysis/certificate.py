@@ -1,0 +1,88 @@
+"""The certificate: a derivation as plain data, one record per node, for people, for the checker, and for the bundle.
+
+A record holds the facts of the node's inputs before anything is inserted, what the node needs, and the facts of its
+outputs after. Infinities are written as "inf" and "-inf", sizes as text over axis names.
+"""
+
+import math
+from typing import Any
+
+from compiler.analysis.facts import Clamp, Fact, Fill, Need, Rewrite
+from compiler.analysis.interval import ASSUMED, Interval
+from compiler.analysis.layout import Factor, Frames, Rows
+from compiler.analysis.propagate import Axes, Derivation, Judged
+from compiler.ir import source_of
+
+SCHEMA = 1
+
+
+def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
+    """One record per node that something tracked reaches, in graph order."""
+    return tuple(_record(each) for each in derivation.judged)
+
+
+def header(axes: Axes) -> dict[str, Any]:
+    """What the records speak of: the tracked axes and the one assumption."""
+    return {
+        "schema": SCHEMA,
+        "batch": axes.batch,
+        "sides": {name: side.value for name, side in sorted(axes.sides.items())},
+        "assumes": [
+            f"entries that the unpadded program computes from finite operands are finite and within +-{ASSUMED:g}",
+            "0 <= true length <= slots for every row and axis, and at least the stated minimum",
+        ],
+    }
+
+
+def _record(judged: Judged) -> dict[str, Any]:
+    node, verdict = judged.node, judged.verdict
+    return {
+        "node": str(node.name),
+        "op": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
+        "rule": verdict.rule,
+        "reason": verdict.reason,
+        "inputs": [None if value is None else str(value.name) for value in node.inputs],
+        "outputs": [str(value.name) for value in node.outputs],
+        "in": [None if fact is None else fact_record(fact) for fact in judged.given],
+        "needs": [_need(need) for need in verdict.needs],
+        "out": [fact_record(fact) for fact in verdict.outputs],
+        "at_least_one": [str(size) for size in verdict.at_least_one],
+        "source": source_of(node),
+    }
+
+
+def fact_record(fact: Fact) -> dict[str, Any]:
+    """One fact as plain data."""
+    record: dict[str, Any] = {
+        "axes": {str(at): [_factor(factor) for factor in axis] for at, axis in fact.axes},
+        "contents": [[sorted(region), *_interval(content)] for region, content in fact.contents],
+    }
+    if fact.is_number:
+        record["number"] = True
+    if fact.index is not None:
+        record["index"] = {"axis": fact.index.axis, "offset": str(fact.index.offset)}
+    return record
+
+
+def _factor(factor: Factor) -> dict[str, Any]:
+    if isinstance(factor, Frames):
+        return {"frames": [[str(segment.size), segment.side.value] for segment in factor.segments]}
+    return {"rows" if isinstance(factor, Rows) else "plain": str(factor.size)}
+
+
+def _interval(content: Interval) -> list[Any]:
+    return [_number(content.low), _number(content.high), content.nan]
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _need(need: Need) -> dict[str, Any]:
+    match need:
+        case Fill():
+            return {"fill": need.operand, "axis": need.axis, "value": _number(need.value)}
+        case Clamp():
+            return {"clamp": need.operand, "low": need.low, "high": need.high}
+        case Rewrite():
+            return {"rewrite": need.kind, "details": [str(detail) for detail in need.details]}

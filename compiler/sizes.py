@@ -1,0 +1,107 @@
+"""Sizes of axes: integer expressions over axis names, each in one normal form."""
+
+import ast
+import functools
+import operator
+import warnings
+from collections.abc import Callable
+from typing import TypeAlias
+
+import sympy
+
+Dim: TypeAlias = int | sympy.Expr
+"""A dimension: a number, or an integer expression over axis names."""
+
+
+@functools.lru_cache(maxsize=100_000)
+def expression(text: str) -> Dim:
+    """Parse a dimension such as `cache + 16` over axis names into its normal form; a constant comes back as int.
+
+    The text may come from a file that nobody trusts, so it is read as arithmetic and never evaluated as code;
+    anything else, and arithmetic that gives no number, is the name of an axis.
+    """
+    if text.isidentifier():
+        return symbol(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            parsed = sympy.sympify(_arithmetic(ast.parse(text, mode="eval").body))
+    except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
+        return symbol(text)
+    if parsed.is_number:
+        return int(parsed) if parsed.is_Integer else symbol(text)
+    return symbol(text) if parsed.has(sympy.zoo, sympy.nan, sympy.oo) else normal_form(parsed)
+
+
+def normal_form(size: sympy.Expr) -> Dim:
+    """One spelling per size, so that equal sizes compare equal.
+
+    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, and Max(0, size) is the size: a size below 0
+    is none, and the program that has it fails.
+    """
+    if size.is_Atom:
+        return int(size) if size.is_Integer else size
+    parts = [sympy.sympify(normal_form(part)) for part in size.args]
+    if isinstance(size, sympy.Max) and sympy.Integer(0) in parts and len(parts) == 2:
+        return normal_form(next(part for part in parts if part != 0))
+    if isinstance(size, sympy.ceiling):
+        return normal_form(-sympy.floor(-parts[0]))
+    if isinstance(size, sympy.floor):
+        return _normal_floor(sympy.expand(parts[0]))
+    whole = size.func(*parts)
+    whole = sympy.expand(whole) if whole.is_Mul or whole.is_Add or whole.is_Pow else whole
+    return int(whole) if whole.is_Integer else whole
+
+
+def _normal_floor(inner: sympy.Expr) -> Dim:
+    constant, rest = inner.as_coeff_Add()
+    if rest.is_Mul and len(rest.args) == 2 and isinstance(rest.args[1], sympy.floor):
+        share = rest.args[0]
+        if share.is_Rational and share.p == 1 and (constant * share.q).is_Integer:
+            return _normal_floor(sympy.expand((rest.args[1].args[0] + constant * share.q) * share))
+    outside = sympy.floor(constant)
+    result = sympy.floor(rest + constant - outside) + outside
+    return int(result) if result.is_Integer else result
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: sympy.floor(sympy.Rational(1) * a / b),
+    ast.Div: lambda a, b: sympy.Rational(1) * a / b,
+    ast.Mod: sympy.Mod,
+}
+_FUNCTIONS = {
+    "Min": sympy.Min,
+    "Max": sympy.Max,
+    "Mod": sympy.Mod,
+    "Abs": sympy.Abs,
+    "floor": sympy.floor,
+    "ceiling": sympy.ceiling,
+}
+
+
+def _arithmetic(tree: ast.expr) -> Dim:
+    match tree:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return number
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_arithmetic(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_arithmetic(left), _arithmetic(right))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*map(_arithmetic, arguments))
+    raise ValueError(f"{ast.dump(tree)} is no arithmetic")
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """The SymPy symbol of an axis."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def mentions(dim: Dim, axis: str) -> bool:
+    """Whether a dimension depends on an axis."""
+    return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)
