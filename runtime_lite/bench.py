@@ -1,4 +1,4 @@
-"""Measures the time of one run per bucket, with all rows in use and full caches."""
+"""Measures the time of one run per bucket, with all rows in use, every row as long as the bucket and full caches."""
 
 import math
 import time
@@ -9,8 +9,9 @@ import numpy as np
 
 from runtime_lite.arrays import Array
 from runtime_lite.feeds import Feed
-from runtime_lite.manifest import BATCH_AXIS, Artifact, Tensor, bucket_name, static_shape
-from runtime_lite.session import GraphRunner, Model
+from runtime_lite.graph_runner import GraphRunner
+from runtime_lite.manifest import Artifact, Tensor, bucket_name, static_shape
+from runtime_lite.session import Model
 from runtime_lite.state import StreamState, initial_state
 
 
@@ -56,13 +57,12 @@ def _bench_bucket(
 ) -> Timing:
     graph = runner.graph
     feed = Feed({t.name: _feed_array(t, artifact) for t in graph.inputs if t.role == "data"}, artifact.sizes)
-    rows = artifact.sizes.get(BATCH_AXIS, 1)
     window = 0 if graph.stream is None else graph.stream.window
-    state = StreamState(rows, window, initial_state(graph, rows).values)
+    state = StreamState(feed.rows, window, initial_state(graph, feed.rows).values)
 
     def time_run_ms() -> float:
         start = clock_ns()
-        runner.step_in_bucket(feed, state, rows)
+        runner.step_in_bucket([feed], state, artifact.sizes)
         return (clock_ns() - start) / 1e6
 
     first_ms = time_run_ms()

@@ -43,8 +43,13 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
     tensors += [("output", *_tensor(tensor)) for tensor in graph.outputs]
     lines.append(format_table(("", "name", "shape", "dtype", "role"), tensors))
     if graph.axes:
-        axes = [(axis, ", ".join(str(size) for size in record.buckets)) for axis, record in graph.axes.items()]
-        lines.append(format_table(("axis", "buckets"), axes))
+        axes = [
+            (name, ", ".join(str(size) for size in axis.buckets), axis.length_input or "-", axis.minimum)
+            for name, axis in graph.axes.items()
+        ]
+        lines.append(format_table(("axis", "buckets", "length per row", "at least"), axes))
+    rows = "independent" if graph.rows_independent else "not proved independent, one at a time"
+    lines.append(f"  rows: {rows}; proofs in {graph.certificate}")
     if graph.states:
         states = [
             (

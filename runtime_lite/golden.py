@@ -2,8 +2,8 @@
 
 An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:04d}/output/<output>` for every output
 of role data, and in the last step also for every output of role state; all at one row when the graph has a batch axis,
-and chained from the initial states when it has states. The float32 scalar `tolerance` is the largest accepted
-`max|got - expected| / max(1, max|expected|)`.
+at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
+`tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)`.
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy as np
 from runtime_lite.arrays import Array, arrays_from_npz, npz_from_arrays
 from runtime_lite.checked_json import refuse
 from runtime_lite.errors import BundleRefused, show
-from runtime_lite.manifest import BATCH_AXIS, Graph, Tensor
+from runtime_lite.manifest import BATCH_AXIS, Graph, Tensor, static_shape
 
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
@@ -100,13 +100,21 @@ def _check_arrays(
         if array.dtype != np.dtype(tensor.dtype) or array.ndim != len(tensor.shape):
             refuse(f"{where}[{name!r}]", f"{tensor.dtype} of shape {show(list(tensor.shape))}", _describe(array))
         for size, found in zip(tensor.shape, array.shape, strict=True):
-            wanted = size if isinstance(size, int) else sizes.setdefault(size, found)
-            if found != wanted or (
-                isinstance(size, str) and size != BATCH_AXIS and found not in graph.axes[size].buckets
-            ):
-                refuse(f"{where}[{name!r}]", f"shape {show(list(tensor.shape))} at one row", _describe(array))
+            if size in graph.axes:
+                sizes.setdefault(str(size), found)
+        if array.shape != static_shape(tensor.shape, sizes) or not _were_built(graph, sizes):
+            refuse(f"{where}[{name!r}]", f"shape {show(list(tensor.shape))} at one row", _describe(array))
         if not np.isfinite(array).all():
             refuse(f"{where}[{name!r}]", "finite values", "NaN or infinity")
+
+
+def _were_built(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Return whether sizes are buckets, or on an axis with a length per row within them."""
+    axes = {name: graph.axes[name] for name in sizes if name != BATCH_AXIS}
+    return all(
+        sizes[name] in axis.buckets if axis.length_input is None else axis.minimum <= sizes[name] <= axis.buckets[-1]
+        for name, axis in axes.items()
+    )
 
 
 def _describe(array: Array) -> str:

@@ -1,23 +1,27 @@
-"""A loaded bundle: run one feed, or open a stream whose state the runtime keeps.
+"""A loaded bundle: run feeds, or open a stream whose state the runtime keeps.
 
-A feed of N rows is padded to the smallest batch bucket that holds it, and the outputs are cut back to N. A graph
-without states is run directly; a graph with states, run without a stream, starts from its initial states. A call either
-returns the outputs of role data or raises and changes nothing. `run` may be called from several threads; two pushes on
-one stream at the same time are refused. Nothing here queues, batches calls of several callers, retries or logs.
+A feed is padded to the smallest bucket that holds it, and the outputs are cut back to what is valid. A graph without
+states is run directly; a graph with states, run without a stream, starts from its initial states. Rows share a run only
+where the bundle proves that they are independent. A call either returns the outputs of role data or raises and changes
+nothing. `run` may be called from several threads; two pushes on one stream at the same time are refused. Nothing here
+queues, batches calls of several callers, retries or logs.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, overload
+
+import numpy as np
 
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executor_onnx import OnnxExecutor
-from runtime_lite.feeds import Feed, check_feed
-from runtime_lite.manifest import BATCH_AXIS, Graph
-from runtime_lite.state import StreamState, cut_rows, full_feed, initial_state, next_state
+from runtime_lite.feeds import RowLengths
+from runtime_lite.graph_runner import GraphRunner
+from runtime_lite.manifest import BATCH_AXIS
+from runtime_lite.state import StreamState, initial_state
 
 
 class Model:
@@ -38,24 +42,76 @@ class Model:
             for name, graph in bundle.manifest.graphs.items()
         }
 
-    def run(self, feeds: Mapping[str, Array], graph: str | None = None) -> dict[str, Array]:
-        """Run one feed.
+    @overload
+    def run(self, feeds: Mapping[str, Array], graph: str | None = None, lengths: None = None) -> dict[str, Array]: ...
+
+    @overload
+    def run(
+        self, feeds: Mapping[str, Array], graph: str | None = None, *, lengths: Mapping[str, RowLengths]
+    ) -> dict[str, list[Array]]: ...
+
+    def run(
+        self,
+        feeds: Mapping[str, Array],
+        graph: str | None = None,
+        lengths: Mapping[str, RowLengths] | None = None,
+    ) -> dict[str, Array] | dict[str, list[Array]]:
+        """Run one feed; more rows than the largest bucket are several runs.
 
         Args:
             feeds: every input of role data.
             graph: graph name; needed when the bundle has several.
+            lengths: true length of every row by axis, e.g. `{"time": [900, 512]}`, for axes that have a length per
+                row. What the arrays hold behind it is not looked at.
 
         Returns:
-            Every output of role data, with as many rows as the feed.
+            Every output of role data, with as many rows as the feed and as long as the lengths make it. With `lengths`,
+            a list per output: item i is row i, without the batch axis.
 
         Raises:
-            BadInput: the feed or the graph name is wrong, or the model is closed.
+            BadInput: the feed, the lengths or the graph name is wrong, or the model is closed.
             BundleRefused: the graph file is not what the manifest says.
         """
         runner = self.runner(graph)
-        feed = runner.check(f"{runner.name}.run", feeds)
-        outputs, _ = runner.step(feed, initial_state(runner.graph, feed.sizes.get(BATCH_AXIS, 1)))
-        return outputs
+        where = f"{runner.name}.run"
+        if lengths is not None:
+            answers = runner.run(runner.check_ragged(where, feeds, lengths))
+            return {
+                name: [np.squeeze(answer[name], axis) for answer in answers] for name, axis in runner.batched.items()
+            }
+        answers = runner.run(runner.split(runner.check(where, feeds)))
+        if len(answers) == 1:
+            return answers[0]
+        return {
+            name: np.concatenate([answer[name] for answer in answers], axis) for name, axis in runner.batched.items()
+        }
+
+    def run_many(self, feeds: Sequence[Mapping[str, Array]], graph: str | None = None) -> list[dict[str, Array]]:
+        """Run feeds of one row each together, whatever their lengths.
+
+        Args:
+            feeds: every input of role data, one row each.
+            graph: graph name; needed when the bundle has several.
+
+        Returns:
+            For each feed what `run` returns for it alone.
+
+        Raises:
+            BadInput: a feed or the graph name is wrong, the bundle does not prove that rows are independent, or the
+                model is closed; nothing was run.
+            BundleRefused: the graph file is not what the manifest says.
+        """
+        runner = self.runner(graph)
+        where = f"{runner.name}.run_many"
+        if not isinstance(feeds, Sequence):
+            _refuse(where, "a list of feeds", f"a {type(feeds).__name__}", "write [{'name': array}, ...]")
+        if len(feeds) > 1 and (fault := runner.batching_fault()):
+            _refuse(where, "a graph that may take rows of several callers", fault, "call run() for each feed")
+        checked = [runner.check(f"{where}: feed {number}", feed) for number, feed in enumerate(feeds)]
+        for number, feed in enumerate(checked):
+            if feed.rows != 1:
+                _refuse(f"{where}: feed {number}", "1 row", str(feed.rows), "make each row a feed of its own")
+        return runner.run(checked)
 
     def open_stream(self, graph: str | None = None, rows: int = 1) -> "Stream":
         """Open a stream, whose state starts as the manifest says.
@@ -75,7 +131,7 @@ class Model:
             _refuse(f"{runner.name}.open_stream", f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
         return Stream(self, runner, rows)
 
-    def runner(self, graph: str | None = None) -> "GraphRunner":
+    def runner(self, graph: str | None = None) -> GraphRunner:
         """Return what runs one graph: the only one, or the named one."""
         if self._closed:
             _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
@@ -103,7 +159,7 @@ class Model:
 class Stream:
     """One stream of chunks through a graph with states; made by `Model.open_stream`, best used in a `with` block."""
 
-    def __init__(self, model: Model, runner: "GraphRunner", rows: int) -> None:
+    def __init__(self, model: Model, runner: GraphRunner, rows: int) -> None:
         """Start from the initial states."""
         self._model = model
         self._runner = runner
@@ -129,11 +185,10 @@ class Stream:
             _refuse(self._where, "one push at a time", "a push during another", "give each thread a stream of its own")
         try:
             self._check_open()
-            feed = self._runner.check(self._where, feeds)
-            rows = feed.sizes.get(BATCH_AXIS, self._rows)
-            if rows != self._rows:
-                cure = f"feed {self._rows} or open a stream with rows={rows}"
-                _refuse(self._where, f"{self._rows} rows, as the stream was opened", str(rows), cure)
+            feed = self._runner.check(self._where, feeds, self._rows)
+            if feed.rows != self._rows:
+                cure = f"feed {self._rows} or open a stream with rows={feed.rows}"
+                _refuse(self._where, f"{self._rows} rows, as the stream was opened", str(feed.rows), cure)
             outputs, self._state = self._runner.step(feed, self._state)
             return outputs
         finally:
@@ -178,49 +233,6 @@ class Stream:
             _refuse(self._where, "an open stream", "a closed one", "open another with open_stream()")
         if self._model.closed:
             _refuse(self._where, "a stream of an open model", "one of a closed model", "load the bundle again")
-
-
-class GraphRunner:
-    """Runs one graph: checks the feed, picks the bucket, pads, runs, cuts.
-
-    Args:
-        name: graph name, for messages.
-        graph: its record.
-        executor: the backend.
-        check_finite: refuse NaN and infinity in feeds.
-    """
-
-    def __init__(self, name: str, graph: Graph, executor: OnnxExecutor, check_finite: bool) -> None:
-        """Keep the parts."""
-        self.name = name
-        self.graph = graph
-        self.executor = executor
-        self._check_finite = check_finite
-
-    def check(self, where: str, feeds: Mapping[str, Array]) -> Feed:
-        """Return the checked feed."""
-        return check_feed(where, self.graph, feeds, self._check_finite)
-
-    def step(self, feed: Feed, state: StreamState) -> tuple[dict[str, Array], StreamState]:
-        """Run a checked feed in the smallest batch bucket that holds it."""
-        buckets = self.graph.axes[BATCH_AXIS].buckets if BATCH_AXIS in self.graph.axes else ()
-        return self.step_in_bucket(feed, state, next((size for size in buckets if size >= state.rows), state.rows))
-
-    def step_in_bucket(self, feed: Feed, state: StreamState, batch_size: int) -> tuple[dict[str, Array], StreamState]:
-        """Run a checked feed in a given batch bucket.
-
-        Returns:
-            The outputs of role data, cut back to the feed's rows, and the state after them.
-        """
-        sizes = {axis: batch_size if axis == BATCH_AXIS else feed.sizes[axis] for axis in self.graph.axes}
-        found = self.executor.run(sizes, full_feed(self.graph, feed.arrays, state, batch_size))
-        outputs: dict[str, Array] = {}
-        for tensor in self.graph.outputs:
-            array = found[tensor.name]
-            batched = BATCH_AXIS in tensor.shape
-            outputs[tensor.name] = cut_rows(array, tensor.shape.index(BATCH_AXIS), state.rows) if batched else array
-        data = {tensor.name: outputs[tensor.name] for tensor in self.graph.outputs if tensor.role == "data"}
-        return data, next_state(self.graph, state, outputs)
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

@@ -73,8 +73,9 @@ plain (float[{n},{f},2] x, int64[{n}] shift) => (float[{n},{f},2] y)
 RAGGED_TEXT = """
 <ir_version: 10, opset_import: ["" : 20]>
 ragged (float[{n},{t},2] x, int64[{n},{t}] tokens, int64[{n}] time_length) => (float[{n},{half},2] y, float[{n},2] mean)
-<float[2,2] weight = {{0, 0, 0, 0}}, float[3] marks = {{0, 1, -1}}, int64[{t}] slots = {{{slots}}}, float zero = {{0}},
- int64[1] minus_one = {{-1}}, int64[1] nothing = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] end = {{99}}>
+<float[2,2] weight = {{0, 0, 0, 0}}, float[3] marks = {{0, 1, -1}}, int64[{t}] slots = {{{slots}}},
+ float zero = {{0}}, int64[1] minus_one = {{-1}}, int64[1] nothing = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}},
+ int64[1] end = {{99}}>
 {{
     mark = Gather(marks, tokens)
     mark_column = Unsqueeze(mark, minus_one)

@@ -1,5 +1,6 @@
 """A wrong feed is answered with what is right and how to get there; a right one is taken as it is."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,16 @@ import numpy as np
 import pytest
 
 from runtime_lite import BadInput, Model, Runtime
-from tests.runtime_lite.bundles import random_chunks, truth_of_plain, write_double_bundle
+from runtime_lite.feeds import check_feed, check_ragged_feed, part_of_feed
+from tests.runtime_lite.bundles import (
+    SHORTEST,
+    plain_graph,
+    ragged_graph,
+    random_chunks,
+    random_row,
+    truth_of_plain,
+    write_double_bundle,
+)
 
 X = random_chunks(1, 2)[0]  # [2, 3, 2]
 SHIFT = np.array([1, 2])
@@ -90,10 +100,6 @@ WRONG = {
     "over-length": ({"x": np.concatenate([X, X], 1), "shift": SHIFT}, "expected one of the sizes 2, 3 on axis 1"),
     "no rows": ({"x": X[:0], "shift": SHIFT[:0]}, "expected at least 1 row on axis 0 of [batch, frames, 2], got 0"),
     "no frames": ({"x": X[:, :0], "shift": SHIFT}, "expected one of the sizes 2, 3 on axis 1"),
-    "too many rows": (
-        {"x": np.concatenate([X, X, X]), "shift": np.arange(6)},
-        "expected at most 4 rows on axis 0 of [batch, frames, 2] (buckets 1, 4), got 6; split the feed",
-    ),
     "unequal rows": (
         {"x": X, "shift": SHIFT[:1]},
         "'shift': expected size 2 on axis 0 of [batch] like 'x', got 1; feed the same size on axis 'batch' everywhere",
@@ -107,7 +113,7 @@ WRONG = {
 def test_a_wrong_feed_is_refused_with_the_cure(model: Model, case: str) -> None:
     feeds, sentence = WRONG[case]
     with pytest.raises(BadInput) as refusal:
-        model.run(feeds, graph="plain")  # type: ignore[arg-type]
+        model.run(feeds, graph="plain")  # type: ignore[call-overload]
     message = str(refusal.value)
     assert message.startswith("plain.run: ")
     assert sentence in message
@@ -123,3 +129,135 @@ def test_what_the_runtime_fills_cannot_be_fed(model: Model, name: str, role: str
         f"streaming.push: expected only the inputs 'x', got {name!r} (role {role}); leave it out, the runtime fills it"
     )
     assert str(refusal.value) == expected
+
+
+RAGGED = ragged_graph()
+
+
+def rows_of(*lengths: int, room: int = 8) -> dict[str, Any]:
+    """Return a feed of the ragged graph with NaN and absurd tokens behind the true lengths."""
+    feed = {"x": np.full((len(lengths), room, 2), np.nan, np.float32)}
+    feed |= {"tokens": np.full((len(lengths), room), 2**40)}
+    for row, length in enumerate(lengths):
+        for name, array in random_row(length, row).items():
+            feed[name][row, :length] = array[0]
+    return feed
+
+
+@pytest.mark.parametrize(
+    "form", [list, tuple, np.array, lambda n: np.array(n, np.uint8), lambda n: [np.int32(i) for i in n]]
+)
+def test_rows_of_a_feed_are_cut_to_their_lengths(form: Any) -> None:
+    lengths = [5, 8, SHORTEST]
+    feeds = check_ragged_feed("test", RAGGED, rows_of(*lengths), {"time": form(lengths)}, True)
+    assert [dict(feed.sizes) for feed in feeds] == [{"batch": 1, "time": length} for length in lengths]
+    for row, feed in enumerate(feeds):
+        for name, array in random_row(lengths[row], row).items():
+            np.testing.assert_array_equal(feed.arrays[name], array)
+
+
+def test_arrays_may_have_more_room_than_any_bucket() -> None:
+    (feed,) = check_ragged_feed("test", RAGGED, rows_of(7, room=100), {"time": [7]}, True)
+    assert feed.sizes == {"batch": 1, "time": 7}
+
+
+def test_an_axis_without_lengths_is_full_in_every_row() -> None:
+    feeds = check_ragged_feed("test", RAGGED, rows_of(8, 8), {}, True)
+    assert [feed.sizes["time"] for feed in feeds] == [8, 8]
+    with pytest.raises(BadInput, match=r"expected at most 8 on axis 1 of .*, got 9"):
+        check_ragged_feed("test", RAGGED, rows_of(9, room=9), {}, True)
+
+
+WRONG_LENGTHS: dict[str, tuple[Any, str]] = {
+    "not a mapping": ([3, 4], "test: expected lengths as a mapping, got a list; write {'axis': [length of every row]}"),
+    "unknown axis": ({"frames": [3, 4]}, "expected lengths of the axes 'time', got 'frames'; correct the name"),
+    "name of the input": ({"time_length": [3, 4]}, "expected lengths of the axes 'time', got 'time_length'"),
+    "exact axis": ({"batch": [3, 4]}, "expected lengths of the axes 'time', got 'batch'"),
+    "too few": ({"time": [3]}, "lengths['time']: expected 2 integers, one per row, got [3]; give the number of valid"),
+    "too many": ({"time": [3, 4, 5]}, "expected 2 integers, one per row, got [3, 4, 5]"),
+    "none": ({"time": []}, "expected 2 integers, one per row, got []"),
+    "one number": ({"time": 4}, "expected 2 integers, one per row, got 4"),
+    "text": ({"time": "34"}, "expected 2 integers, one per row, got '34'"),
+    "nothing": ({"time": None}, "expected 2 integers, one per row, got None"),
+    "floats": ({"time": [3.0, 4.0]}, "expected 2 integers, one per row, got [3.0, 4.0]"),
+    "float array": ({"time": np.array([3.0, 4.0])}, "expected 2 integers, one per row, got float64 of shape [2]"),
+    "booleans": ({"time": [True, True]}, "expected 2 integers, one per row, got [True, True]"),
+    "boolean array": ({"time": np.array([True, True])}, "got bool of shape [2]"),
+    "column": ({"time": np.array([[3], [4]])}, "got int64 of shape [2, 1]"),
+    "nested": ({"time": [[3], [4]]}, "expected 2 integers, one per row, got [[3], [4]]"),
+    "below the minimum": (
+        {"time": [4, 2]},
+        "lengths['time'][1]: expected from 3 to 8, got 2; 3 is the smallest",
+    ),
+    "zero": ({"time": [0, 4]}, "lengths['time'][0]: expected from 3 to 8, got 0"),
+    "negative": ({"time": [4, -1]}, "lengths['time'][1]: expected from 3 to 8, got -1"),
+    "beyond the arrays": (
+        {"time": [4, 9]},
+        "expected from 3 to 8, got 9; 3 is the smallest length that is proved, 8",
+    ),
+    "beyond 64 bits": ({"time": [4, 2**70]}, "expected from 3 to 8, got 1180591620717411303424"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_LENGTHS)
+def test_wrong_lengths_are_refused_with_the_cure(case: str) -> None:
+    lengths, sentence = WRONG_LENGTHS[case]
+    with pytest.raises(BadInput) as refusal:
+        check_ragged_feed("test", RAGGED, rows_of(8, 8), lengths, True)
+    assert sentence in str(refusal.value)
+    assert str(refusal.value).isprintable()
+
+
+def test_a_length_beyond_the_largest_bucket_is_refused_whatever_the_room() -> None:
+    with pytest.raises(BadInput, match=r"\[0\]: expected from 3 to 8, got 9; .* 8 the largest of the buckets \(4, 8\)"):
+        check_ragged_feed("test", RAGGED, rows_of(8, room=20), {"time": [9]}, True)
+
+
+def test_only_what_is_valid_must_be_finite() -> None:
+    feed = rows_of(5, 5)
+    feed["x"][1, 4, 0] = np.inf
+    assert len(check_ragged_feed("test", RAGGED, feed, {"time": [5, 4]}, True)) == 2
+    with pytest.raises(BadInput, match=r"test: row 1: 'x': expected finite values, got inf at \[0, 4, 0\] \(1 such"):
+        check_ragged_feed("test", RAGGED, feed, {"time": [5, 5]}, True)
+    assert len(check_ragged_feed("test", RAGGED, feed, {"time": [5, 5]}, False)) == 2
+
+
+def test_a_graph_without_such_an_axis_takes_no_lengths() -> None:
+    with pytest.raises(BadInput, match="expected a graph with rows and lengths of their own, got one without; lea"):
+        check_ragged_feed("test", plain_graph(), {"x": X, "shift": SHIFT}, {"frames": [3, 3]}, True)
+    alone = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]})
+    with pytest.raises(BadInput, match="got one whose rows have the same length; leave lengths out"):
+        check_ragged_feed("test", alone, rows_of(5), {"time": [5]}, True)
+
+
+@pytest.mark.parametrize(
+    ("length", "sentence"),
+    [
+        (2, "'x': expected at least 3 on axis 1 of [batch, time, 2], got 2; pad the input as the model was trained to"),
+        (
+            9,
+            "expected at most 8 on axis 1 of [batch, time, 2] (buckets 4, 8), got 9; feed less at a time or build",
+        ),
+    ],
+)
+def test_a_feed_must_be_as_long_as_was_proved_and_no_longer_than_a_bucket(length: int, sentence: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        check_feed("test", RAGGED, random_row(length), True)
+    assert sentence in str(refusal.value)
+
+
+def test_without_the_licence_a_feed_has_one_row() -> None:
+    graph = dataclasses.replace(RAGGED, rows_independent=False)
+    check_feed("test", graph, random_row(5), True)
+    expected = r"expected 1 row on axis 0 of .*, got 2; feed them one after the other, the bundle does not prove"
+    with pytest.raises(BadInput, match=expected):
+        check_feed("test", graph, rows_of(8, 8), True)
+
+
+def test_a_part_of_a_feed_keeps_whole_what_has_none_of_its_axes() -> None:
+    inputs = (*plain_graph().inputs[:1], dataclasses.replace(plain_graph().inputs[1], shape=(2,)))
+    graph = dataclasses.replace(plain_graph(), inputs=inputs)
+    part = part_of_feed(graph, check_feed("test", graph, {"x": X, "shift": SHIFT}, True), {"batch": slice(1, 2)})
+    assert (part.sizes, part.rows) == ({"batch": 1, "frames": 3}, 1)
+    np.testing.assert_array_equal(part.arrays["x"], X[1:2])
+    np.testing.assert_array_equal(part.arrays["shift"], SHIFT)

@@ -39,7 +39,10 @@ def test_without_the_licence_the_only_bucket_is_one_row() -> None:
         ),
         ("9 - time", "got 5 at batch=1,time=4, 6 of them valid at the smallest length"),
         ("time * 2147483647", "got 8589934588 at batch=1,time=4"),
-        ("1 // (time - 8)", "formula '1 // (time - 8)': expected a divisor other than 0, got 0 at {'time': 8}"),
+        (
+            "max(1, 1 // (time - 8))",
+            "'max(1, 1 // (time - 8))': expected a divisor other than 0, got 0 at {'time': 8}",
+        ),
         ("1 // (time - 3)", "expected a divisor other than 0, got 0 at {'time': 3}"),
         ("batch * time", "expected formulas over axes other than 'batch', got 'batch * time'"),
         ("3 + 4", "expected formulas over axes other than 'batch', got '3 + 4'"),

@@ -10,7 +10,8 @@ import pytest
 from runtime_lite import BadInput, Model, Runtime
 from runtime_lite.arrays import Array
 from runtime_lite.executor_onnx import OnnxExecutor
-from runtime_lite.state import full_feed, initial_state
+from runtime_lite.padding import full_feed
+from runtime_lite.state import initial_state
 from tests.runtime_lite.bundles import (
     WIDTH,
     WINDOW,
@@ -48,8 +49,8 @@ def test_a_stream_equals_the_truth_long_after_its_window_overflows(model: Model,
 
 
 @pytest.mark.parametrize("frames", [2, 3])
-@pytest.mark.parametrize("rows", [1, 2, 3, 4])
-def test_run_pads_to_a_bucket_and_cuts_back(model: Model, rows: int, frames: int) -> None:
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9])
+def test_run_pads_to_a_bucket_splits_at_the_largest_and_cuts_back(model: Model, rows: int, frames: int) -> None:
     x, shift = random_chunks(1, rows)[0][:, :frames], np.arange(rows)
     output = model.run({"x": x, "shift": shift}, graph="plain")["y"]
     assert output.shape == (rows, frames, WIDTH)
@@ -82,7 +83,7 @@ def test_poison_in_free_rows_leaves_the_valid_rows_bit_identical(bundle: Path, p
     with Runtime() as runtime:
         runner = runtime.load(bundle).runner("streaming")
         feed = runner.check("test", {"x": random_chunks(1, 3)[0]})
-        clean = full_feed(runner.graph, feed.arrays, initial_state(runner.graph, 3), 4)
+        clean = full_feed(runner.graph, [feed], initial_state(runner.graph, 3), {"batch": 4})
         dirty = {name: array.copy() for name, array in clean.items()}
         for name in ("x", "keys"):
             dirty[name][3] = poison
