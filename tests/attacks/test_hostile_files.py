@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime_lite import BadInput, BundleRefused, bundle, read_bundle, write_tar
-from tests.attacks.test_hostile_manifest import stopped
+from tests.attacks.edits import stopped
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
 GRAPH = "graphs/streaming.batch1.onnx"

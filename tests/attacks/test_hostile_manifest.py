@@ -1,33 +1,19 @@
 """Attacks through the text of `manifest.json`: each is stopped by one sentence before anything else is read."""
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime_lite import BundleRefused, read_bundle
+from runtime_lite import read_bundle
+from tests.attacks.edits import Edit, drop_at, exact_axis, graph_of, set_at, stopped
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
-
-Edit = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     return write_streaming_bundle(tmp_path / "bundle")
-
-
-def stopped(path: Path) -> str:
-    """Return the sentence that stops a bundle."""
-    with pytest.raises(BundleRefused) as refusal:
-        read_bundle(path)
-    message = str(refusal.value)
-    assert message.isprintable(), "one line, no control characters"
-    assert re.fullmatch(r".*: expected .*, got .*; .*[^.]", message), message
-    assert len(message) < 1000
-    return message
 
 
 TEXTS: dict[str, tuple[bytes, str]] = {
@@ -62,10 +48,6 @@ def test_hostile_text(bundle: Path, attack: str) -> None:
     assert sentence in stopped(bundle)
 
 
-def graph_of(plain: dict[str, Any]) -> Any:
-    return plain["graphs"]["streaming"]
-
-
 def rename_file(plain: dict[str, Any], name: str) -> None:
     plain["files"][name] = plain["files"].pop("recipe.yaml")
     plain["recipe"] = name
@@ -73,35 +55,6 @@ def rename_file(plain: dict[str, Any], name: str) -> None:
 
 def many(plain: dict[str, Any]) -> None:
     plain["tools"] = {f"t{index}": "1" for index in range(5000)}
-
-
-def set_at(*path: Any, to: Any) -> Edit:
-    """Return an edit that sets one value of the graph."""
-
-    def edit(plain: dict[str, Any]) -> None:
-        place = graph_of(plain)
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = to
-
-    return edit
-
-
-def drop_at(*path: Any) -> Edit:
-    """Return an edit that removes one value of the graph."""
-
-    def edit(plain: dict[str, Any]) -> None:
-        place = graph_of(plain)
-        for key in path[:-1]:
-            place = place[key]
-        del place[path[-1]]
-
-    return edit
-
-
-def exact_axis(*buckets: int) -> dict[str, Any]:
-    """Return the record of an axis without a length input."""
-    return {"buckets": list(buckets), "length_input": None, "minimum": 1}
 
 
 def explode(plain: dict[str, Any]) -> None:

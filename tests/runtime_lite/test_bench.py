@@ -1,13 +1,16 @@
 """Times are what the clock says, per bucket, after the warm-up."""
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from runtime_lite import Runtime
+from runtime_lite.arrays import Array
 from runtime_lite.bench import bench_model
-from tests.runtime_lite.bundles import write_double_bundle
+from runtime_lite.executor_onnx import OnnxExecutor
+from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle
 
 
 def test_times_come_from_the_clock_without_first_run_and_warm_up(tmp_path: Path) -> None:
@@ -32,3 +35,18 @@ def test_times_come_from_the_clock_without_first_run_and_warm_up(tmp_path: Path)
         assert (timing.first_ms, timing.p50_ms) == (100.0, 2.5)
         assert timing.p95_ms == pytest.approx(3.85)
         assert timing.p99_ms == pytest.approx(3.97)
+
+
+def test_a_bucket_is_timed_with_rows_as_long_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[tuple[str, list[int]]] = []
+    run = OnnxExecutor.run
+
+    def note(self: OnnxExecutor, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        fed.append((f"{sizes['batch']}x{sizes['time']}", feeds["time_length"].tolist()))
+        return run(self, sizes, feeds)
+
+    monkeypatch.setattr(OnnxExecutor, "run", note)
+    with Runtime() as runtime:
+        timings = list(bench_model(runtime.load(write_ragged_bundle(tmp_path / "bundle")), runs=1, warm_up_runs=0))
+    assert [timing.bucket for timing in timings] == [f"batch={n},time={t}" for n in (1, 4) for t in (4, 8)]
+    assert fed[::2] == fed[1::2] == [("1x4", [4]), ("1x8", [8]), ("4x4", [4] * 4), ("4x8", [8] * 4)]

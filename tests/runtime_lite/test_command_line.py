@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 
 from runtime_lite import Model, __main__, read_bundle, write_tar
+from runtime_lite.arrays import npz_from_arrays
 from runtime_lite.golden import Golden, npz_from_golden
 from tests.runtime_lite.bundles import (
     edit_manifest,
     random_chunks,
+    random_row,
     replace_hashed,
     streaming_golden,
     truth_of_plain,
+    truth_of_ragged,
     truth_of_stream,
     write_double_bundle,
+    write_ragged_bundle,
     write_streaming_bundle,
 )
 
@@ -91,6 +95,23 @@ def test_run_writes_the_outputs(bundle: Path, tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == "y  float32 [3, 3, 2]\n"
     with np.load(tmp_path / "out.npz") as written:
         np.testing.assert_allclose(written["y"], truth_of_plain(x, shift), atol=2e-6)
+
+
+def test_every_command_takes_a_bundle_whose_rows_have_lengths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_ragged_bundle(tmp_path / "ragged")
+    (tmp_path / "feeds.npz").write_bytes(npz_from_arrays(random_row(5)))
+    assert call("run", bundle, "--feeds", tmp_path / "feeds.npz", "--out", tmp_path / "out.npz") == 0
+    assert capsys.readouterr().out == "y  float32 [1, 3, 2]\nmean  float32 [1, 2]\n"
+    with np.load(tmp_path / "out.npz") as written:
+        np.testing.assert_allclose(written["y"], truth_of_ragged(**random_row(5))[0], atol=2e-6)
+    assert call("verify", bundle) == 0
+    assert capsys.readouterr().out.count(" ok") == 8
+    assert call("bench", bundle, "--runs", 1, "--warm-up", 1, "--update-costs") == 0
+    assert capsys.readouterr().out.count("batch=") == 4
+    assert call("inspect", bundle) == 0
+    assert "(time - 1) // 2 + 1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -11,8 +11,9 @@ def test_a_bucket_has_one_name_whatever_the_order_of_its_axes() -> None:
     assert bucket_name({}) == "static"
 
 
-def test_axis_names_become_sizes() -> None:
+def test_axis_names_and_formulas_become_sizes() -> None:
     assert static_shape(("batch", 3), {"batch": 2}) == (2, 3)
+    assert static_shape(("batch", "(time - 1) // 2 + 1"), {"batch": 2, "time": 8}) == (2, 4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

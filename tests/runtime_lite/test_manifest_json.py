@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
 from runtime_lite.manifest import Artifact, static_shape
 from runtime_lite.manifest_json import MAX_MANIFEST_BYTES
-from tests.runtime_lite.bundles import manifest_of, plain_graph, streaming_graph
+from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
 
 FILES = {
     name: b"x"
-    for graph in (streaming_graph(), plain_graph())
+    for graph in (streaming_graph(), plain_graph(), ragged_graph())
     for artifact in graph.artifacts
     for name in (artifact.file, *artifact.files, graph.golden, graph.certificate)
 } | {"receipts.json": b"{}", "recipe.yaml": b""}
-MANIFEST = manifest_of({"streaming": streaming_graph(), "plain": plain_graph()}, FILES)
+GRAPHS = {"streaming": streaming_graph(), "plain": plain_graph(), "ragged": ragged_graph()}
+MANIFEST = manifest_of(GRAPHS, FILES)
 
 
 def test_records_survive_the_way_to_json_and_back() -> None:
@@ -29,7 +30,7 @@ def test_records_survive_the_way_to_json_and_back() -> None:
 
 
 def test_json_is_canonical_whatever_the_order_of_the_records() -> None:
-    turned = manifest_of({"plain": plain_graph(), "streaming": streaming_graph()}, dict(reversed(FILES.items())))
+    turned = manifest_of(dict(reversed(GRAPHS.items())), dict(reversed(FILES.items())))
     text = json_from_manifest(MANIFEST)
     assert json_from_manifest(turned) == text
     assert text == json.dumps(json.loads(text), sort_keys=True, indent=1).encode() + b"\n"
@@ -96,6 +97,9 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
         0.5,
         "",
         "batch",
+        "time",
+        "time - 3",
+        "1 // (time - 4)",
         "..",
         "/etc/passwd",
         "\x1b[2J",

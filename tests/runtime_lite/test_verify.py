@@ -6,14 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime_lite import Runtime
+from runtime_lite import BundleRefused, Runtime
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import Comparison, verify_model
 from tests.runtime_lite.bundles import (
     WEIGHT,
+    ragged_golden,
     replace_hashed,
     streaming_golden,
     write_double_bundle,
+    write_ragged_bundle,
     write_streaming_bundle,
 )
 
@@ -53,6 +55,36 @@ def test_verify_sees_one_wrong_value_in_any_step(tmp_path: Path, step: int, outp
     found = compare(with_golden(write_streaming_bundle(tmp_path / "bundle"), Golden(tuple(steps), golden.tolerance)))
     assert {key[2] for key, comparison in found.items() if not comparison.holds} == {output}
     assert found["streaming", "batch=1", output].max_abs_error == pytest.approx(0.01, rel=0.01)
+
+
+def test_verify_runs_each_recorded_row_in_every_bucket_that_holds_it(tmp_path: Path) -> None:
+    found = compare(write_ragged_bundle(tmp_path / "bundle"))
+    steps = {bucket: c.steps for (_, bucket, output), c in found.items() if output == "y"}
+    assert steps == {"batch=1,time=4": 2, "batch=1,time=8": 4, "batch=4,time=4": 2, "batch=4,time=8": 4}
+    assert len(found) == 8
+    assert all(c.holds and c.max_abs_error < 2e-6 for c in found.values())
+
+
+def test_verify_sees_one_wrong_value_of_a_padded_row(tmp_path: Path) -> None:
+    golden = ragged_golden()
+    wrong = golden.steps[2].outputs["y"].copy()  # six frames: in the larger bucket only
+    wrong[0, -1, 0] += 0.01
+    step = GoldenStep(golden.steps[2].feeds, {**golden.steps[2].outputs, "y": wrong})
+    directory = write_ragged_bundle(tmp_path / "bundle")
+    steps = (*golden.steps[:2], step, *golden.steps[3:])
+    replace_hashed(directory, "golden/ragged.npz", npz_from_golden(Golden(steps, golden.tolerance)))
+    broken = {key[1:] for key, comparison in compare(directory).items() if not comparison.holds}
+    assert broken == {("batch=1,time=8", "y"), ("batch=4,time=8", "y")}
+
+
+def test_a_bucket_that_no_recorded_row_fits_into_is_refused(tmp_path: Path) -> None:
+    golden = ragged_golden()
+    directory = write_ragged_bundle(tmp_path / "bundle")
+    replace_hashed(directory, "golden/ragged.npz", npz_from_golden(Golden(golden.steps[2:], golden.tolerance)))
+    with pytest.raises(BundleRefused) as refusal:
+        compare(directory)
+    expected = "golden/ragged.npz: expected a recorded step that fits into batch=1,time=4, got only longer ones"
+    assert expected in str(refusal.value)
 
 
 def test_verify_holds_at_the_limit_and_not_beyond() -> None:
