@@ -5,13 +5,16 @@ outputs after. Infinities are written as "inf" and "-inf", sizes as text over ax
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import onnx_ir as ir
 
 from compiler.analysis.facts import Clamp, Fact, Fill, Need, Rewrite
 from compiler.analysis.interval import ASSUMED, Interval
 from compiler.analysis.layout import Factor, Frames, Rows
 from compiler.analysis.propagate import Axes, Derivation, Judged
-from compiler.ir import source_of
+from compiler.ir import dims_of, source_of
 
 SCHEMA = 1
 
@@ -21,16 +24,34 @@ def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
     return tuple(_record(each) for each in derivation.judged)
 
 
-def header(axes: Axes) -> dict[str, Any]:
-    """What the records speak of: the tracked axes and the one assumption."""
+def certificate(
+    axes: Axes,
+    steps: Sequence[Mapping[str, Any]],
+    length_inputs: Mapping[str, str],
+    minimum: Mapping[str, int],
+    becomes: Mapping[str, str],
+) -> dict[str, Any]:
+    """The whole certificate of one graph.
+
+    Args:
+        axes: the tracked axes.
+        steps: records, in an order in which facts come before their readers.
+        length_inputs: per padded axis, the graph input with its true lengths.
+        minimum: per padded axis, the smallest length that is proved.
+        becomes: values that another form computes now, by their old names.
+    """
     return {
         "schema": SCHEMA,
         "batch": axes.batch,
         "sides": {name: side.value for name, side in sorted(axes.sides.items())},
+        "length_inputs": dict(sorted(length_inputs.items())),
+        "minimum": dict(sorted(minimum.items())),
+        "becomes": dict(sorted(becomes.items())),
         "assumes": [
             f"entries that the unpadded program computes from finite operands are finite and within +-{ASSUMED:g}",
-            "0 <= true length <= slots for every row and axis, and at least the stated minimum",
+            "minimum <= true length <= slots for every row and axis",
         ],
+        "records": list(steps),
     }
 
 
@@ -43,12 +64,18 @@ def _record(judged: Judged) -> dict[str, Any]:
         "reason": verdict.reason,
         "inputs": [None if value is None else str(value.name) for value in node.inputs],
         "outputs": [str(value.name) for value in node.outputs],
+        "in_shapes": [None if value is None else _shape(value) for value in node.inputs],
+        "out_shapes": [_shape(value) for value in node.outputs],
         "in": [None if fact is None else fact_record(fact) for fact in judged.given],
         "needs": [_need(need) for need in verdict.needs],
         "out": [fact_record(fact) for fact in verdict.outputs],
         "at_least_one": [str(size) for size in verdict.at_least_one],
         "source": source_of(node),
     }
+
+
+def _shape(value: ir.Value) -> list[int | str]:
+    return [dim if isinstance(dim, int) else str(dim) for dim in dims_of(value) or ()]
 
 
 def fact_record(fact: Fact) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def _per_row(site: Site, value: ir.Value, rank: int, rows_axis: int) -> ir.Value
     node = value.producer()
     if node is None or any(dim != 1 for dim in house.dims_of(value) or (0,)):
         raise refuse(
-            f"{site.node.op_type} uses {value.name!r}, computed from axis lengths, as data", "use a scalar of the length"
+            f"{site.node.op_type} uses {value.name!r}, computed from axis lengths, as data",
+            "use a scalar of the length",
         )
     if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape"):  # one entry before and after
         assert node.inputs[0] is not None

@@ -164,9 +164,7 @@ class Places:
             self.made[key] = self._shaped(layout, axis, rows_axis, rows_layout, len(dims))
         return self.made[key]
 
-    def _shaped(
-        self, layout: Axis, axis: int, rows_axis: int | None, rows_layout: Axis | None, rank: int
-    ) -> ir.Value:
+    def _shaped(self, layout: Axis, axis: int, rows_axis: int | None, rows_layout: Axis | None, rank: int) -> ir.Value:
         (frames,) = [factor for factor in layout if isinstance(factor, Frames)]
         base = self.valid(frames)
         if rows_axis is None:
@@ -198,9 +196,7 @@ class Places:
         shape = self.insert.op("Concat", sizes, {"axis": 0}, name="repeats", dtype=ir.DataType.INT64)
         return self.insert.op("Expand", [base, shape], name="mask_repeated", dtype=ir.DataType.BOOL)
 
-    def _merged(
-        self, base: ir.Value, placed: Mapping[int, Axis], factors: Sequence[object], rank: int
-    ) -> ir.Value:
+    def _merged(self, base: ir.Value, placed: Mapping[int, Axis], factors: Sequence[object], rank: int) -> ir.Value:
         """One size per axis of the value; the merged axis is inferred."""
         merged = [at for at, axis in placed.items() if len(axis) > 1]
         (inferred,) = merged or sorted(placed)[:1]

@@ -24,6 +24,7 @@ class Site:
         out_facts: facts of the outputs.
         places: masks and true sizes.
         insert: adds nodes in front of the node.
+        replaced: what took the place of every output so far.
     """
 
     model: ir.Model
@@ -33,6 +34,7 @@ class Site:
     out_facts: Sequence[Fact]
     places: Places
     insert: Inserter
+    replaced: list[ir.Value | None] = dataclasses.field(default_factory=list)
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
         """The shape of an input."""
@@ -54,6 +56,8 @@ class Site:
             value.shape = old.shape
         value.dtype = value.dtype or old.dtype
         house.take_over(self.model, old, value)
+        self.replaced.extend([None] * (output + 1 - len(self.replaced)))
+        self.replaced[output] = value
 
 
 Form: TypeAlias = Callable[[Site], None]

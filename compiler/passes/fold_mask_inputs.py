@@ -132,7 +132,9 @@ class _Folding:
         if have != wanted:
             insert = house.Inserter(self.model, FoldMaskInputs.name, before=node)
             shape = self._shape(insert, output)
-            kept = insert.op("Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype)
+            kept = insert.op(
+                "Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype
+            )
         ir.convenience.replace_all_uses_with(output, kept)
         return True
 

@@ -17,14 +17,14 @@ Source: interval contents per region of padding, segments, and one rule per oper
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.certificate import records
+from compiler.analysis.certificate import certificate, records
 from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
@@ -73,12 +73,17 @@ class PadAxes:
         done = dataclasses.replace(
             lowered,
             window=None if lowered.window is None else dataclasses.replace(lowered.window, static=True),
-            padded_axes=tuple(dataclasses.replace(each, minimum=least[each.axis], maximum=most.get(each.axis)) for each in lowered.padded_axes),
+            padded_axes=tuple(
+                dataclasses.replace(each, minimum=least[each.axis], maximum=most.get(each.axis))
+                for each in lowered.padded_axes
+            ),
             is_padded=True,
             rows_independent=lowered.batch_axis is not None,
             state_maps=maps,
         )
-        return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=work.records)
+        inputs = {length.axis: str(length.value.name) for length in work.places.lengths.values()}
+        proof = certificate(axes, work.steps, inputs, least, work.becomes)
+        return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +143,8 @@ class _Padding:
         self.known = input_facts(self.model, axes)
         self.places = _places(lowered, window, self.known)
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
-        self.records: tuple[dict[str, object], ...] = ()
+        self.steps: list[dict[str, Any]] = []
+        self.becomes: dict[str, str] = {}
 
     def derive(self) -> Derivation:
         """The facts of every value, after everything that gives shared values a batch axis has been written.
@@ -159,8 +165,9 @@ class _Padding:
             if not first:
                 if refused is not None:
                     raise refused
-                self.records = records(derivation)
+                self.steps += records(derivation)
                 return derivation
+            self.steps += records(dataclasses.replace(derivation, judged=first))
             for each in first:
                 self._write_node(each)
             house.prune(self.model)
@@ -198,10 +205,12 @@ class _Padding:
                 elif isinstance(need, Clamp):
                     self._clamp(insert, node, need)
                 else:
-                    site = Site(
-                        self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert
-                    )
+                    site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert)
+                    names = [str(output.name) for output in node.outputs]
                     FORMS[need.kind](site)
+                    self.becomes |= {
+                        old: str(new.name) for old, new in zip(names, site.replaced, strict=False) if new is not None
+                    }
         except Refused as refused:
             raise refused.at(node=str(node.name), op=node.op_type, source=house.source_of(node)) from None
 
@@ -350,8 +359,11 @@ def _check_state(fact: Fact, axis: int, value: ir.Value, window: Window, place: 
     if frames is None:
         if isinstance(size, int) and size == window.frames <= window.step_frames:
             return
-    elif frames.is_prefix_padded and len(fact.padded) == 1 and fact.padding(axis).is_zero and (
-        frames.size == whole or frames.size.subs(house.symbol(window.axis), window.frames) == window.frames
+    elif (
+        frames.is_prefix_padded
+        and len(fact.padded) == 1
+        and fact.padding(axis).is_zero
+        and (frames.size == whole or frames.size.subs(house.symbol(window.axis), window.frames) == window.frames)
     ):
         return
     raise refuse(
@@ -378,7 +390,10 @@ def _freeze(model: ir.Model, window: Window) -> None:
         dims = house.dims_of(value) or ()
         if any(house.mentions(dim, window.axis) for dim in dims):
             value.shape = ir.Shape(
-                [window.frames if house.mentions(d, window.axis) else s for d, s in zip(dims, value.shape or (), strict=True)]
+                [
+                    window.frames if house.mentions(d, window.axis) else s
+                    for d, s in zip(dims, value.shape or (), strict=True)
+                ]
             )
     house.prune(model)
     house.forget_shapes(model)
