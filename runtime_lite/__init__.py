@@ -5,6 +5,9 @@ with runtime_lite.Runtime() as runtime:
     with asr.open_stream() as stream:
         for chunk in chunks:
             outputs = stream.push({"features": chunk})
+
+A model without states is run: `outputs = asr.run({"features": x})`, rows of several lengths with
+`asr.run({"features": x}, lengths={"time": [900, 512]})` or `asr.run_many([{"features": x}, {"features": y}])`.
 """
 
 from runtime_lite.bundle import Bundle, read_bundle, write_tar

@@ -111,18 +111,17 @@ def _check_arrays(
         _check_kind(place, name, tensor, arrays[name])
         for position, size in enumerate(tensor.shape):
             found = arrays[name].shape[position]
-            axis = f"axis {position} of {_shape(tensor)}"
             if isinstance(size, int):
                 if found != size:
-                    _refuse(place, f"size {size} on {axis}", str(found), f"feed exactly {size}")
+                    _refuse(place, f"size {size} on {_axis(tensor, position)}", str(found), f"feed exactly {size}")
                 continue
             if size == BATCH_AXIS:
-                _check_rows(place, axis, graph, found)
+                _check_rows(place, tensor, position, graph, found)
             elif size in limited:
-                _check_size(place, axis, limited[size], found)
+                _check_size(place, tensor, position, limited[size], found)
             if sizes.setdefault(size, found) != found:
-                cure = f"feed the same size on axis {size!r} everywhere"
-                _refuse(place, f"size {sizes[size]} on {axis} like {bound_by[size]!r}", str(found), cure)
+                wanted = f"size {sizes[size]} on {_axis(tensor, position)} like {bound_by[size]!r}"
+                _refuse(place, wanted, str(found), f"feed the same size on axis {size!r} everywhere")
             bound_by.setdefault(size, name)
     if BATCH_AXIS in graph.axes:
         sizes.setdefault(BATCH_AXIS, rows)
@@ -154,40 +153,38 @@ def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], array
 
 
 def _check_kind(place: str, name: str, tensor: Tensor, array: object) -> None:
-    expected = f"{tensor.dtype} of shape {_shape(tensor)}"
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        expected = f"a NumPy array, {tensor.dtype} of shape {_shape(tensor)}"
         kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
-        _refuse(
-            place, f"a NumPy array, {expected}", kind, f"convert it with numpy.asarray({name}, numpy.{tensor.dtype})"
-        )
+        _refuse(place, expected, kind, f"convert it with numpy.asarray({name}, numpy.{tensor.dtype})")
     if array.dtype != np.dtype(tensor.dtype):
         cure = f"convert it with {name}.astype(numpy.{tensor.dtype}) if that is what you mean"
-        _refuse(place, expected, f"dtype {array.dtype}", cure)
+        _refuse(place, f"{tensor.dtype} of shape {_shape(tensor)}", f"dtype {array.dtype}", cure)
     if array.ndim != len(tensor.shape):
         got = f"{array.ndim} dimensions {list(array.shape)}"
         cure = f"add the missing axis, e.g. {name}[None]" if array.ndim == len(tensor.shape) - 1 else "reshape it"
         _refuse(place, f"{len(tensor.shape)} dimensions {_shape(tensor)}", got, cure)
 
 
-def _check_rows(place: str, axis: str, graph: Graph, found: int) -> None:
+def _check_rows(place: str, tensor: Tensor, position: int, graph: Graph, found: int) -> None:
     if found < 1:
-        _refuse(place, f"at least 1 row on {axis}", str(found), "leave empty feeds out")
+        _refuse(place, f"at least 1 row on {_axis(tensor, position)}", str(found), "leave empty feeds out")
     if found > 1 and not graph.rows_independent:
         cure = "feed them one after the other, the bundle does not prove that rows are independent"
-        _refuse(place, f"1 row on {axis}", str(found), cure)
+        _refuse(place, f"1 row on {_axis(tensor, position)}", str(found), cure)
 
 
-def _check_size(place: str, axis: str, record: Axis, found: int) -> None:
-    known = ", ".join(str(size) for size in record.buckets)
-    if record.length_input is None:
-        if found not in record.buckets:
-            _refuse(place, f"one of the sizes {known} on {axis}", str(found), "feed a size that was built")
-    elif found < record.minimum:
+def _check_size(place: str, tensor: Tensor, position: int, axis: Axis, found: int) -> None:
+    if found in axis.buckets or (axis.length_input is not None and axis.minimum <= found <= axis.buckets[-1]):
+        return
+    known, on = ", ".join(str(size) for size in axis.buckets), _axis(tensor, position)
+    if axis.length_input is None:
+        _refuse(place, f"one of the sizes {known} on {on}", str(found), "feed a size that was built")
+    if found < axis.minimum:
         cure = "pad the input as the model was trained to, shorter ones are not proved"
-        _refuse(place, f"at least {record.minimum} on {axis}", str(found), cure)
-    elif found > record.buckets[-1]:
-        cure = f"feed less at a time or build the bucket {found}"
-        _refuse(place, f"at most {record.buckets[-1]} on {axis} (buckets {known})", str(found), cure)
+        _refuse(place, f"at least {axis.minimum} on {on}", str(found), cure)
+    cure = f"feed less at a time or build the bucket {found}"
+    _refuse(place, f"at most {axis.buckets[-1]} on {on} (buckets {known})", str(found), cure)
 
 
 def _check_length_names(where: str, graph: Graph, lengths: Mapping[str, RowLengths]) -> list[str]:
@@ -233,6 +230,10 @@ def _check_finite(where: str, feed: Feed) -> None:
                 got,
                 "clean the input, or open the runtime with check_finite=False",
             )
+
+
+def _axis(tensor: Tensor, position: int) -> str:
+    return f"axis {position} of {_shape(tensor)}"
 
 
 def _shape(tensor: Tensor) -> str:

@@ -97,9 +97,13 @@ def cut_outputs(where: str, graph: Graph, full: Mapping[str, Array], feeds: Sequ
             if tensor.role == "data":
                 array = full[tensor.name]
                 valid = static_shape(tensor.shape, feed.sizes)
+                if valid == array.shape:
+                    outputs[tensor.name] = array
+                    continue
                 _check_valid(f"{where}: {tensor.name!r}", tensor, array, valid, feed)
                 starts = [row if size == BATCH_AXIS else 0 for size in tensor.shape]
-                outputs[tensor.name] = _owned(array, tuple(slice(s, s + n) for s, n in zip(starts, valid, strict=True)))
+                places = tuple(slice(start, start + size) for start, size in zip(starts, valid, strict=True))
+                outputs[tensor.name] = array[places].copy()  # a view would keep the whole bucket alive
         cut.append(outputs)
         row += feed.rows
     return cut
@@ -116,9 +120,4 @@ def _check_valid(place: str, tensor: Tensor, array: Array, valid: tuple[int, ...
 
 def cut_rows(array: Array, axis: int, rows: int) -> Array:
     """Return the first rows of an axis as an array that owns its memory; itself when nothing is cut."""
-    return _owned(array, (slice(None),) * axis + (slice(rows),))
-
-
-def _owned(array: Array, places: tuple[slice, ...]) -> Array:
-    part = array[places]
-    return array if part.shape == array.shape else part.copy()  # a view would keep the whole bucket alive
+    return array if array.shape[axis] == rows else array[(slice(None),) * axis + (slice(rows),)].copy()

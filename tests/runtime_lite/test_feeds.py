@@ -261,3 +261,10 @@ def test_a_part_of_a_feed_keeps_whole_what_has_none_of_its_axes() -> None:
     assert (part.sizes, part.rows) == ({"batch": 1, "frames": 3}, 1)
     np.testing.assert_array_equal(part.arrays["x"], X[1:2])
     np.testing.assert_array_equal(part.arrays["shift"], SHIFT)
+
+
+def test_rows_that_no_input_tells_are_those_of_the_stream() -> None:
+    inputs = (dataclasses.replace(plain_graph().inputs[0], shape=(3, 2)),)
+    graph = dataclasses.replace(plain_graph(), inputs=inputs, axes={"batch": plain_graph().axes["batch"]})
+    assert check_feed("test", graph, {"x": X[0]}, True, rows=3).rows == 3
+    assert check_feed("test", plain_graph(), {"x": X, "shift": SHIFT}, True, rows=3).rows == 2

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime_lite import BadInput, Model, Runtime
 from runtime_lite.arrays import Array
@@ -79,6 +81,15 @@ def test_run_many_answers_each_feed_as_run_does(ragged: Model) -> None:
             assert outputs[name].shape == expected.shape
             np.testing.assert_allclose(outputs[name], expected, rtol=0.0, atol=ATOL)
     assert ragged.run_many([]) == []
+
+
+@given(st.lists(st.integers(3, 8), max_size=11))
+def test_any_rows_in_any_order_have_the_answer_they_have_alone(ragged: Model, lengths: list[int]) -> None:
+    feeds = [random_row(length, seed) for seed, length in enumerate(lengths)]
+    for feed, outputs in zip(feeds, ragged.run_many(feeds), strict=True):
+        for name, expected in zip(("y", "mean"), truth_of_ragged(feed["x"], feed["tokens"]), strict=True):
+            assert outputs[name].shape == expected.shape
+            np.testing.assert_allclose(outputs[name], expected, rtol=0.0, atol=ATOL)
 
 
 def test_run_many_puts_all_rows_into_the_smallest_bucket_that_holds_them(
