@@ -141,7 +141,8 @@ def _integer(size: sympy.Expr) -> Dim:
 def joined(parts: Iterable[Segment]) -> Axis:
     """Segments in a row as one axis, in normal form: neighbours merge where no gap lies between their valid entries.
 
-    Full ++ full is full; right-aligned ++ full is right-aligned; full ++ left-aligned is left-aligned.
+    Full ++ full is full; right-aligned ++ full is right-aligned; full ++ left-aligned is left-aligned. Right-aligned ++
+    left-aligned has no gap either, and the border between the two may be drawn at any fixed distance: see `_centered`.
     """
     kept: list[Segment] = []
     for part in parts:
@@ -152,6 +153,21 @@ def joined(parts: Iterable[Segment]) -> Axis:
             kept[-1] = Segment(total((last.size, part.size)), last.side)
         elif last is not None and last.is_full and part.side is Side.LEFT:
             kept[-1] = Segment(total((last.size, part.size)), Side.LEFT)
+        elif last is not None and not last.is_full and last.side is Side.RIGHT and part.side is Side.LEFT:
+            kept[-1:] = _centered(last.size, part.size)
         else:
             kept.append(part)
     return (Frames(tuple(kept)),)
+
+
+def _centered(before: Dim, after: Dim) -> tuple[Segment, Segment]:
+    """A right-aligned and a left-aligned segment side by side: before + c and after - c entries are the same places.
+
+    Sizes that grow alike are drawn level, as in [T, right] ++ [T - 1, left]; else the first is 0 at length 0.
+    """
+    growth = after - before
+    if isinstance(growth, int) or growth.is_Integer:
+        shift: Dim = -(-int(growth) // 2)
+    else:
+        shift = -sympy.sympify(before).subs(dict.fromkeys(symbols_of(before), 0))
+    return Segment(total((before, shift)), Side.RIGHT), Segment(total((after, -shift)), Side.LEFT)

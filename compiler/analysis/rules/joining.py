@@ -1,11 +1,23 @@
-"""Rules CC and SL: joining and cutting."""
+"""Rules CC, SL and SP: axes joined and cut.
 
-from compiler.analysis import interval as iv
+Rule ids: CC1 segments joined, CC2 joined along another axis, SL1 cut elsewhere, SL2 cut along a padded axis, SL3 turned
+round, SP1 split elsewhere, SP2 split along a padded axis. Tables cut by lengths: `compiler.analysis.rules.lookup`.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import sympy
+
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import Interval
-from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined, symbols_of
+from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import Interval, hull
+from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of
+from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined
 from compiler.analysis.registry import Table
+from compiler.analysis.rules.length import is_known
+from compiler.analysis.rules.lookup import rows_of_table
+from compiler.analysis.rules.movement import restated
 from compiler.ir import Dim
 
 TO_THE_END = 2**31 - 1
@@ -13,218 +25,363 @@ TO_THE_END = 2**31 - 1
 
 
 def concat(case: Case) -> Verdict:
-    """Concat: segments are appended along a padded axis; along another all operands are padded alike."""
+    """Concat: segments are appended along the joined axis; along all others the operands are laid out alike."""
     axis = case.axis_attribute("axis", 0)
-    if any(case.fact(operand).is_number for operand in case.present):
-        raise refuse("Concat of an axis length with data", "use the length as a shape only")
+    operands = case.present
+    if any(case.fact(operand).is_number for operand in operands):
+        return case.verdict("CC2", "numbers are joined", NUMBER)
+    axes = _common_axes(case, axis)
+    parts = [part for operand in operands for part in _segments(case, operand, axis)]
+    if any(not part.is_full for part in parts):
+        axes[axis] = restated(joined(parts), case.out_dims()[axis])
+
+    def content(region: Region) -> Interval:
+        """The padding of the joined axis is that of the operands that have some."""
+        holding = [operand for operand in operands if axis not in region or axis in case.fact(operand).padded]
+        return hull(*(case.fact(operand).content(region) for operand in holding))
+
+    along = axis in axes
+    reason = "segments in logical order" if along else "joined along another axis"
+    return case.verdict("CC1" if along else "CC2", reason, case.output(axes, content), pointwise=not along)
+
+
+def _common_axes(case: Case, axis: int) -> dict[int, Axis]:
+    """The layouts along the axes that are not joined.
+
+    Raises:
+        Refused: the operands differ there.
+    """
     axes: dict[int, Axis] = {}
     for operand in case.present:
-        case.refuse_rows(operand, axis, "joins along")
         for at, layout in case.fact(operand).axes:
             if at != axis and axes.setdefault(at, layout) != layout:
-                raise refuse("Concat of differently padded operands", "pad the operands alike before joining them")
+                raise refuse(
+                    f"Concat of operands laid out {_shown(axes[at])} and {_shown(layout)} along axis {at}",
+                    "pad the operands alike before joining them",
+                )
     for operand in case.present:
         for at in axes:
             if case.fact(operand).axis(at) is None:
                 raise refuse(
-                    f"Concat joins an operand with {case.dims(operand)[at]} entries along axis {at} to padded ones",
-                    "expand it to the batch and the length first",
+                    f"Concat joins {case.dims(operand)[at]} entries along axis {at} to {_shown(axes[at])}",
+                    "expand the operand to the batch and the length first",
                 )
-    parts: list[Segment] = []
-    for operand in case.present:
-        frames = case.simple_frames(operand, axis)
-        parts += frames.segments if frames is not None else (Segment(case.dims(operand)[axis]),)
-    if any(not part.is_full for part in parts):
-        axes[axis] = joined(parts)
-
-    def content(region: Region) -> Interval:
-        found = []
-        for operand in case.present:
-            fact = case.fact(operand)
-            if axis in region and axis not in fact.padded:
-                continue
-            found.append(fact.content(region))
-        return iv.hull(*found)
-
-    along = axis in axes
-    return case.verdict(
-        "CC1" if along else "CC2",
-        "segments in order" if along else "joined along another axis",
-        case.output(axes, content),
-        pointwise=not along,
-    )
+    return axes
 
 
-def split(case: Case) -> Verdict:
-    """Split along an untracked axis."""
-    axis = case.axis_attribute("axis", 0)
-    if case.fact().axis(axis) is not None:
-        case.refuse_rows(0, axis, "splits")
-        raise refuse("Split of a padded axis", "slice at the border between cached and new frames")
-    fact = case.fact()
-    out = Fact(fact.axes, fact.contents, index=fact.index)
-    return case.verdict("MV5", "another axis is split", out, pointwise=True)
+def _shown(axis: Axis) -> str:
+    return " * ".join(map(str, axis))
+
+
+def _segments(case: Case, operand: int, axis: int) -> Sequence[Segment]:
+    case.refuse_rows(operand, axis, "joins along")
+    frames = case.simple_frames(operand, axis)
+    return (Segment(case.dims(operand)[axis]),) if frames is None else frames.segments
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """What a Slice keeps of one axis.
+
+    Attributes:
+        start: first entry; negative ones count from the end.
+        end: entry after the last, or None for the end of the axis.
+        step: distance of kept entries.
+    """
+
+    start: Dim
+    end: Dim | None
+    step: int
 
 
 def slice_(case: Case) -> Verdict:
-    """Slice: at either end of padded axes, or anywhere along others."""
+    """Slice: at borders of segments and at fixed distances from valid ends; tables by lengths."""
     fact = case.fact()
-    rank, dims, after = case.rank(), case.dims(), case.out_dims()
-    cuts = slice_cuts(case)
-    axes = {at: layout for at, layout in fact.axes if at not in cuts}
-    shortened: set[int] = set()
-    at_least: list[Dim] = []
-    index = fact.index
-    whole = True
-    for at, (start, end, step) in cuts.items():
-        layout = fact.axis(at)
-        if start == 0 and step == 1 and (end is None or end == dims[at]):
-            if layout is not None:
-                axes[at] = layout
-            continue
-        whole = False
-        if layout is None:
-            made = _rows_of_table(case, at, start, end, step)
-            if made is not None:
-                axes[at] = made
-            if index is not None and index.axis == at:
-                index = None
-            continue
-        case.refuse_rows(0, at, "cuts")
-        frames = case.simple_frames(0, at)
-        assert frames is not None
-        made = _cut(case, frames, start, end, step, after[at], at_least)
-        shortened.add(at)
-        if is_padded(made) and any(not each.is_full for each in made[0].segments):  # type: ignore[union-attr]
-            axes[at] = made
-        if index is not None and index.axis == at:
-            moved = start if isinstance(start, int) and start >= 0 and step == 1 else None
-            index = None if moved is None or not frames.is_suffix_padded else Index(at, index.offset + moved)
-
-    def content(region: Region) -> Interval:
-        """Entries that were valid may lie in the padding of the shorter axis."""
-        regions = [region & frozenset(fact.padded)]
-        for at in shortened & region:
-            regions += [each - {at} for each in regions]
-        return iv.hull(*(fact.content(each) for each in regions))
-
-    if index is not None and index.axis in cuts and index.axis not in axes:
-        index = None
-    assert rank == len(after)
-    reason = "cut where padding cannot tell" if shortened else "another axis is cut"
-    return case.verdict(
-        "SL2" if shortened else "SL1",
-        reason,
-        case.output(axes, content, index),
-        pointwise=whole or not (shortened or len(axes) > len(fact.axes)),
-        at_least_one=at_least,
-    )
+    if fact.is_number:
+        return case.verdict("SL1", "numbers are picked", NUMBER)
+    work = _Cutting(case, fact)
+    for at, cut in _cuts(case).items():
+        work.cut(at, cut)
+    out = case.output(work.axes, work.content, work.index)
+    return case.verdict(work.rule, work.reason, out, pointwise=work.pointwise, at_least_one=work.at_least)
 
 
-Cut = tuple[Dim, Dim | None, int]
-
-
-def slice_cuts(case: Case) -> dict[int, Cut]:
-    """(start, end or None for the end, step) per sliced axis; bounds as written, negative ones from the end.
+def _cuts(case: Case) -> dict[int, Cut]:
+    """What is kept of every axis that is named.
 
     Raises:
-        Refused: a bound is not known from constants and axis lengths.
+        Refused: a bound depends on data.
     """
-    starts, ends = case.integers(1), case.integers(2)
-    axes = case.integers(3) if case.has(3) else tuple(range(len(starts or ())))
-    steps = case.integers(4) if case.has(4) else (1,) * len(starts or ())
-    if starts is None or ends is None or axes is None or steps is None:
+    if case.has(1):
+        given = [numbers_of(case.node.inputs[at]) if case.has(at) else None for at in range(1, 5)]
+    else:  # attributes before opset 10
+        given = [case.ints_attribute(name) or None for name in ("starts", "ends", "axes")] + [None]
+    starts, ends, axes, steps = given
+    if starts is None or ends is None or (case.has(3) and axes is None) or (case.has(4) and steps is None):
         raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
+    axes = axes if axes is not None else tuple(range(len(starts)))
     cuts: dict[int, Cut] = {}
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(starts, ends, axes, steps or (1,) * len(starts), strict=True):
         if not isinstance(step, int) or not isinstance(axis, int):
             raise refuse("Slice with computed axes or steps", "give axes and steps as constants")
-        to_the_end = isinstance(end, int) and end >= TO_THE_END and step > 0
-        cuts[axis % case.rank()] = (start, None if to_the_end else end, step)
+        far = isinstance(end, int) and (end >= TO_THE_END if step > 0 else end <= -TO_THE_END)
+        cuts[axis % case.rank()] = Cut(start, None if far else end, step)
     return cuts
 
 
-def _rows_of_table(case: Case, at: int, start: Dim, end: Dim | None, step: int) -> Axis | None:
-    """The layout of entries of an untracked axis that are chosen by axis lengths; None for a fixed number.
+class _Cutting:
+    """The fact of a Slice's output while axis after axis is cut."""
 
-    Entry k of table[a:b] is table[a + k]. With a fixed start that is the same entry for every length. A start of
-    c - f(length) puts as many slots before the valid entries as f is longer in slots than in truth.
-    """
-    size = case.out_dims()[at]
-    if not case.depends(size) and not symbols_of(start):
-        return None
-    if step != 1:
-        raise refuse(f"Slice of an unpadded axis by a length in steps of {step}", "slice in steps of 1")
-    if isinstance(start, int) and start >= 0:
-        made = case.layout(size)
-        if made is not None and isinstance(made[0], Frames) and made[0].segments[0].side is Side.RIGHT:
-            case.rewrite("look_up_positions", at)
-        return made
-    rows = case.dims()[at]
-    if isinstance(start, int) or not isinstance(rows, int):
-        raise refuse(f"Slice [{start}:{end}] of {rows} unpadded entries", "slice a table of fixed size from its start")
-    return _centered(case, at, start, rows if end is None else end, rows)
+    def __init__(self, case: Case, fact: Fact) -> None:
+        self.case, self.fact = case, fact
+        self.axes: dict[int, Axis] = dict(fact.axes)
+        self.index: Index | None = fact.index
+        self.mixed: set[int] = set()
+        self.at_least: list[Dim] = []
+        self.rule, self.reason, self.pointwise = "SL1", "another axis is cut", True
+
+    def content(self, region: Region) -> Interval:
+        """Entries that were valid may lie in the padding of the shorter axis."""
+        regions = [region & frozenset(self.fact.padded)]
+        for at in self.mixed & region:
+            regions += [each - {at} for each in regions]
+        return hull(*(self.fact.content(each) for each in regions))
+
+    def cut(self, at: int, cut: Cut) -> None:
+        """Cut one axis.
+
+        Raises:
+            Refused: entries would be kept by slot instead of by position.
+        """
+        case, stated = self.case, self.case.out_dims()[at]
+        layout = self.fact.axis(at)
+        if cut.step == 1 and cut.start == 0 and (cut.end is None or cut.end == case.dims()[at]):
+            return
+        if layout is None:
+            self._cut_untracked(at, cut)
+            return
+        case.refuse_rows(0, at, "cuts")
+        frames = case.simple_frames(0, at)
+        assert frames is not None
+        self.pointwise = False
+        self.rule, self.reason = "SL2", "cut where slots and positions agree"
+        kept = self._kept(frames, at, cut)
+        kept = restated(kept, stated)
+        if is_padded(kept) and any(not segment.is_full for segment in kept[0].segments):  # type: ignore[union-attr]
+            self.axes[at] = kept
+        else:
+            del self.axes[at]
+
+    def _cut_untracked(self, at: int, cut: Cut) -> None:
+        bounds = [bound for bound in (cut.start, cut.end) if bound is not None]
+        moved = cut.start if cut.step == 1 and isinstance(cut.start, int) and cut.start >= 0 else None
+        if self.index is not None and self.index.axis == at:
+            self.index = None if moved is None else Index(at, self.index.offset + moved)
+        if not any(self.case.depends(bound) or not is_known(self.case, bound) for bound in bounds):
+            return
+        if cut.step != 1:
+            raise refuse(f"Slice of an unpadded axis by a length in steps of {cut.step}", "slice in steps of 1")
+        rows = rows_of_table(self.case, at, cut.start, cut.end)
+        self.rule, self.reason, self.pointwise = rows.rule, rows.reason, False
+        self.at_least += rows.at_least
+        self.index = rows.index
+        if rows.layout is not None:
+            self.axes[at] = rows.layout
+        if rows.has_rows:
+            self.axes[0] = rows.rows
+
+    def _kept(self, frames: Frames, at: int, cut: Cut) -> Axis:
+        if cut.step < 0:
+            return self._reversed(frames, at, cut)
+        start = self._from_front(cut.start, frames.size)
+        stop = frames.size if cut.end is None else self._from_front(cut.end, frames.size)
+        segments, blurred = _ended(frames, stop, self)
+        if blurred:
+            self.mixed.add(at)
+        kept = _begun(segments, start, self, at, stop)
+        if self.index is not None and self.index.axis == at:
+            follows = isinstance(start, int) and cut.step == 1
+            self.index = Index(at, self.index.offset + start) if follows else None
+        if cut.step == 1:
+            return kept
+        (strided,) = kept
+        if not isinstance(strided, Frames) or not strided.is_suffix_padded:
+            raise refuse(f"Slice of {strided} in steps of {cut.step}", "take every entry, or pad the axis behind")
+        return (Frames((Segment(-sympy.floor(-strided.size / cut.step)),)),)
+
+    def _reversed(self, frames: Frames, at: int, cut: Cut) -> Axis:
+        """The whole axis turned round: its padding comes first where it came last."""
+        if (
+            cut.step != -1
+            or cut.end is not None
+            or (canonical(cut.start - frames.size) not in (-1,) and cut.start != -1)
+        ):
+            raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
+        self.rule, self.reason = "SL3", "the whole axis is turned round"
+        if self.index is not None and self.index.axis == at:
+            self.index = None
+        turned = {Side.LEFT: Side.RIGHT, Side.RIGHT: Side.LEFT}
+        return joined(
+            each if each.is_full else Segment(each.size, turned[each.side]) for each in reversed(frames.segments)
+        )
+
+    def _from_front(self, bound: Dim, size: Dim) -> Dim:
+        """A bound counted from the front.
+
+        Raises:
+            Refused: it counts from the front for some lengths and from the end for others.
+        """
+        if isinstance(bound, int):
+            return bound if bound >= 0 else canonical(size + bound)
+        if never_falls(bound):
+            if (at_zero(bound) or 0) < 0:
+                self.at_least.append(bound + 1)
+            return bound
+        if never_falls(-bound) and (at_zero(bound) or 0) <= 0:
+            self.at_least.append(-bound)
+            return canonical(size + bound)
+        raise refuse(f"Slice at {bound} of {size} entries", "cut at a fixed distance from either end")
 
 
-def _centered(case: Case, at: int, start: Dim, end: Dim, rows: int) -> Axis:
-    """Entries around a fixed one: [f(length), right] ++ [g(length), left]."""
-    assert not isinstance(start, int)
-    sides = {case.sides.get(str(name)) for name in start.free_symbols}
-    at_zero = start.subs(dict.fromkeys(start.free_symbols, 0))
-    before = at_zero - start
-    if not at_zero.is_Integer or sides not in ({Side.LEFT}, {Side.RIGHT}):
-        raise refuse(f"Slice [{start}:{end}] of {rows} unpadded entries", "slice around a fixed entry")
-    if sides == {Side.RIGHT}:
-        count = case.out_dims()[at]
-        if end == rows:
-            case.rewrite("slice_last_rows", at)
-            made = case.layout(count)
-            assert made is not None
-            return made
-        if isinstance(count, int):
-            case.rewrite("look_up_new_rows", at)
-            return (Frames((Segment(count),)),)
-        raise refuse(f"Slice [{start}:{end}] of {rows} unpadded entries", "look positions up as table[:length]")
-    if before.could_extract_minus_sign():
-        raise refuse(f"Slice [{start}:{end}] starts at a length", "look positions up as table[:length]")
-    first = int(at_zero) % rows if at_zero < 0 else int(at_zero)
-    last = end if not isinstance(end, int) or end >= 0 else rows + end
-    return joined([Segment(before, Side.RIGHT), Segment(last - first, Side.LEFT)])
-
-
-def _cut(
-    case: Case, frames: Frames, start: Dim, end: Dim | None, step: int, size: Dim, at_least: list[Dim]
-) -> Axis:
-    """The layout after a cut of a padded axis.
-
-    Raises:
-        Refused: the kept entries would be chosen by slot instead of by position.
-    """
-    if step < 1:
-        raise refuse("Slice that reverses a padded axis", "reverse by ReverseSequence with the lengths")
-    stop = frames.size if end is None else frames.size + end if isinstance(end, int) and end < 0 else end
-    if frames.is_suffix_padded and isinstance(start, int) and start >= 0:
-        if isinstance(stop, int) and isinstance(size, int):
-            at_least.append(frames.size - stop + 1)
-            return (Frames((Segment(size),)),)
-        return (Frames((Segment(size),)),)
-    if frames.is_prefix_padded and step == 1:
-        dropped = frames.size - stop
-        first = frames.size + start if isinstance(start, int) and start < 0 else start
-        if isinstance(dropped, int) or dropped.is_Integer and int(dropped) >= 0:
-            kept = frames.size - int(dropped) - first
-            if first == 0 or not isinstance(first, int):
-                return _right(case, kept, start, size, at_least)
-    raise refuse(
-        f"Slice [{start}:{'' if end is None else end}] of {frames} keeps entries by slot, not by position",
-        "cut where no padding is: the front of an axis padded behind, the back of one padded in front",
+def _refuse_inside(bound: Dim, segment: Segment, what: str) -> Exception:
+    return refuse(
+        f"Slice {what} {bound} cuts {segment} by slot, not by position",
+        "cut at the border between cached and new frames, or at a fixed distance from the end that holds no padding",
     )
 
 
-def _right(case: Case, kept: Dim, start: Dim, size: Dim, at_least: list[Dim]) -> Axis:
-    if isinstance(start, int) and start < 0 and isinstance(size, int):
-        return (Frames((Segment(size),)),)
-    return (Frames((Segment(int(kept) if not isinstance(kept, int) and kept.is_Integer else kept, Side.RIGHT),)),)
+def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]:
+    """(segment, distance from its start, distance to its end) of a position; a number where lengths cancel.
+
+    Raises:
+        Refused: the position is at no fixed distance from a segment's border.
+    """
+    start: Dim = 0
+    for at, segment in enumerate(segments):
+        end = start + segment.size
+        after, before = canonical(position - start), canonical(end - position)
+        near = isinstance(after, int) and after >= 0 and (not segment.is_full or after <= segment.size)
+        if near and not (segment.is_full and after == segment.size and at + 1 < len(segments)):
+            return at, after, before
+        if isinstance(before, int) and before > 0 and not isinstance(after, int):
+            return at, after, before
+        if before == 0 and at + 1 == len(segments):
+            return at, after, before
+        start = end
+    if len(segments) == 1:
+        return 0, canonical(position), canonical(segments[0].size - position)
+    shown = " ++ ".join(map(str, segments))
+    raise refuse(f"Slice at {position} of {shown}", "cut at the border between cached and new frames")
 
 
-TABLE: Table = {("", "Concat"): concat, ("", "Split"): split, ("", "Slice"): slice_}
+def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bool]:
+    """The segments before a position, and whether their padding may hold entries that were valid."""
+    segments = list(frames.segments)
+    at, after, before = _located(segments, stop)
+    whole, last = segments[:at], segments[at]
+    if before == 0:
+        return [*whole, last], False
+    if after == 0:
+        return whole, False
+    if last.is_full:
+        return [*whole, Segment(after)], False
+    if isinstance(before, int):  # the last few entries go
+        work.at_least.append(canonical(last.size - before + 1))
+        return [*whole, Segment(canonical(last.size - before), last.side)], last.side is Side.LEFT
+    if last.side is Side.LEFT and isinstance(after, int):  # the first few entries stay
+        if never_falls(last.size) and (at_zero(last.size) or 0) >= after:
+            return [*whole, Segment(after)], False
+        if len(segments) > 1 or isinstance(work.case.out_dims()[_axis_of(work, frames)], int):
+            work.at_least.append(canonical(last.size - after + 1))
+            return [*whole, Segment(after)], False
+        return [*whole, Segment(sympy.Min(last.size, after))], False
+    grows = never_falls(after) and never_falls(before) and (at_zero(after) or 0) >= 0 and (at_zero(before) or 0) >= 0
+    if last.side is Side.LEFT and len(segments) == 1 and grows:
+        return [Segment(after)], True
+    raise _refuse_inside(stop, last, "up to")
+
+
+def _axis_of(work: _Cutting, frames: Frames) -> int:
+    return next(at for at, axis in work.fact.axes if axis == (frames,))
+
+
+def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop: Dim) -> Axis:
+    """The segments from a position on."""
+    if not segments:
+        return joined([Segment(0)])
+    at, after, before = _located(segments, start)
+    first, rest = segments[at], segments[at + 1 :]
+    if after == 0:
+        return joined([first, *rest])
+    if before == 0:
+        return joined(rest or [Segment(0)])
+    if first.is_full and isinstance(after, int):
+        return joined([Segment(canonical(first.size - after)), *rest])
+    if first.side is Side.LEFT and isinstance(after, int):
+        work.at_least.append(canonical(first.size - after + 1))
+        return joined([Segment(canonical(first.size - after)), *rest])
+    if first.side is Side.RIGHT and isinstance(before, int):
+        if never_falls(first.size) and (at_zero(first.size) or 0) >= before:
+            return joined([Segment(before), *rest])
+        if at > 0:  # the last few entries must not reach into the segment before
+            work.at_least.append(canonical(first.size - before + 1))
+            return joined([Segment(before), *rest])
+        return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
+    frames = work.fact.frames(axis)
+    last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
+    if last and same_end(stop, frames):
+        return _last_entries(work, axis, frames, before)
+    raise _refuse_inside(start, first, "from")
+
+
+def same_end(stop: Dim, frames: Frames | None) -> bool:
+    """Whether a position is the end of an axis."""
+    return frames is not None and canonical(stop - frames.size) == 0
+
+
+def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) -> Axis:
+    """The last few entries of a suffix-padded axis lie elsewhere in every row."""
+    assert isinstance(count, int) and frames is not None
+    rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
+    if work.case.batch is not None and (rows is None or len(rows) > 1):
+        raise refuse(f"Slice [-{count}:] of {frames}, which all rows share", "give the value a batch axis of its own")
+    work.case.rewrite("entries", axis, tuple(range(-count, 0)), False)
+    work.at_least.append(canonical(frames.size - count + 1))
+    work.rule, work.reason = "SL4", "the last entries of each row"
+    return joined([Segment(count)])
+
+
+def split(case: Case) -> Verdict:
+    """Split: elsewhere, or at borders of segments."""
+    axis = case.axis_attribute("axis", 0)
+    fact = case.fact()
+    if fact.is_number:
+        return case.verdict("SP1", "numbers are picked", NUMBER)
+    if fact.axis(axis) is None:
+        index = None if fact.index is not None and fact.index.axis == axis else fact.index
+        return case.verdict("SP1", "another axis is split", dataclasses.replace(fact, index=index), pointwise=True)
+    case.refuse_rows(0, axis, "splits")
+    outputs: list[Fact] = []
+    at_least: list[Dim] = []
+    start: Dim = 0
+    for size in _sizes(case, axis):
+        work = _Cutting(case, fact)
+        end = canonical(start + size)
+        work.cut(axis, Cut(start, end, 1))
+        outputs.append(case.output(work.axes, work.content, work.index))
+        at_least += work.at_least
+        start = end
+    if case.needs:
+        raise refuse("Split of the last entries of a padded axis", "slice the last entries off")
+    return case.verdict("SP2", "split at borders of segments", *outputs, at_least_one=at_least)
+
+
+def _sizes(case: Case, axis: int) -> Sequence[Dim]:
+    """The sizes of the pieces."""
+    given = numbers_of(case.node.inputs[1]) if case.has(1) else case.ints_attribute("split")
+    if given:
+        return given
+    return [case.out_dims(output)[axis] for output in range(len(case.node.outputs))]
+
+
+TABLE: Table = {("", "Concat"): concat, ("", "Slice"): slice_, ("", "Split"): split}

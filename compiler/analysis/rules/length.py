@@ -1,155 +1,279 @@
-"""Rules LN: axis lengths, and what is made from them."""
+"""Rules LN: axis lengths as numbers, and values made out of lengths alone.
 
-from collections.abc import Callable
+Rule ids: LN2 lengths read, LN3 one value at every place, LN4 positions, LN5 triangles, LN6 reversal within a length.
+"""
 
-from compiler.analysis import interval as iv
+import math
+
+import onnx_ir as ir
+import sympy
+
 from compiler.analysis.case import Case
-from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import ONE, ZERO, Interval
-from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, joined
+from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
+from compiler.analysis.interval import ASSUMED, TRUTH, ZERO, Interval, constant, hull, of_array
+from compiler.analysis.known_sizes import at_zero, canonical, count_of, never_falls, numbers_of, quotient
+from compiler.analysis.layout import Axis, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.registry import Table, named_refusal
-from compiler.ir import Dim, dims_read
+from compiler.ir import Dim, dims_of, dims_read, symbol
+
+
+def is_known(case: Case, size: Dim) -> bool:
+    """Whether a size follows from axis names that the inputs of the graph declare."""
+    names = {str(name) for name in symbols_of(size)} - set(case.sides) - {case.batch}
+    return not names or names <= declared(case.node.graph)
+
+
+def declared(graph: ir.Graph | ir.Function | None) -> set[str]:
+    """The axis names in the shapes of a graph's inputs."""
+    inputs = () if graph is None else graph.inputs
+    return {str(name) for value in inputs for dim in dims_of(value) or () for name in symbols_of(dim)}
+
+
+def created(case: Case, stated: Dim, computed: Dim | None = None) -> tuple[Dim, Axis | None]:
+    """The size and the layout of an axis that a node creates.
+
+    Args:
+        case: the node.
+        stated: its size as shape inference has it.
+        computed: the size as the node's operands give it, where they are known.
+
+    Raises:
+        Refused: the size does not follow from declared axes.
+    """
+    size = stated if computed is None or is_known(case, stated) else computed
+    if not is_known(case, size):
+        raise refuse(
+            f"{case.op} makes an axis of {stated} entries, which does not follow from the declared axes",
+            "compute sizes from the shapes of the inputs",
+        )
+    if case.batch is not None and symbol(case.batch) in symbols_of(size):
+        return size, _with_batch(case, size)
+    return size, case.layout(size)
+
+
+def _with_batch(case: Case, size: Dim) -> Axis:
+    """K entries per row: every entry is alike, so the batch may be called the outer factor."""
+    assert case.batch is not None
+    rows = symbol(case.batch)
+    others = quotient(size, rows)
+    if others is None or case.depends(others):
+        raise refuse(f"{case.op} makes an axis of {size} entries", "keep the batch an axis of its own")
+    return (Rows(rows),) if others == 1 else (Rows(rows), Plain(others))
 
 
 def shape(case: Case) -> Verdict:
-    """Shape, Size: numbers, unless only fixed dimensions are read."""
+    """Shape or Size: integers that count slots, unless only fixed dimensions are read."""
     dims = case.dims()
     read = range(len(dims)) if case.op == "Size" else dims_read(case.node, len(dims))
-    depends = any(case.depends(dims[at]) for at in read)
-    return case.verdict("LN2", "an axis length", NUMBER if depends else Fact())
+    if any(case.depends(dims[at]) or not is_known(case, dims[at]) or case.fact().axis(at) is not None for at in read):
+        return case.verdict("LN2", "lengths of axes", NUMBER)
+    sizes = [size for at in read if isinstance(size := dims[at], int)]
+    numbers = [math.prod(sizes)] if case.op == "Size" else sizes
+    fixed = len(sizes) == len(read) > 0
+    content = hull(*(constant(float(number)) for number in numbers)) if fixed else Interval(0.0, ASSUMED)
+    return case.verdict("LN2", "sizes that are the same in both programs", Fact(contents=((VALID, content),)))
+
+
+def filled_shape(case: Case) -> Verdict:
+    """ConstantOfShape: one value at every place of the axes that its shape names."""
+    given = case.attribute("value")
+    content = ZERO if not isinstance(given, ir.TensorProtocol) else of_array(given.numpy())
+    numbers = numbers_of(case.node.inputs[0])
+    axes: dict[int, Axis] = {}
+    for at, stated in enumerate(case.out_dims()):
+        _, layout = created(case, stated, numbers[at] if numbers is not None and at < len(numbers) else None)
+        if layout is not None:
+            axes[at] = layout
+    return case.verdict("LN3", "one value at every place", make_fact(axes, lambda region: content), pointwise=True)
 
 
 def range_(case: Case) -> Verdict:
-    """Range: positions along an axis whose size follows from lengths."""
-    bounds = [case.integers(operand) for operand in range(3)]
-    if any(bound is None for bound in bounds):
-        raise refuse("Range with bounds computed from data", "count by sizes")
-    (start,), (limit,), (delta,) = (bound for bound in bounds if bound is not None)
-    size = case.out_dims()[0]
-    if not case.depends(size) and not any(case.depends(bound) for bound in (start, limit, delta)):
-        return case.verdict("LN5", "constant positions", Fact())
-    if delta != 1:
-        raise refuse(f"Range in steps of {delta}", "count in steps of 1")
+    """Range: positions. Counted from a fixed start they are left-aligned, up to a fixed number right-aligned."""
+    bounds = [numbers_of(value) for value in case.node.inputs]
+    (stated,) = case.out_dims()
+    start, limit, step = (each[0] if each else None for each in bounds)
+    if start is None or not isinstance(step, int) or step == 0:
+        return _opaque_range(case, stated)
+    computed = None if limit is None else canonical(count_of(start, limit, step))
+    if isinstance(stated, int) or (not case.depends(stated) and is_known(case, stated)):
+        if isinstance(start, int):
+            return case.verdict("LN4", "fixed positions", _fixed_range(start, stated, step))
+        return case.verdict("LN4", "positions counted from a length", NUMBER)
+    size, layout = created(case, stated, computed)
+    if layout is not None and any(isinstance(factor, Rows) for factor in layout):
+        return case.verdict("LN4", "numbers of rows, which tell a row its place in the batch", NUMBER)
+    axis = counted(case, start, size, step)
+    low, high = _reach(start, step)
+    fact = make_fact({0: axis}, lambda region: Interval(low, high), Index(0, start) if step == 1 else None)
+    return case.verdict("LN4", "positions", fact, pointwise=True, at_least_one=_whole(size))
+
+
+def _whole(size: Dim) -> tuple[Dim, ...]:
+    """Sizes computed with integer division are right from the first entry on."""
+    return (size,) if not isinstance(size, int) and size.has(sympy.floor) else ()
+
+
+def _opaque_range(case: Case, stated: Dim) -> Verdict:
+    """A Range whose bounds are unknown numbers is good for its shape only."""
+    if not case.tracked:
+        raise refuse("Range of unknown bounds", "count from a constant in constant steps")
+    if case.depends(stated) or not is_known(case, stated):
+        raise refuse(f"Range makes {stated} positions from bounds that are not known", "count from a constant")
+    return case.verdict("LN4", "positions counted from a length", NUMBER)
+
+
+def _fixed_range(start: int, size: Dim, step: int) -> Fact:
+    if not isinstance(size, int):
+        return Fact(contents=((VALID, _span(float(start), math.copysign(ASSUMED, step))),))
+    ends = (float(start), float(start + step * max(size - 1, 0)))
+    content = _span(*ends) if size else ZERO
+    return Fact(contents=((VALID, content),), index=Index(0, start) if step == 1 else None)
+
+
+def _span(first: float, last: float) -> Interval:
+    return Interval(min(first, last), max(first, last))
+
+
+def counted(case: Case, start: Dim, size: Dim, step: int = 1) -> Axis:
+    """The layout of positions that begin at `start`: right-aligned up to a fixed one, left-aligned from there on.
+
+    Raises:
+        Refused: the start moves in the wrong direction, or not in whole steps.
+    """
+    fixed = at_zero(start)
+    before = quotient(canonical(fixed - start), step) if fixed is not None else None
+    if before is None or not never_falls(before) or not never_falls(canonical(size - before)):
+        raise refuse(
+            f"{case.op} counts {size} positions from {start} in steps of {step}",
+            "count from a constant, or through one, as arange(length), arange(-length + 1, length)",
+        )
+    return joined([Segment(before, Side.RIGHT), Segment(_difference(size, before), Side.LEFT)])
+
+
+def _difference(size: Dim, before: Dim) -> Dim:
+    return size if before == 0 else canonical(size - before)
+
+
+def _reach(start: Dim, step: int) -> tuple[float, float]:
+    """Bounds of counted positions: no axis has more slots than `ASSUMED`."""
     if isinstance(start, int):
-        layout = case.layout(size)
-        if layout is None:
-            raise refuse("Range of positions that lengths shift", "count from 0")
-        if isinstance(layout[0], Rows):
-            raise refuse("Range over the batch: row numbers differ between alone and batched", "index rows by reshaping")
-        if isinstance(layout[0], Frames) and layout[0].segments[0].side is Side.RIGHT:
-            case.rewrite("positions", start)
-            rows = {0: layout}
-            return case.verdict("LN5", "positions per row", case.output(rows, lambda region: iv.bounded(2.0**31)))
-        index = Index(0, start)
-        return case.verdict("LN5", "positions", case.output({0: layout}, _positions(start), index))
-    at_zero = start.subs(dict.fromkeys(start.free_symbols, 0))
-    before = at_zero - start
-    if not at_zero.is_Integer or before.could_extract_minus_sign():
-        raise refuse(f"Range from {start} to {limit}", "count from 0")
-    sides = {case.sides.get(str(name)) for name in start.free_symbols}
-    if sides != {Side.LEFT}:
-        raise refuse(f"Range from {start} to {limit} along a cache", "count from 0")
-    centered = joined([Segment(before, Side.RIGHT), Segment(limit - at_zero, Side.LEFT)])
-    content = iv.bounded(2.0**31)
-    return case.verdict("LN5", "positions around a fixed one", case.output({0: centered}, lambda region: content))
+        return (float(start), float(ASSUMED)) if step > 0 else (-float(ASSUMED), float(start))
+    return -float(ASSUMED), float(ASSUMED)
 
 
-def _positions(start: int) -> Callable[[Region], Interval]:
-    return lambda region: Interval(float(start), 2.0**31)
-
-
-def constant_of_shape(case: Case) -> Verdict:
-    """ConstantOfShape: one constant along new axes."""
-    value = case.attribute("value")
-    array = getattr(value, "numpy", lambda: None)()
-    content = ZERO if array is None else iv.of_array(array)
-    axes: dict[int, Axis] = {}
-    for at, size in enumerate(case.out_dims()):
-        made = case.layout(size)
-        if made is not None:
-            axes[at] = made
-    return case.verdict("LN3", "one value at every place", case.output(axes, lambda region: content), pointwise=True)
+Band = tuple[float, float]
+"""Bounds of (column position - row position)."""
 
 
 def trilu(case: Case) -> Verdict:
-    """Trilu: the diagonal is counted from the front of suffix-padded axes, or from the back of right-aligned ones."""
+    """Trilu: what lies off a diagonal is zero. Slots and positions must differ alike along rows and columns."""
     rank = case.rank()
+    row, column = rank - 2, rank - 1
+    diagonal = _diagonal(case)
     fact = case.fact()
-    diagonal: Dim = 0
-    if case.has(1):
-        known = case.integers(1)
-        if known is None:
-            raise refuse("Trilu with a computed diagonal", "give the diagonal as a constant or a size")
-        (diagonal,) = known
-    rows, columns = fact.axis(rank - 2), fact.axis(rank - 1)
-    for axis in (rank - 2, rank - 1):
-        case.refuse_rows(0, axis, "masks along")
-    front = all(
-        axis is None or (len(axis) == 1 and isinstance(axis[0], Frames) and axis[0].is_suffix_padded)
-        for axis in (rows, columns)
-    )
-    if not (front and isinstance(diagonal, int)):
-        _require_from_back(case, rows, columns, diagonal)
+    if fact.is_number:
+        raise refuse("Trilu of numbers computed from lengths", "build the triangle of constants")
+    shift = canonical(diagonal - _lead(case, column) + _lead(case, row))
+    if not isinstance(shift, int):
+        raise refuse(
+            f"Trilu keeps diagonal {diagonal} of axes laid out {_shown(case, row)} and {_shown(case, column)}",
+            "count the diagonal from where rows and columns are aligned",
+        )
     upper = bool(case.int_attribute("upper", 1))
 
     def content(region: Region) -> Interval:
-        here = fact.content(region)
-        if front and isinstance(diagonal, int) and rows == columns and rows is not None:
-            kept = _kept(region, rank, upper, diagonal)
-            if kept is not None:
-                return here if kept else ZERO
-        return iv.hull(here, ZERO)
+        kept = fact.content(region)
+        low, high = _band(fact, row, column, region)
+        if (high < shift) if upper else (low > shift):
+            return ZERO
+        if (low >= shift) if upper else (high <= shift):
+            return kept
+        return hull(kept, ZERO)
 
-    return case.verdict("IX17", "the diagonal is counted from the valid end", case.output(fact.tracked, content))
-
-
-def _kept(region: Region, rank: int, upper: bool, diagonal: int) -> bool | None:
-    """Whether the places of a region are kept; None when that differs within the region.
-
-    Columns in the padding and valid rows: column - row >= 1. The other way round: column - row <= -1.
-    """
-    row, column = rank - 2 in region, rank - 1 in region
-    if row == column:
-        return None
-    if column:
-        if upper:
-            return True if diagonal <= 1 else None
-        return False if diagonal <= 0 else None
-    if upper:
-        return False if diagonal >= 0 else None
-    return True if diagonal >= -1 else None
-
-
-def _require_from_back(case: Case, rows: Axis | None, columns: Axis | None, diagonal: Dim) -> None:
-    frames = columns[0] if columns is not None and len(columns) == 1 else None
-    if rows is None and isinstance(frames, Frames) and frames.is_prefix_padded:
-        distance = frames.size - diagonal
-        if isinstance(distance, int) or distance.is_Integer:
-            return
-    raise refuse(
-        f"Trilu keeps diagonal {diagonal} of axes {rows} and {columns}",
-        "count the diagonal from the end: length minus the number of new frames",
+    axes = fact.tracked
+    return case.verdict(
+        "LN5", "positions along rows and columns differ as slots do", make_fact(axes, content), pointwise=True
     )
 
 
+def _diagonal(case: Case) -> Dim:
+    if not case.has(1):
+        return 0
+    found = numbers_of(case.node.inputs[1])
+    if found is None or len(found) != 1:
+        raise refuse(f"{case.op} with an unknown diagonal", "give k as a constant or a length")
+    return found[0]
+
+
+def _lead(case: Case, axis: int) -> Dim:
+    """Up to a constant, how many slots an entry lies behind its position.
+
+    Raises:
+        Refused: entries of one axis lie behind by different amounts.
+    """
+    frames = case.simple_frames(0, axis)
+    if frames is None or frames.is_suffix_padded:
+        return 0
+    if frames.is_prefix_padded:
+        return frames.size
+    raise refuse(f"{case.op} over {frames}", "cut or join the axis behind it")
+
+
+def _shown(case: Case, axis: int) -> str:
+    return str(case.fact().frames(axis) or f"[{case.dims()[axis]}]")
+
+
+def _band(fact: Fact, row: int, column: int, region: Region) -> Band:
+    """Bounds of (column position - row position) in the region, where one of the two is padding and the other valid."""
+    rows, columns = fact.frames(row), fact.frames(column)
+    if (row in region) == (column in region):
+        return -math.inf, math.inf
+    if rows is not None and columns is not None:
+        if rows != columns or not rows.is_suffix_padded:
+            return -math.inf, math.inf
+        return (1.0, math.inf) if column in region else (-math.inf, -1.0)
+    if column in region and rows is None and columns is not None and columns.is_prefix_padded:
+        return -math.inf, -1.0  # padding of a right-aligned axis lies before position 0
+    return -math.inf, math.inf
+
+
+def eye(case: Case) -> Verdict:
+    """EyeLike: ones on a diagonal of two axes laid out alike."""
+    fact = case.fact()
+    if fact.frames(0) != fact.frames(1) or case.int_attribute("k", 0) != 0 or fact.is_number:
+        raise refuse("EyeLike of differently laid out axes, or off the main diagonal", "compare positions instead")
+    _lead(case, 0)
+
+    def content(region: Region) -> Interval:
+        return ZERO if len(region) == 1 else TRUTH
+
+    return case.verdict("LN5", "the diagonal of equal axes", make_fact(fact.tracked, content), pointwise=True)
+
+
 def reverse_sequence(case: Case) -> Verdict:
-    """ReverseSequence by true lengths: padding stays in place."""
-    raise refuse("ReverseSequence of padded frames", "run the network forward, or reverse outside the model")
+    """ReverseSequence: turns what the lengths say is there; the lengths reach no further than the valid entries."""
+    time, rows = case.int_attribute("time_axis", 0), case.int_attribute("batch_axis", 1)
+    fact, lengths = case.fact(0), case.fact(1)
+    if fact.is_number or lengths.is_number:
+        raise refuse("ReverseSequence by the length of an axis", "give the lengths as an input")
+    case.refuse_rows(0, time, "turns")
+    frames = case.simple_frames(0, time)
+    if lengths.axis(0) != fact.axis(rows) or (frames is not None and not frames.is_suffix_padded):
+        raise refuse(f"ReverseSequence over {frames} by lengths laid out otherwise", "count the lengths from its start")
+    return case.verdict("LN6", "entries up to a length trade places", make_fact(fact.tracked, fact.content))
 
 
-DATA_DEPENDENT = ("gives a result whose size depends on data", "compute a mask of fixed size instead")
-RANDOM = ("draws random numbers, which depend on the padded shape", "pass the noise as an input")
+SIZE_OF_RESULT = "gives a number of entries that depends on data"
 
 TABLE: Table = {
     ("", "Shape"): shape,
     ("", "Size"): shape,
+    ("", "ConstantOfShape"): filled_shape,
     ("", "Range"): range_,
-    ("", "ConstantOfShape"): constant_of_shape,
     ("", "Trilu"): trilu,
+    ("", "EyeLike"): eye,
     ("", "ReverseSequence"): reverse_sequence,
-    **{("", op): named_refusal(*DATA_DEPENDENT) for op in ("NonZero", "Compress", "Unique", "NonMaxSuppression")},
-    **{
-        ("", op): named_refusal(*RANDOM)
-        for op in ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
-    },
+    ("", "NonZero"): named_refusal(SIZE_OF_RESULT, "select with Where, which keeps every place"),
+    ("", "Compress"): named_refusal(SIZE_OF_RESULT, "select with Where, or gather fixed places"),
+    ("", "Unique"): named_refusal(SIZE_OF_RESULT, "leave it to the caller"),
 }

@@ -1,45 +1,158 @@
-"""Rules LK and IX: entries chosen by index."""
+"""Rules LK and IX: entries chosen by index, and tables cut by lengths.
+
+Rule ids: LK1 rows of a table from a fixed one on, LK2 rows up to or around a fixed one, LK3 rows per row of the batch,
+IX1 entries of a padded axis, IX2 entries of another axis, IX3 entries put in place, IX19 one class at every place.
+"""
+
+import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import Interval
-from compiler.analysis.layout import Axis, Frames, has_rows
-from compiler.analysis.registry import Table
-from compiler.ir import Dim
+from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import Interval, hull, of_array
+from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of
+from compiler.analysis.layout import Axis, Frames, Rows, frames_of
+from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.length import counted, created
+from compiler.ir import Dim, symbol
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRows:
+    """Entries of an untracked axis that a Slice chooses by lengths.
+
+    Attributes:
+        layout: the axis that they form; None when their number is fixed.
+        rule: rule id.
+        reason: why, in one clause.
+        has_rows: whether every row of the batch has entries of its own afterwards, along axis 0.
+        rows: layout of axis 0 then.
+        at_least: sizes that have to be 1 or more.
+        index: set when the table counts positions.
+    """
+
+    layout: Axis | None
+    rule: str
+    reason: str
+    has_rows: bool = False
+    rows: Axis = ()
+    at_least: tuple[Dim, ...] = ()
+    index: Index | None = None
+
+
+def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows:
+    """The layout of table[start:end] along axis `at`, with bounds that follow from lengths.
+
+    Entry k is table[start + k]. From a fixed start on, that is slot k whatever the lengths. A start of c - f(lengths)
+    puts f entries before entry c: as many slots as f has in slots, the valid ones last. A start that grows, and entries
+    that join a right-aligned axis, differ from row to row and are looked up.
+
+    Raises:
+        Refused: the bounds are of another kind.
+    """
+    count = case.dims()[at]
+    if not isinstance(count, int):
+        raise refuse(f"Slice [{start}:{end}] of {count} entries", "use a table of fixed size")
+    stated = case.out_dims()[at]
+    at_least: list[Dim] = []
+    first = _counted_from_front(start, count, at_least)
+    last = count if end is None else _counted_from_front(end, count, at_least)
+    size, layout = created(case, stated, canonical(last - first))
+    index = _table_index(case, at, first)
+    if isinstance(first, int):
+        frames = None if layout is None else frames_of(layout)
+        if frames is None or frames.is_suffix_padded:
+            return TableRows(layout, "LK1", "rows from a fixed one on", at_least=tuple(at_least), index=index)
+        return _per_row(case, at, first, layout, at_least)
+    if never_falls(-first):
+        centered = counted(case, first, size)
+        return TableRows(centered, "LK2", "rows up to or around a fixed one", at_least=tuple(at_least), index=index)
+    return _per_row(case, at, first, layout, at_least)
+
+
+def _counted_from_front(bound: Dim, count: int, at_least: list[Dim]) -> Dim:
+    if isinstance(bound, int):
+        return bound if bound >= 0 else max(count + bound, 0)
+    if never_falls(-bound) and (at_zero(bound) or 0) <= 0:
+        at_least.append(-bound)
+        return canonical(count + bound)
+    if never_falls(bound) and (at_zero(bound) or 0) < 0:
+        at_least.append(bound + 1)
+    return bound
+
+
+def _per_row(case: Case, at: int, first: Dim, layout: Axis | None, at_least: Sequence[Dim]) -> TableRows:
+    """Rows of the batch have their own positions: the table needs a place for them.
+
+    Raises:
+        Refused: the leading axis is not free.
+    """
+    dims = case.out_dims()
+    if at == 0 or dims[0] != 1 or case.fact().axis(0) is not None:
+        raise refuse(
+            f"the table of shape {[str(dim) for dim in case.dims()]} is looked up at positions of each row",
+            "give the table a leading axis of size 1",
+        )
+    case.rewrite("look_up_positions", at, first)
+    rows: Axis = () if case.batch is None else (Rows(symbol(case.batch)),)
+    reason = "positions of each row"
+    return TableRows(layout, "LK3", reason, case.batch is not None, rows, tuple(at_least))
+
+
+def _table_index(case: Case, at: int, first: Dim) -> Index | None:
+    """Set when the table holds 0, 1, 2, ... along the axis."""
+    array = case.array(0)
+    if array is None or array.dtype.kind != "i" or array.size != array.shape[at] or array.size == 0:
+        return None
+    flat = array.reshape(-1)
+    return Index(at, int(flat[0]) + first) if np.array_equal(flat, flat[0] + np.arange(flat.size)) else None
 
 
 def gather(case: Case) -> Verdict:
-    """Gather: rows of a table by (padded) ids, or fixed entries of a padded axis."""
+    """Gather: rows of a table by (padded) ids, fixed entries of a padded axis, or entries by computed position."""
     axis = case.axis_attribute("axis", 0)
-    data = case.fact(0)
-    if case.fact(1).is_number:
-        raise refuse("Gather by an axis length", "slice by the length, or gather entry -1")
+    data, indices = case.fact(0), case.fact(1)
     if data.is_number:
-        raise refuse("Gather of axis lengths by data", "use lengths as shapes only")
+        return case.verdict("IX2", "numbers are picked", NUMBER)
     case.refuse_rows(0, axis, "looks up along")
     frames = case.simple_frames(0, axis)
-    if frames is not None:
-        return _entries_of_padded(case, axis, frames)
-    _indices_in_range(case, 1, case.dims(0)[axis])
-    indices = case.fact(1)
-    index_rank = case.rank(1)
+    numbers = numbers_of(case.node.inputs[1])
+    if frames is not None and numbers is not None and not indices.axes and indices.index is None:
+        return _fixed_entries(case, axis, frames, numbers)
+    if indices.is_number:
+        raise refuse("Gather by an axis length", "slice by the length, or gather entry -1")
     if data.rows_axis is not None and indices.rows_axis is not None:
-        raise refuse("Gather of one row's entries by every row's indices", "use GatherElements or a batched gather")
-    place = {at: (at if at < axis else at + index_rank - 1) for at in range(case.rank(0)) if at != axis}
-    axes: dict[int, Axis] = {place[at]: layout for at, layout in data.axes}
-    axes |= {at + axis: layout for at, layout in indices.axes}
+        raise refuse("Gather of one row's entries by every row's indices", "use GatherElements")
+    if frames is not None:
+        _positions_into(case, 1, frames)
+    else:
+        _stay_in_range(case, 1, case.dims(0)[axis])
+    out = _gathered(case, axis)
+    reason = "entries of another axis" if frames is None else "valid indices count from the start"
+    return case.verdict("IX2" if frames is None else "IX1", reason, out, pointwise=frames is None)
+
+
+def _gathered(case: Case, axis: int) -> Fact:
+    """The fact of Gather's output: the indices' axes in place of the axis that is looked up."""
+    data, indices = case.fact(0), case.fact(1)
+    place = {at: at if at < axis else at + case.rank(1) - 1 for at in range(case.rank(0)) if at != axis}
     back = {new: old for old, new in place.items()}
+    axes = {place[at]: layout for at, layout in data.axes if at != axis}
+    axes |= {at + axis: layout for at, layout in indices.axes}
+    looked_up = frozenset({axis} & set(data.padded))
 
     def content(region: Region) -> Interval:
-        return data.content(back[at] for at in region if at in back and back[at] in data.padded)
+        kept = frozenset(back[at] for at in region if at in back) & frozenset(data.padded)
+        strays = any(at not in back for at in region)  # an index in the padding may point at padding
+        return hull(data.content(kept), data.content(kept | looked_up)) if strays else data.content(kept)
 
-    return case.verdict("IX2", "entries of another axis", case.output(axes, content), pointwise=True)
+    return case.output(axes, content)
 
 
-def _indices_in_range(case: Case, operand: int, size: Dim) -> None:
-    """Indices in the padding may be anything: they must not leave the axis."""
+def _stay_in_range(case: Case, operand: int, size: Dim) -> None:
+    """Indices in the padding may be anything: they must not leave the axis, which ends the run."""
     if not case.fact(operand).padded:
         return
     if isinstance(size, int):
@@ -49,105 +162,196 @@ def _indices_in_range(case: Case, operand: int, size: Dim) -> None:
         case.fill(operand, at, 0.0)
 
 
-def _entries_of_padded(case: Case, axis: int, frames: Frames) -> Verdict:
-    """Fixed entries of a padded axis, counted from the end that holds the valid ones."""
-    array = case.array(1)
-    data = case.fact(0)
-    if array is None:
-        return _by_position(case, axis, frames)
-    numbers = [int(each) for each in array.reshape(-1)]
-    place = {at: (at if at < axis else at + array.ndim - 1) for at in range(case.rank(0)) if at != axis}
+def _positions_into(case: Case, operand: int, frames: Frames) -> None:
+    """Computed indices into a padded axis point at the same entries in both programs.
+
+    Raises:
+        Refused: some count from the end, or the axis does not begin with entry 0.
+    """
+    fact = case.fact(operand)
+    if not frames.is_suffix_padded or fact.valid.low < 0:
+        raise refuse(
+            f"{case.op} by indices of {fact.valid} along {frames}",
+            "count indices from the start of an axis padded behind",
+        )
+    for at in fact.padded:
+        case.fill(operand, at, 0.0)
+
+
+def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]) -> Verdict:
+    """Entries of a padded axis at fixed distances from either end."""
+    distances = [_from_an_end(number, frames.size) for number in numbers]
+    kept = [distance for distance in distances if distance is not None]
+    if len(kept) != len(distances):
+        raise refuse(f"Gather of entries {[str(n) for n in numbers]} of {frames}", "gather by constants")
+    place = {at: at if at < axis else at + case.rank(1) - 1 for at in range(case.rank(0)) if at != axis}
     back = {new: old for old, new in place.items()}
+    data = case.fact(0)
     axes = {place[at]: layout for at, layout in data.axes if at != axis}
+    out = case.output(axes, lambda region: data.content(back[at] for at in region))
+    reach = max([distance + 1 for distance in kept if distance >= 0] + [-d for d in kept if d < 0], default=1)
+    at_least = [canonical(frames.size - reach + 1)]
+    if all(_lies_where_counted(frames, distance) for distance in kept) and kept == list(numbers):
+        return case.verdict("IX1", "counted from the end without padding", out, at_least_one=at_least)
+    rows = data.axis(data.rows_axis) if data.rows_axis is not None else None
+    alone = frames.is_suffix_padded or frames.is_prefix_padded
+    if not alone or (case.batch is not None and (rows is None or len(rows) > 1)):
+        raise refuse(
+            f"Gather of entries {kept} of {frames}, which lie in other slots in every row",
+            "gather from a value with a batch axis of its own, before the axis is joined",
+        )
+    case.rewrite("entries", axis, tuple(kept), case.rank(1) == 0)
+    return case.verdict("IX1", "counted from the true end of each row", out, at_least_one=at_least)
+
+
+def _from_an_end(number: Dim, size: Dim) -> int | None:
+    """A fixed index: not negative from the front, negative from the end."""
+    if isinstance(number, int):
+        return number
+    distance = canonical(number - size)
+    return distance if isinstance(distance, int) and distance < 0 else None
+
+
+def _lies_where_counted(frames: Frames, distance: int) -> bool:
+    """Whether an entry at a fixed distance from an end is the slot at that distance."""
+    if distance >= 0:
+        if frames.is_suffix_padded:
+            return True
+        first = frames.segments[0]
+        return first.is_full and isinstance(first.size, int) and distance < first.size
+    if frames.is_prefix_padded:
+        return True
+    last = frames.segments[-1]
+    return last.is_full and isinstance(last.size, int) and -distance <= last.size
+
+
+def gather_elements(case: Case) -> Verdict:
+    """GatherElements: along all other axes data and indices are laid out alike."""
+    axis = case.axis_attribute("axis", 0)
+    data, indices = case.fact(0), case.fact(1)
+    if data.is_number or indices.is_number:
+        raise refuse("GatherElements with axis lengths", "use lengths as shapes only")
+    case.refuse_rows(0, axis, "looks up along")
+    case.refuse_rows(1, axis, "looks up along")
+    frames = case.simple_frames(0, axis)
+    for at in range(case.rank(0)):
+        if at != axis and data.axis(at) != indices.axis(at):
+            raise refuse(
+                f"GatherElements of data laid out {_layout(case, 0, at)} by indices laid out {_layout(case, 1, at)}",
+                "lay both out alike along the other axes",
+            )
+    if frames is not None:
+        _positions_into(case, 1, frames)
+    else:
+        _stay_in_range(case, 1, case.dims(0)[axis])
+    looked_up = frozenset({axis} & set(data.padded))
 
     def content(region: Region) -> Interval:
-        return data.content(back[at] for at in region)
+        kept = region & frozenset(data.padded) - {axis}
+        return hull(data.content(kept), data.content(kept | looked_up)) if region else data.content(kept)
 
-    out = case.output(axes, content)
-    if frames.is_suffix_padded and all(number >= 0 for number in numbers):
-        sizes = [frames.size - max(numbers)]
-        return case.verdict("IX1", "counted from the valid end", out, at_least_one=sizes)
-    if frames.is_prefix_padded and all(number < 0 for number in numbers):
-        sizes = [frames.size + min(numbers) + 1]
-        return case.verdict("IX1", "counted from the valid end", out, at_least_one=sizes)
-    if frames.is_suffix_padded and numbers == [-1] and data.rows_axis is not None:
-        case.rewrite("last_entry", axis)
-        return case.verdict("IX1", "the last valid entry of each row", out, at_least_one=[frames.size])
-    raise refuse(
-        f"Gather of entries {numbers} of {frames}, which are chosen by slot, not by position",
-        "take entries from the end that holds no padding, or the last one",
-    )
+    out = case.output(case.fact(1).tracked, content)
+    return case.verdict("IX2" if frames is None else "IX1", "entries along one axis", out, pointwise=frames is None)
 
 
-def _by_position(case: Case, axis: int, frames: Frames) -> Verdict:
-    """Computed indices into a padded axis: valid ones point at valid entries when they count from its start."""
-    indices, data = case.fact(1), case.fact(0)
-    if not frames.is_suffix_padded or indices.valid.low < 0:
-        raise refuse(f"Gather by computed indices along {frames}", "gather before padding, or count from the start")
-    if data.rows_axis is not None and indices.rows_axis is not None:
-        raise refuse("Gather of one row's entries by every row's indices", "use GatherElements or a batched gather")
-    for at in indices.padded:
-        case.fill(1, at, 0.0)
-    indices = case.fact(1)
-    index_rank = case.rank(1)
-    place = {at: (at if at < axis else at + index_rank - 1) for at in range(case.rank(0)) if at != axis}
+def _layout(case: Case, operand: int, at: int) -> str:
+    axis = case.fact(operand).axis(at)
+    return f"[{case.dims(operand)[at]}]" if axis is None else " * ".join(map(str, axis))
+
+
+def one_hot(case: Case) -> Verdict:
+    """OneHot: a new axis; indices that are no class, in the padding too, give the off value."""
+    fact = case.fact(0)
+    depth = numbers_of(case.node.inputs[1])
+    values = case.array(2)
+    if depth is None or len(depth) != 1 or fact.is_number:
+        raise refuse("OneHot of axis lengths, or of computed depth", "give the depth as a constant or a length")
+    rank = case.rank()
+    axis = case.int_attribute("axis", -1) % (rank + 1)
+    stated = case.out_dims()[axis]
+    layout = created(case, stated, depth[0])[1] if not isinstance(depth[0], int) else None
+    if layout is not None and (fact.valid.low < 0 or not _is_suffix(layout)):
+        raise refuse(f"OneHot of indices of {fact.valid} over {stated} classes", "count indices from 0")
+    moved = case.moved(0, {at: at if at < axis else at + 1 for at in range(rank)})
+    axes = moved.tracked | ({} if layout is None else {axis: layout})
+    bounds = of_array(values) if values is not None else case.fact(2).anywhere
+    return case.verdict("IX19", "one class at every place", case.output(axes, lambda region: bounds), pointwise=True)
+
+
+def _is_suffix(axis: Axis) -> bool:
+    frames = frames_of(axis)
+    return frames is not None and frames.is_suffix_padded
+
+
+def scatter_elements(case: Case) -> Verdict:
+    """ScatterElements: along an untracked axis, all others laid out alike in data, indices and updates."""
+    axis = case.axis_attribute("axis", 0)
+    data, indices, updates = case.fact(0), case.fact(1), case.fact(2)
+    if any(fact.is_number for fact in (data, indices, updates)):
+        raise refuse(f"{case.op} with axis lengths", "use lengths as shapes only")
+    if any(fact.axis(axis) is not None for fact in (data, indices, updates)):
+        raise refuse(f"{case.op} along a padded axis or the batch", "write the values by Where")
+    if not data.axes == indices.axes == updates.axes:
+        raise refuse(f"{case.op} of differently laid out data, indices and updates", "lay all three out alike")
+    for at in data.tracked:
+        if case.dims(0)[at] != case.dims(1)[at]:
+            raise refuse(
+                f"{case.op} with {case.dims(1)[at]} indices for {case.dims(0)[at]} entries", "give all of them"
+            )
+    _stay_in_range(case, 1, case.dims(0)[axis])
+    if case.attribute("reduction", "none") not in ("none", "max", "min"):
+        raise refuse(
+            f"{case.op} that reduces by {case.attribute('reduction')}", "write the values by Where and ReduceSum"
+        )
+    out = case.output(data.tracked, lambda region: hull(data.content(region), updates.content(region)))
+    return case.verdict("IX3", "entries put in place along another axis", out, pointwise=True)
+
+
+def gather_nd(case: Case) -> Verdict:
+    """GatherND of whole rows' entries: leading axes that both share, and fixed indices into untracked axes."""
+    data, indices = case.fact(0), case.fact(1)
+    shared = case.int_attribute("batch_dims", 0)
+    if data.is_number or indices.is_number:
+        raise refuse("GatherND with axis lengths", "use lengths as shapes only")
+    depth = case.dims(1)[-1]
+    rank, index_rank = case.rank(0), case.rank(1)
+    if not isinstance(depth, int) or indices.axis(index_rank - 1) is not None:
+        raise refuse(f"GatherND by indices of {depth} numbers", "give a fixed number")
+    for at in range(shared):
+        if data.axis(at) != indices.axis(at):
+            raise refuse(
+                f"GatherND of data laid out {_layout(case, 0, at)} by indices laid out {_layout(case, 1, at)}",
+                "lay both out alike along the leading axes",
+            )
+    looked_up = range(shared, shared + depth)
+    if any(data.axis(at) is not None for at in looked_up):
+        raise refuse("GatherND into padded axes or the batch", "gather along one axis, or select by Where")
+    if any(at >= shared and data.rows_axis == at and indices.rows_axis is not None for at in range(rank)):
+        raise refuse("GatherND of one row's entries by every row's indices", "share the batch axis by batch_dims")
+    smallest = [size for at in looked_up if isinstance(size := case.dims(0)[at], int)]
+    if len(smallest) != depth:
+        raise refuse("GatherND into axes of unknown size", "use tables of fixed size")
+    _stay_in_range(case, 1, min(smallest))
+    place = {
+        at: at if at < shared else at - depth - shared + index_rank - 1 for at in range(rank) if at not in looked_up
+    }
     back = {new: old for old, new in place.items()}
-    axes = {place[at]: layout for at, layout in data.axes if at != axis}
-    axes |= {at + axis: layout for at, layout in indices.axes}
+    axes = {place[at]: layout for at, layout in data.axes}
+    axes |= dict(case.fact(1).axes)
 
     def content(region: Region) -> Interval:
         return data.content(back[at] for at in region if at in back and back[at] in data.padded)
 
-    return case.verdict("IX1", "valid indices count from the start", case.output(axes, content))
-
-
-def gather_elements(case: Case) -> Verdict:
-    """GatherElements along an untracked axis, all other axes alike in data and indices."""
-    axis = case.axis_attribute("axis", 0)
-    data, indices = case.fact(0), case.fact(1)
-    if data.axis(axis) is not None:
-        case.refuse_rows(0, axis, "looks up along")
-        raise refuse("GatherElements along a padded axis", "gather along a fixed axis")
-    for at in range(case.rank(0)):
-        if at != axis and data.axis(at) != indices.axis(at):
-            raise refuse("GatherElements of differently padded data and indices", "pad both alike")
-    _indices_in_range(case, 1, case.dims(0)[axis])
-    indices = case.fact(1)
-
-    def content(region: Region) -> Interval:
-        return data.content(at for at in region if at in data.padded)
-
-    return case.verdict("IX2", "entries of another axis", case.output(indices.tracked, content), pointwise=True)
-
-
-def one_hot(case: Case) -> Verdict:
-    """OneHot: a new axis of fixed size."""
-    depth = case.constants(1, "depth")
-    fact = case.fact()
-    values = case.array(2)
-    if values is None:
-        raise refuse("OneHot with computed values", "give constant values")
-    rank = case.rank()
-    axis = case.int_attribute("axis", -1) % (rank + 1)
-    kept = {at: (at if at < axis else at + 1) for at in range(rank)}
-    moved = case.moved(0, kept)
-    bounds = Interval(float(np.min(values)), float(np.max(values)))
-    out = case.output(moved.tracked, lambda region: bounds)
-    assert fact is not None and depth
-    return case.verdict("IX19", "one class at every place", out, pointwise=True)
-
-
-def scatter(case: Case) -> Verdict:
-    """ScatterND, ScatterElements: only where nothing tracked reaches the indices."""
-    if case.fact(1).axes or any(has_rows(axis) for _, axis in case.fact(0).axes):
-        raise refuse(f"{case.op} with tracked indices or rows", "write the values by Where")
-    raise refuse(f"{case.op} into a padded value", "write the values by Where")
+    return case.verdict("IX2", "entries of other axes", case.output(axes, content), pointwise=True)
 
 
 TABLE: Table = {
     ("", "Gather"): gather,
     ("", "GatherElements"): gather_elements,
+    ("", "GatherND"): gather_nd,
     ("", "OneHot"): one_hot,
-    ("", "ScatterND"): scatter,
-    ("", "ScatterElements"): scatter,
+    ("", "ScatterElements"): scatter_elements,
+    ("", "ScatterND"): named_refusal("writes by index over padded axes or rows", "write the values by Where"),
+    ("", "Scatter"): named_refusal("is out of date", "use ScatterElements"),
+    ("", "TensorScatter"): named_refusal("writes rows at places that lengths choose", "join caches by Concat"),
 }

@@ -1,217 +1,352 @@
-"""Rules MV: operators that only move entries: permuted, merged, split, repeated axes."""
+"""Rules MV: operators that move or repeat entries and keep them whole.
 
-from collections.abc import Mapping, Sequence
+Rule ids: MV1 axes trade places, MV2 axes merge and split, MV3 axes of size 1 come and go, MV4 entries repeat.
+"""
 
-import sympy
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
-from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Index, Region, Verdict, refuse
-from compiler.analysis.interval import Interval
-from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, Side
+from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, make_fact, refuse, regions_of
+from compiler.analysis.interval import Interval, hull
+from compiler.analysis.known_sizes import canonical, numbers_of, quotient, same
+from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, size_of
 from compiler.analysis.registry import Table
+from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
 
 
 def transpose(case: Case) -> Verdict:
-    """Transpose carries the axes along."""
-    perm = case.ints_attribute("perm") or tuple(reversed(range(case.rank())))
-    return case.verdict("MV1", "movement", case.moved(0, {old: new for new, old in enumerate(perm)}), pointwise=True)
+    """Transpose carries every axis along."""
+    rank = case.rank()
+    perm = case.ints_attribute("perm") or tuple(reversed(range(rank)))
+    if case.fact().is_number:
+        return case.verdict("MV1", "numbers move", NUMBER)
+    moved = case.moved(0, {old: new for new, old in enumerate(perm)})
+    return case.verdict("MV1", "axes trade places", moved, pointwise=True)
 
 
 def unsqueeze(case: Case) -> Verdict:
-    """Unsqueeze shifts the axes behind those inserted."""
+    """Unsqueeze shifts the axes behind those it inserts."""
     rank = len(case.out_dims())
-    axes = case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
-    inserted = {axis % rank for axis in axes}
+    inserted = {axis % rank for axis in _axes(case)}
     kept = [position for position in range(rank) if position not in inserted]
-    return case.verdict("MV3", "movement", case.moved(0, dict(enumerate(kept))), pointwise=True)
+    return _shifted(case, dict(enumerate(kept)))
 
 
 def squeeze(case: Case) -> Verdict:
-    """Squeeze of axes of size 1."""
+    """Squeeze of axes that have one entry whatever the lengths."""
     dims = case.dims()
-    axes = case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
-    removed = {axis % len(dims) for axis in axes} if axes else {at for at, dim in enumerate(dims) if dim == 1}
-    if not axes and any(case.depends(dim) for dim in dims):
-        raise refuse("Squeeze without axes, which would remove a batch or frames of 1", "name the axes to squeeze")
+    named = case.has(1) or case.ints_attribute("axes")
+    if not named and any(not isinstance(dim, int) for dim in dims):
+        raise refuse(f"Squeeze of every axis of size 1 of {_text(dims)}", "name the axes to squeeze")
+    removed = {axis % len(dims) for axis in _axes(case)} if named else {at for at, dim in enumerate(dims) if dim == 1}
+    changing = [at for at in removed if dims[at] != 1]
+    if changing:
+        raise refuse(f"Squeeze of axis {changing[0]}, which has {dims[changing[0]]} entries", "keep the axis")
     kept = [position for position in range(len(dims)) if position not in removed]
-    return case.verdict(
-        "MV4", "movement", case.moved(0, {old: new for new, old in enumerate(kept)}), pointwise=True
-    )
+    return _shifted(case, {old: new for new, old in enumerate(kept)})
 
 
-def flatten(case: Case) -> Verdict:
-    """Flatten to a matrix."""
-    return _regrouped(case, case.out_dims())
+def _axes(case: Case) -> tuple[int, ...]:
+    """The axes operand, or the attribute of that name before opset 13."""
+    return case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
+
+
+def _shifted(case: Case, positions: Mapping[int, int]) -> Verdict:
+    if case.fact().is_number:
+        return case.verdict("MV3", "numbers move", NUMBER)
+    return case.verdict("MV3", "axes of size 1", case.moved(0, positions), pointwise=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A factor of the input of a Reshape, with the axis that it lay in."""
+
+    factor: Factor
+    axis: int
 
 
 def reshape(case: Case) -> Verdict:
-    """Reshape: axes stay whole, merge with neighbours, or come apart again."""
-    dims, after = case.dims(), case.out_dims()
-    target = case.integers(1)
-    if target is not None and any(case.fact().axis(at) for at in range(len(dims))):
-        for at, size in enumerate(target):
-            if isinstance(size, int) and size > 0 and at < len(after) and case.depends(after[at]):
-                raise refuse(f"Reshape fixes axis {at} at {size}", "give -1 or the computed size there")
-    return _regrouped(case, after)
+    """Reshape or Flatten: whole factors keep their order, fixed ones may be cut anywhere.
 
-
-def _regrouped(case: Case, after: Sequence[Dim]) -> Verdict:
+    Raises:
+        Refused: a padded axis or the batch would be cut, or lie across others.
+    """
     fact = case.fact()
-    dims = case.dims()
-    factors = [(at, factor) for at, dim in enumerate(dims) for factor in (fact.axis(at) or (Plain(dim),))]
-    groups = _grouped(factors, after)
+    if fact.is_number:
+        return case.verdict("MV2", "numbers move", NUMBER)
+    if case.has(1) and case.fact(1).axes:
+        raise refuse("Reshape to a shape that depends on data", "compute shapes from the shapes of inputs")
+    before, after = case.dims(), case.out_dims()
+    pieces = _pieces(fact, before)
+    sizes = _target(case, [piece.factor.size for piece in pieces])
+    groups = _grouped(pieces, sizes)
     if groups is None:
-        shown = [_text(dims), _text(after)]
         raise refuse(
-            f"Reshape merges or splits a tracked axis: {shown[0]} to {shown[1]}", "keep the axis as an axis of its own"
+            f"Reshape cuts or interleaves a padded axis or the batch: {_described(fact, before)} to {_text(sizes)}",
+            "keep the axis whole, in front of what it is merged with",
         )
-    axes: dict[int, Axis] = {}
-    goes: dict[int, set[int]] = {at: set() for at in fact.padded}
-    for new, group in enumerate(groups):
-        kept = tuple(factor for _, factor in group if not (isinstance(factor, Plain) and factor.size == 1))
-        if any(not isinstance(factor, Plain) for factor in kept):
-            axes[new] = kept
-        for old, factor in group:
-            if isinstance(factor, Frames):
-                goes[old].add(new)
-
-    def content(region: Region) -> Interval:
-        return iv.hull(*(fact.content(each) for each in fact.regions if _agrees(each, region, goes)))
-
-    index = None
-    if fact.index is not None:
-        places = {new for new, group in enumerate(groups) for old, _ in group if old == fact.index.axis}
-        at = next(iter(places), None)
-        if len(places) == 1 and at is not None and len(axes.get(at, ())) == 1:
-            index = Index(at, fact.index.offset)
-    out = case.output(axes, content, index)
-    return case.verdict("MV2", "the axes keep their order", out, pointwise=all(len(axis) == 1 for axis in axes.values()))
+    axes = {
+        at: _merged(group, after[at]) for at, group in enumerate(groups) if any(_is_tracked(each) for each in group)
+    }
+    return case.verdict("MV2", "whole axes are merged and split", _regrouped(fact, axes, groups), pointwise=True)
 
 
-def _agrees(before: Region, after: Region, goes: dict[int, set[int]]) -> bool:
-    """Whether places in the padding of axes `before` may lie in the padding of exactly `after`."""
-    reached = {new for old in before for new in goes[old]}
-    return all(goes[old] & after for old in before) and after <= reached
+def _is_tracked(piece: Piece) -> bool:
+    return not isinstance(piece.factor, Plain)
 
 
-Placed = tuple[int, Factor]
+def _pieces(fact: Fact, dims: Sequence[Dim]) -> list[Piece]:
+    """The factors of a value, outer to inner; what all segments of a padded axis have in common is split off."""
+    pieces: list[Piece] = []
+    for at, dim in enumerate(dims):
+        for factor in fact.axis(at) or (Plain(canonical(dim)),):
+            pieces += [Piece(each, at) for each in _split(factor) if each.size != 1]
+    return pieces
 
 
-def _grouped(factors: Sequence[Placed], after: Sequence[Dim]) -> list[list[Placed]] | None:
-    """The factors of every new axis, outer to inner; None when a tracked one would be cut."""
-    waiting = list(factors)
-    groups: list[list[Placed]] = []
-    for size in after:
-        group: list[Placed] = []
-        product: Dim = 1
-        while not _same(product, size):
-            if not waiting:
-                return None
-            at, factor = waiting.pop(0)
-            taken, rest = _take(factor, product, size)
-            if taken is None:
-                return None
-            group.append((at, taken))
-            product = product * taken.size
-            if rest is not None:
-                waiting.insert(0, (at, rest))
-        groups.append(group)
-    return groups if all(factor.size == 1 for _, factor in waiting) else None
+def _split(factor: Factor) -> tuple[Factor, ...]:
+    """[4*n entries, padded] = [n, padded] of 4 each."""
+    if not isinstance(factor, Frames):
+        return (factor,)
+    common = math.gcd(*(_content(segment.size) for segment in factor.segments))
+    if common <= 1:
+        return (factor,)
+    segments = tuple(
+        dataclasses.replace(each, size=quotient(canonical(each.size), common) or 0) for each in factor.segments
+    )
+    return Frames(segments), Plain(common)
 
 
-def _take(factor: Factor, product: Dim, size: Dim) -> tuple[Factor | None, Factor | None]:
-    """What of a factor goes into an axis of `size` that holds `product` already, and what is left for the next."""
-    if _divides(product * factor.size, size):
-        return factor, None
-    wanted = _quotient(size, product)
-    if wanted is None:
-        return None, None
-    count = _quotient(factor.size, wanted)
-    if isinstance(factor, Plain):
-        return (Plain(wanted), Plain(count)) if count is not None else (None, None)
-    whole = isinstance(factor, Frames) and len(factor.segments) == 1 and factor.segments[0].side is Side.LEFT
-    if whole and isinstance(count, int) and not isinstance(wanted, int):
-        return Frames((Segment(wanted),)), Plain(count)
-    return None, None
+def _content(size: Dim) -> int:
+    """The largest number that divides a size whatever the lengths."""
+    if isinstance(size, int):
+        return size
+    expanded = canonical(size)
+    if isinstance(expanded, int):
+        return expanded
+    terms = expanded.as_coefficients_dict()
+    return math.gcd(*(int(each) if each.is_Integer else 1 for each in terms.values()))
 
 
-def _same(a: Dim, b: Dim) -> bool:
-    return bool(a == b) or (not (isinstance(a, int) and isinstance(b, int)) and sympy.expand(a - b) == 0)
+def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
+    """The sizes of the output's axes: as shape inference has them, else as the target says; one may be left over."""
+    stated = [canonical(dim) for dim in case.out_dims()]
+    given = numbers_of(case.node.inputs[1]) if case.op == "Reshape" else None
+    copies = not case.int_attribute("allowzero", 0)
+    dims = case.dims()
+    for at, dim in enumerate(stated):
+        if not is_known(case, dim) and given is not None and given[at] != -1:
+            copied = given[at] == 0 and copies
+            stated[at] = _in_size(case, at, dims) if copied else canonical(given[at])
+    unknown = [at for at, dim in enumerate(stated) if not is_known(case, dim)]
+    if len(unknown) == 1:
+        whole: Dim = canonical(math.prod(sizes))
+        known: Dim = canonical(math.prod(dim for at, dim in enumerate(stated) if at not in unknown))
+        left = quotient(whole, known)
+        if left is not None:
+            stated[unknown[0]] = left
+    return stated
 
 
-def _divides(part: Dim, whole: Dim) -> bool:
-    return _quotient(whole, part) is not None
+def _in_size(case: Case, at: int, dims: Sequence[Dim]) -> Dim:
+    layout = case.fact().axis(at)
+    return canonical(dims[at] if layout is None else size_of(layout))
 
 
-def _quotient(whole: Dim, part: Dim) -> Dim | None:
-    """whole / part where that is an integer for every length, else None."""
-    if isinstance(whole, int) and isinstance(part, int):
-        return whole // part if part and whole % part == 0 else None
-    result = sympy.cancel(sympy.sympify(whole) / part)
-    if result.is_Integer:
-        return int(result) if result > 0 else None
-    if sympy.fraction(sympy.together(result))[1] != 1 or not result.is_integer:
+def _grouped(pieces: Sequence[Piece], sizes: Sequence[Dim]) -> list[list[Piece]] | None:
+    """The pieces that each output axis is made of, outer to inner; None when a tracked one would be cut."""
+    rest = list(pieces)
+    groups: list[list[Piece]] = []
+    for size in sizes:
+        taken = _take(rest, size)
+        if taken is None:
+            return None
+        groups.append(taken)
+    return groups if all(piece.factor.size == 1 for piece in rest) else None
+
+
+def _take(rest: list[Piece], size: Dim) -> list[Piece] | None:
+    """Take pieces from the front until their product is `size`, cutting plain ones where needed."""
+    taken: list[Piece] = []
+    need: Dim = size
+    while need != 1:
+        if not rest:
+            return None
+        _join_plain(rest)
+        piece = rest.pop(0)
+        whole = quotient(need, piece.factor.size)
+        if whole is None and same(need, piece.factor.size):
+            whole = 1
+        if whole is not None:
+            taken.append(piece)
+            need = whole
+            continue
+        inner = quotient(piece.factor.size, need) if isinstance(piece.factor, Plain) else None
+        if inner is None:
+            return None
+        taken.append(Piece(Plain(need), piece.axis))
+        rest.insert(0, Piece(Plain(inner), piece.axis))
+        need = 1
+    return taken
+
+
+def _join_plain(rest: list[Piece]) -> None:
+    """Plain neighbours in front are one piece, so that they may be cut anywhere."""
+    while len(rest) > 1 and all(isinstance(piece.factor, Plain) for piece in rest[:2]):
+        first, second = rest.pop(0), rest.pop(0)
+        rest.insert(0, Piece(Plain(canonical(first.factor.size * second.factor.size)), first.axis))
+
+
+def _merged(group: Sequence[Piece], stated: Dim) -> Axis:
+    """The factors of one output axis, in normal form: padded entries of c each are c times as many padded entries."""
+    factors: list[Factor] = []
+    for piece in group:
+        last, factor = factors[-1] if factors else None, piece.factor
+        if isinstance(factor, Plain) and isinstance(last, Plain):
+            factors[-1] = Plain(canonical(last.size * factor.size))
+        elif isinstance(factor, Plain) and isinstance(last, Frames):
+            factors[-1] = Frames(tuple(_times(segment, factor.size) for segment in last.segments))
+        else:
+            factors.append(factor)
+    return restated(tuple(factors), stated)
+
+
+def _times(segment: Segment, count: Dim) -> Segment:
+    return dataclasses.replace(segment, size=canonical(segment.size * count))
+
+
+def restated(axis: Axis, stated: Dim) -> Axis:
+    """The same layout with its size written as shape inference writes it, where it is a single segment."""
+    if len(axis) == 1 and isinstance(axis[0], Frames) and len(axis[0].segments) == 1 and same(axis[0].size, stated):
+        return (Frames((dataclasses.replace(axis[0].segments[0], size=stated),)),)
+    return axis
+
+
+def _regrouped(fact: Fact, axes: Mapping[int, Axis], groups: Sequence[Sequence[Piece]]) -> Fact:
+    """The fact of the output: a place lies in the padding of an axis if any of its padded factors does."""
+    padded = [
+        (piece.axis, at) for at, group in enumerate(groups) for piece in group if isinstance(piece.factor, Frames)
+    ]
+    contents: dict[Region, list[Interval]] = {}
+    for chosen in regions_of(range(len(padded))):
+        region = frozenset(padded[each][1] for each in chosen)
+        contents.setdefault(region, []).append(fact.content(padded[each][0] for each in chosen))
+    return make_fact(axes, lambda region: hull(*contents[region]), _kept_index(fact, groups))
+
+
+def _kept_index(fact: Fact, groups: Sequence[Sequence[Piece]]) -> Index | None:
+    """Positions along an axis that stays an axis of its own."""
+    index = fact.index
+    if index is None:
         return None
-    return result if isinstance(result, sympy.Expr) else None
+    if len(fact.axis(index.axis) or ()) != 1:
+        return None
+    homes = {at for at, group in enumerate(groups) for piece in group if piece.axis == index.axis}
+    (home,) = homes if len(homes) == 1 else (None,)
+    whole = home is not None and all(piece.axis == index.axis for piece in groups[home])
+    return dataclasses.replace(index, axis=home) if home is not None and whole else None
 
 
-def _text(dims: Sequence[Dim]) -> str:
-    return "[" + ", ".join(str(dim) for dim in dims) + "]"
+def _described(fact: Fact, dims: Sequence[Dim]) -> str:
+    parts = [" * ".join(map(str, fact.axis(at) or (dim,))) for at, dim in enumerate(dims)]
+    return "[" + ", ".join(parts) + "]"
+
+
+def _text(dims: Iterable[Dim]) -> str:
+    return "[" + ", ".join(map(str, dims)) + "]"
 
 
 def expand(case: Case) -> Verdict:
-    """Expand: axes of size 1 are repeated, perhaps along new padded axes or the batch."""
-    return _spread(case, "MV7")
+    """Expand: entries of size-1 axes repeat; an axis may be created from a length."""
+    fact, dims, after = case.fact(), case.dims(), case.out_dims()
+    if case.fact(1).axes:
+        raise refuse("Expand to a shape that depends on data", "compute shapes from the shapes of inputs")
+    numbers = numbers_of(case.node.inputs[1])
+    shift = len(after) - len(dims)
+    axes: dict[int, Axis] = {}
+    for at, stated in enumerate(after):
+        own = at - shift
+        if own >= 0 and (dims[own] != 1 or stated == 1):
+            _check_kept(case, fact.axis(own), dims[own], stated)
+            kept = fact.axis(own)
+            if kept is not None:
+                axes[at] = kept
+            continue
+        given = (
+            None
+            if numbers is None
+            else numbers[at - len(after) + len(numbers)]
+            if at >= len(after) - len(numbers)
+            else 1
+        )
+        _, layout = created(case, stated, given)
+        if layout is not None:
+            axes[at] = layout
+    if fact.is_number:
+        return case.verdict("MV4", "numbers repeat", NUMBER)
+    padded = set(fact.padded)
+
+    def content(region: Region) -> Interval:
+        return fact.content(at - shift for at in region if at - shift in padded)
+
+    index = None if fact.index is None else dataclasses.replace(fact.index, axis=fact.index.axis + shift)
+    return case.verdict("MV4", "entries repeat", make_fact(axes, content, index), pointwise=True)
+
+
+def _check_kept(case: Case, layout: Axis | None, dim: Dim, stated: Dim) -> None:
+    """An axis that is there already keeps its size.
+
+    Raises:
+        Refused: it would repeat if it had one entry.
+    """
+    size = dim if layout is None else size_of(layout)
+    if not same(size, stated) and is_known(case, stated):
+        raise refuse(f"{case.op} makes {stated} entries of {size}", "expand from an axis of size 1")
 
 
 def tile(case: Case) -> Verdict:
-    """Tile: repeats of axes of size 1, and no repeats of others."""
-    repeats = case.integers(1)
-    if repeats is None:
-        raise refuse("Tile with unknown repeats", "repeat by constants or sizes")
-    for at, (count, dim) in enumerate(zip(repeats, case.dims(), strict=True)):
-        if case.fact().axis(at) is not None and count != 1:
-            raise refuse(f"Tile repeats axis {at} of {dim} entries {count} times", "repeat an axis of size 1 instead")
-    apart = {
-        at: (*made, Plain(dim))
-        for at, (count, dim) in enumerate(zip(repeats, case.dims(), strict=True))
-        if dim != 1 and (made := case.layout(count)) is not None
-    }
-    return _spread(case, "MV8", apart)
-
-
-def _spread(case: Case, rule: str, apart: Mapping[int, Axis] | None = None) -> Verdict:
-    dims, after, fact = case.dims(), case.out_dims(), case.fact()
-    shift = len(after) - len(dims)
-    axes: dict[int, Axis] = {at + shift: axis for at, axis in fact.axes} | dict(apart or {})
-    for at, size in enumerate(after):
-        own = at - shift
-        if at in axes:
-            continue
-        made = case.layout(size)
-        if made is None:
-            continue
-        if own >= 0 and dims[own] != 1:
-            raise refuse(f"{case.op} turns {dims[own]} entries into {size}", "expand from size 1")
-        axes[at] = made
+    """Tile: whole axes repeat; the repetitions are an outer factor."""
+    fact, dims, after = case.fact(), case.dims(), case.out_dims()
+    if case.fact(1).axes:
+        raise refuse("Tile by a number that depends on data", "compute it from the shapes of inputs")
+    numbers = numbers_of(case.node.inputs[1])
+    axes: dict[int, Axis] = {}
+    for at, dim in enumerate(dims):
+        own = fact.axis(at)
+        times = numbers[at] if numbers is not None else quotient(canonical(after[at]), canonical(dim))
+        if times is None:
+            raise refuse(f"Tile of {_text(dims)} to {_text(after)}", "repeat by constants, or by a length")
+        repeated = None if times == 1 else created(case, times)[1] or (Plain(times),)
+        factors = (*(repeated or ()), *(own or (Plain(dim),)))
+        if own is not None or (repeated is not None and not isinstance(repeated[0], Plain)):
+            axes[at] = _merged([Piece(factor, at) for factor in factors if factor.size != 1], after[at])
     if fact.is_number:
-        raise refuse(f"{case.op} of an axis length", "use the length as a shape only")
-    index = None if fact.index is None else Index(fact.index.axis + shift, fact.index.offset)
+        return case.verdict("MV4", "numbers repeat", NUMBER)
+    padded = frozenset(fact.padded)
 
     def content(region: Region) -> Interval:
-        return fact.content(at - shift for at in region if at - shift in fact.padded)
+        """Where both the repetitions and what repeats are padded, a place may be the padding of either."""
+        inner = [region]
+        for at in region:
+            inner += [each - {at} for each in inner] if _is_doubly(axes[at]) else []
+        return hull(*(fact.content(each & padded) for each in inner))
 
-    return case.verdict(rule, "one entry at every place", case.output(axes, content, index), pointwise=True)
+    return case.verdict("MV4", "entries repeat", make_fact(axes, content), pointwise=True)
+
+
+def _is_doubly(axis: Axis) -> bool:
+    return sum(isinstance(factor, Frames) for factor in axis) > 1
 
 
 TABLE: Table = {
     ("", "Transpose"): transpose,
     ("", "Unsqueeze"): unsqueeze,
     ("", "Squeeze"): squeeze,
-    ("", "Flatten"): flatten,
     ("", "Reshape"): reshape,
+    ("", "Flatten"): reshape,
     ("", "Expand"): expand,
     ("", "Tile"): tile,
 }

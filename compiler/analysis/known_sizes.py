@@ -1,0 +1,195 @@
+"""Sizes as expressions over axis names: equal forms, exact quotients, and what a small value holds.
+
+floor(time/2 - 3/2) + 2 = floor(time/2 + 1/2);  32*batch*time / (16*time) = 2*batch;  Div(Shape(x)[1], 2) = time//2
+"""
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.ir import array_of, dims_of, dims_read, integers_of
+from compiler.sizes import Dim, normal_form
+
+FURTHEST = 600
+"""Two sizes of one length are compared up to here when their forms differ."""
+
+
+def names_in(size: Dim) -> set[sympy.Symbol]:
+    """The axis names that a size mentions."""
+    return set() if isinstance(size, int) else set(size.free_symbols)
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(size: Dim) -> Dim:
+    """The size in normal form, with quotients inside floors cancelled."""
+    if isinstance(size, int):
+        return size
+    return normal_form(
+        size.replace(lambda each: isinstance(each, sympy.floor), lambda each: sympy.floor(sympy.cancel(each.args[0])))
+    )
+
+
+def _coefficients(expanded: sympy.Expr) -> Iterator[sympy.Expr]:
+    for term in sympy.Add.make_args(expanded):
+        coefficient, rest = term.as_coeff_Mul()
+        yield coefficient if rest.is_integer or rest == 1 else sympy.Rational(1, 2)
+
+
+@functools.lru_cache(maxsize=4096)
+def quotient(size: Dim, divisor: Dim) -> Dim | None:
+    """Size / divisor where that is a whole number for all lengths, else None."""
+    if size == divisor:
+        return 1
+    if isinstance(size, int) and isinstance(divisor, int):
+        return size // divisor if divisor and size % divisor == 0 else None
+    if divisor == 0:
+        return None
+    ratio = sympy.expand(sympy.cancel(sympy.sympify(size) / divisor))
+    if ratio.is_Integer:
+        return int(ratio)
+    return ratio if sympy.fraction(ratio)[1] == 1 and all(c.is_Integer for c in _coefficients(ratio)) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal for all lengths: by form, else by value at every length of a period and beyond."""
+    if a == b or canonical(a) == canonical(b):
+        return True
+    names = names_in(a) | names_in(b)
+    if len(names) != 1:
+        return False
+    (name,) = names
+    lengths = [*range(2, FURTHEST), 1009, 2027, 4093]
+    first, second = (sympy.lambdify(name, sympy.sympify(each), "math") for each in (a, b))
+    return all(first(length) == second(length) for length in lengths)
+
+
+def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    """The elements of a small value that follows from constants and axis lengths, in row-major order, else None.
+
+    Follows producers where shape inference stopped. Integer division counts as floor: sizes are not negative.
+    """
+    if value is None:
+        return None
+    array = array_of(value)
+    if array is not None:
+        return _elements(array)
+    known = integers_of(value)
+    if known is not None and not any(_is_placeholder(name) for number in known for name in names_in(number)):
+        return known
+    node = value.producer()
+    return None if node is None or node.domain not in ("", "ai.onnx") else _computed(node)
+
+
+def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
+    if array.size > 64 or array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)):
+        return None
+    whole = [int(x) for x in array.reshape(-1)]
+    return tuple(whole) if np.all(array.reshape(-1) == whole) else None
+
+
+def _is_placeholder(name: sympy.Symbol) -> bool:
+    """Whether shape inference made the name up for something it does not know."""
+    return re.fullmatch(r"_d\d+", str(name)) is not None
+
+
+def _computed(node: ir.Node) -> tuple[Dim, ...] | None:
+    if node.op_type == "Shape":
+        dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
+        return None if dims is None else tuple(dims[at] for at in dims_read(node, len(dims)))
+    operands = [numbers_of(each) for each in node.inputs if each is not None]
+    if any(each is None for each in operands):
+        return None
+    known = [each for each in operands if each is not None]
+    match node.op_type:
+        case "Identity" | "Cast" | "Squeeze" | "Unsqueeze" | "Reshape":
+            return known[0]
+        case "Concat":
+            return tuple(number for each in known for number in each)
+        case "Gather":
+            rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
+            picked = [number for number in known[1] if isinstance(number, int)]
+            inside = all(-len(known[0]) <= at < len(known[0]) for at in picked)
+            usable = rank == 1 and inside and len(picked) == len(known[1])
+            return tuple(known[0][at] for at in picked) if usable else None
+        case "Slice":
+            bounds = [number for each in known[1:] for number in each]
+            if len(bounds) not in (2, 3, 4) or not all(isinstance(bound, int) for bound in bounds):
+                return None
+            step = bounds[3] if len(bounds) == 4 else 1
+            return known[0][slice(bounds[0], bounds[1], step)]
+        case "Neg":
+            return tuple(-number for number in known[0])
+        case "Floor":
+            return tuple(canonical(sympy.floor(number)) for number in known[0])
+    return _arithmetic(node, known)
+
+
+def _arithmetic(node: ir.Node, known: list[tuple[Dim, ...]]) -> tuple[Dim, ...] | None:
+    length = max(len(each) for each in known)
+    if any(len(each) not in (1, length) for each in known):
+        return None
+    columns = [each * length if len(each) == 1 else each for each in known]
+    found = [_entry(node, [column[at] for column in columns]) for at in range(length)]
+    return None if any(each is None for each in found) else tuple(each for each in found if each is not None)
+
+
+def _entry(node: ir.Node, operands: list[Dim]) -> Dim | None:
+    first, *others = operands
+    match node.op_type:
+        case "Add" | "Sum":
+            return _plain(sum(others, first))
+        case "Sub":
+            return _plain(first - others[0])
+        case "Mul":
+            return _plain(math.prod(others, start=first))
+        case "Max" | "Min":
+            return _plain((sympy.Max if node.op_type == "Max" else sympy.Min)(*operands))
+        case "Mod" if others[0] != 0:
+            return _plain(sympy.Mod(first, others[0]))
+        case "Div" if others[0] != 0:
+            ratio = sympy.sympify(first) / others[0]
+            value = node.inputs[0]
+            whole = value is not None and value.dtype is not None and value.dtype.is_integer()
+            return _plain(sympy.floor(ratio) if whole else ratio)
+    return None
+
+
+def _plain(number: Dim) -> Dim:
+    return int(number) if not isinstance(number, int) and number.is_Integer else number
+
+
+def count_of(start: Dim, limit: Dim, step: int) -> Dim:
+    """How many numbers a Range counts."""
+    span = limit - start if step > 0 else start - limit
+    return span if abs(step) == 1 else _plain(-sympy.floor(-sympy.sympify(span) / abs(step)))
+
+
+def at_zero(size: Dim) -> int | None:
+    """A size at length 0, or None when that is no whole number."""
+    if isinstance(size, int):
+        return size
+    value = size.subs(dict.fromkeys(size.free_symbols, 0))
+    return int(value) if value.is_Integer else None
+
+
+@functools.lru_cache(maxsize=4096)
+def never_falls(size: Dim) -> bool:
+    """Whether a size grows or stays when lengths grow."""
+    if isinstance(size, int):
+        return True
+    names = sorted(size.free_symbols, key=str)
+    value = sympy.lambdify(names, size, "math")
+    for moving in range(len(names)):
+        for others in (0, 1, 7):
+            points = [[others] * moving + [length] + [others] * (len(names) - moving - 1) for length in range(130)]
+            values = [value(*point) for point in points]
+            if any(b < a for a, b in itertools.pairwise(values)):
+                return False
+    return True

@@ -1,0 +1,212 @@
+"""Executes movements on arrays of place numbers, for sizes that are known: where every entry of a result comes from.
+
+[0 1 2]  Pad one in front            [-1 0 1 2]
+[3 4 5]  ----------------> Reshape ->  [-1 3]  ...
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
+from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
+from compiler.sizes import Dim
+
+Array: TypeAlias = np.ndarray
+Sizes: TypeAlias = Mapping[sympy.Basic, int]
+"""Values of axis names, or of other parts of sizes."""
+
+
+def number(size: Dim, sizes: Sizes) -> int:
+    """The value of a size.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(size, int):
+        return size
+    value = _function(size, tuple(sizes))(*sizes.values())
+    if value != int(value):
+        raise ValueError(f"{size} is {value}")
+    return int(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[..., int]:
+    """A size as a function of the parts that are given.
+
+    Raises:
+        ValueError: it has other parts.
+    """
+    arguments = [sympy.Dummy(integer=True) for _ in names]
+    inner = size.subs(dict(zip(names, arguments, strict=True)))
+    if inner.free_symbols - set(arguments):
+        raise ValueError(f"{size} is not known")
+    function: Callable[..., int] = sympy.lambdify(arguments, inner, "math")
+    return function
+
+
+def entry_places(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:
+    """Per axis, the slots where the entries of one row lie."""
+    return [_axis_places(axes.get(at, (Plain(dim),)), row, slots, true) for at, dim in enumerate(dims)]
+
+
+def _axis_places(axis: Axis, row: int, slots: Sizes, true: Sizes) -> Array:
+    places = np.zeros(1, np.int64)
+    for factor in axis:
+        size = number(factor.size, slots)
+        if isinstance(factor, Rows):
+            inner = np.array([row])
+        elif isinstance(factor, Frames):
+            inner = _frame_places(factor, slots, true)
+        else:
+            inner = np.arange(size)
+        places = (places[:, None] * size + inner[None, :]).reshape(-1)
+    return places
+
+
+def _frame_places(frames: Frames, slots: Sizes, true: Sizes) -> Array:
+    parts = []
+    offset = 0
+    for segment in frames.segments:
+        size, valid = number(segment.size, slots), number(segment.size, true)
+        if not 0 <= valid <= size:
+            raise ValueError(f"{valid} of {size} slots")
+        first = 0 if segment.side is Side.LEFT else size - valid
+        parts.append(offset + first + np.arange(valid))
+        offset += size
+    return np.concatenate(parts)
+
+
+def run(nodes: Sequence[ir.Node], start: ir.Value, array: Array, sizes: Sizes) -> Array:
+    """Execute the chain on place numbers.
+
+    Raises:
+        ValueError: it does not run, or a bound is not known.
+        IndexError: the same.
+    """
+    current = start
+    for node in nodes:
+        array = STEPS[node.op_type](node, current, array, sizes)
+        current = node.outputs[0]
+    return array
+
+
+def _integers(node: ir.Node, operand: int, name: str, sizes: Sizes) -> list[int] | None:
+    """An operand of integers, or the attribute that older opsets have in its place."""
+    if operand < len(node.inputs) and node.inputs[operand] is not None:
+        numbers = numbers_of(node.inputs[operand])
+        if numbers is None:
+            raise ValueError(f"input {operand} of {node.op_type} is not known")
+        return [number(each, sizes) for each in numbers]
+    return list(ints_attribute(node, name)) or None
+
+
+def _reshape(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    try:
+        target = _integers(node, 1, "shape", sizes) or []
+    except ValueError:
+        target = [number(dim, sizes) for dim in dims_of(node.outputs[0]) or ()]
+    copies = not int_attribute(node, "allowzero", 0)
+    shape = [array.shape[at] if size == 0 and copies else size for at, size in enumerate(target)]
+    return array.reshape(shape)
+
+
+def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    axis = int_attribute(node, "axis", 1) % (array.ndim + 1)
+    return array.reshape(int(np.prod(array.shape[:axis])), -1)
+
+
+def _slice(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    starts, ends = _integers(node, 1, "starts", sizes) or [], _integers(node, 2, "ends", sizes) or []
+    axes = _integers(node, 3, "axes", sizes) or list(range(len(starts)))
+    steps = _integers(node, 4, "steps", sizes) or [1] * len(starts)
+    cuts = [slice(None)] * array.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step < 1:
+            raise ValueError("backwards")
+        cuts[axis] = slice(start, end, step)
+    return array[tuple(cuts)]
+
+
+def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    pads = _integers(node, 1, "pads", sizes) or []
+    if attribute(node, "mode", "constant") != "constant" or len(pads) != 2 * array.ndim or min(pads) < 0:
+        raise ValueError("not a constant Pad of every axis")
+    widths = list(zip(pads[: array.ndim], pads[array.ndim :], strict=True))
+    return np.pad(array, widths, constant_values=_label(pad_value(node)))
+
+
+def _label(added: float) -> int:
+    """The place number of an added number: below all places."""
+    return -1 - abs(hash(added)) % 1_000_003
+
+
+def _concat(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    parts = []
+    for value in node.inputs:
+        added = uniform(value)
+        if value is current:
+            parts.append(array)
+        elif value is not None and added is not None:
+            parts.append(np.full([number(dim, sizes) for dim in dims_of(value) or ()], _label(added)))
+        else:
+            raise ValueError("joins something else")
+    return np.concatenate(parts, int_attribute(node, "axis", 0))
+
+
+def _transpose(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    return array.transpose(ints_attribute(node, "perm") or None)
+
+
+def _squeeze(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    axes = _integers(node, 1, "axes", sizes)
+    if axes is None:
+        raise ValueError("axes are not named")
+    return array.squeeze(tuple(axes))
+
+
+def _unsqueeze(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
+    return np.expand_dims(array, tuple(_integers(node, 1, "axes", sizes) or ()))
+
+
+STEPS: dict[str, Callable[[ir.Node, ir.Value, Array, Sizes], Array]] = {
+    "Concat": _concat,
+    "Flatten": _flatten,
+    "Identity": lambda node, current, array, sizes: array,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+"""Every movement on place numbers. Raises ValueError where it cannot tell."""
+
+
+def pad_value(node: ir.Node) -> float:
+    """The number that a constant Pad adds."""
+    found = uniform(node.inputs[2]) if len(node.inputs) > 2 else None
+    return 0.0 if found is None else found
+
+
+def uniform(value: ir.Value | None) -> float | None:
+    """The number that a value holds everywhere, or None."""
+    array = array_of(value)
+    if array is not None:
+        same = array.size > 0 and bool(np.all(array == array.reshape(-1)[0]))
+        return float(array.reshape(-1)[0]) if same else None
+    node = None if value is None else value.producer()
+    if is_op(node, "Expand", "Reshape", "Unsqueeze", "Identity", "Cast"):
+        assert node is not None
+        return uniform(node.inputs[0])
+    if is_op(node, "ConstantOfShape"):
+        assert node is not None
+        given = attribute(node, "value")
+        return float(given.numpy().reshape(-1)[0]) if isinstance(given, ir.TensorProtocol) else 0.0
+    return None

@@ -1,0 +1,260 @@
+"""Rule RS1: chains of movements that no single rule can follow, such as the shift of relative position scores.
+
+    scores [H, T, 2T-1] -> pad a column -> [H, T, 2T] -> [H, 2T, T] -> drop a row -> [H, T, 2T-1] -> cut to [H, T, T]
+
+Inside, entries lie across padded axes; at the end out[i, j] is score j - i + T - 1 again, for every T. No syntax is
+matched: the chain is executed on place numbers, for rows alone and for padded rows together, and accepted if every
+valid entry of the result comes from where the layout of the operand says. All steps are affine in the number of frames,
+but for the division by it that a Reshape makes; so every number of frames up to some is tried, and a few far ones.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Fact, Region, Verdict, make_fact
+from compiler.analysis.interval import Interval, constant, hull
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, size_of, suffix
+from compiler.analysis.place_numbers import STEPS, Array, Sizes, entry_places, number, pad_value, run, uniform
+from compiler.analysis.rules.length import is_known
+from compiler.ir import dims_of, is_op
+from compiler.sizes import Dim, symbol
+
+LONGEST = 8
+"""Nodes of the longest chain."""
+
+TRIALS = 24
+"""Numbers of frames that are tried without a gap."""
+
+FAR = (31, 48)
+"""Numbers of frames that are tried beyond."""
+
+MORE = (0, 1, 2, 6, 7)
+"""How many steps longer the padded axis is than the true one."""
+
+FEWEST = 20
+"""Trials with padding that have to run; lengths for which the unpadded chain fails do not count."""
+
+ROOM = 4_000_000
+"""Entries of the largest array that is tried."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """A recognised chain.
+
+    Attributes:
+        nodes: its nodes in order; nothing else reads the values between them, but Shape.
+        verdict: of the last node.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    verdict: Verdict
+
+
+def match(case: Case) -> Chain | None:
+    """The shortest chain from a node on whose result is laid out plainly again, or None.
+
+    Args:
+        case: the first node, with the facts of its operands.
+    """
+    moved = _moved(case)
+    if moved is None:
+        return None
+    nodes: list[ir.Node] = []
+    for node in _followers(case.node):
+        nodes.append(node)
+        trials = _Trials(case, moved, nodes).ran if len(nodes) > 1 else []
+        axes = _plain_axes(moved, trials) if trials else None
+        if axes is not None and _holds(moved, axes, trials):
+            return Chain(tuple(nodes), _verdict(moved, nodes, axes))
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Moved:
+    """The operand whose entries a chain moves."""
+
+    value: ir.Value
+    fact: Fact
+    dims: tuple[Dim, ...]
+
+
+def _moved(case: Case) -> Moved | None:
+    """The one operand of the first node that is not the same number everywhere."""
+    if not is_op(case.node, *STEPS):
+        return None
+    operands = [operand for operand in (case.present if case.op == "Concat" else [0]) if case.fact(operand).padded]
+    operands = [operand for operand in operands if uniform(case.node.inputs[operand]) is None]
+    value = case.node.inputs[operands[0]] if len(operands) == 1 else None
+    if value is None:
+        return None
+    fact = case.fact(operands[0])
+    dims = tuple(size_of(fact.axis(at) or (Plain(dim),)) for at, dim in enumerate(case.dims(operands[0])))
+    return Moved(value, fact, dims) if all(is_known(case, dim) for dim in dims) else None
+
+
+def _followers(node: ir.Node) -> Iterator[ir.Node]:
+    """The node, and those behind it as long as one movement alone reads the result."""
+    for _ in range(LONGEST):
+        yield node
+        output = node.outputs[0]
+        readers = [use.node for use in output.uses() if not is_op(use.node, "Shape")]
+        if len(node.outputs) != 1 or output.is_graph_output() or len(readers) != 1 or not is_op(readers[0], *STEPS):
+            return
+        node = readers[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A chain executed for one number of slots.
+
+    Attributes:
+        slots: values of the axis names in the padded program.
+        rows: values of the axis names in the unpadded one, for every row.
+        together: what the padded program makes of the place numbers.
+        alone: what the unpadded program makes of the places of every row.
+    """
+
+    slots: Sizes
+    rows: tuple[Sizes, ...]
+    together: Array
+    alone: tuple[Array, ...]
+
+
+class _Trials:
+    """All trials of a chain that run."""
+
+    def __init__(self, case: Case, moved: Moved, nodes: Sequence[ir.Node]) -> None:
+        self.case, self.moved, self.nodes = case, moved, nodes
+        self.batch = None if case.batch is None else symbol(case.batch)
+        self.ran = [trial for lengths in self._lengths() if (trial := self._run(*lengths)) is not None]
+
+    def _lengths(self) -> Iterator[tuple[Sizes, tuple[Sizes, ...]]]:
+        """Slots and rows: every number of frames in more slots than it needs, a shorter row beside it."""
+        sizes = self._sizes()
+        atoms = self._atoms(sizes)
+        if len(atoms) != 1:
+            return
+        values = self._values(atoms[0], sizes)
+        for at, true in enumerate(values):
+            for more in MORE:
+                if at + more < len(values):
+                    slots = {atoms[0]: values[at + more]}
+                    rows = [{atoms[0]: length} for length in (true, values[max(at - 2, 0)])]
+                    if self.batch is not None:
+                        slots |= {self.batch: len(rows)}
+                        rows = [row | {self.batch: 1} for row in rows]
+                    yield slots, tuple(rows if self.batch is not None else rows[:1])
+
+    def _sizes(self) -> list[sympy.Expr]:
+        """The sizes of the axes that the chain meets, but fixed ones."""
+        inner = [dim for node in self.nodes for dim in dims_of(node.outputs[0]) or () if is_known(self.case, dim)]
+        return [dim for dim in dict.fromkeys([*self.moved.dims, *inner]) if not isinstance(dim, int)]
+
+    def _atoms(self, sizes: Sequence[sympy.Expr]) -> list[sympy.Basic]:
+        """What the number of frames is made of: a quotient of a length where nothing else occurs, else the lengths."""
+        found = set().union(*(_leaves(size) for size in sizes)) - {self.batch}
+        names = {name for each in found for name in each.free_symbols} - {self.batch}
+        return list(found if len(found) == 1 else names)
+
+    def _values(self, atom: sympy.Basic, sizes: Sequence[sympy.Expr]) -> list[int]:
+        """Values for which the sizes change."""
+        if not atom.is_Symbol:
+            return [*range(1, TRIALS), *FAR]
+        kept: dict[tuple[int, ...], int] = {}
+        period = math.lcm(*(int(each.q) for size in sizes for each in size.atoms(sympy.Rational)))
+        for value in range(1, period * TRIALS + 1):
+            known = {atom: value} | ({} if self.batch is None else {self.batch: 1})
+            found = tuple(number(size, known) for size in sizes)
+            if min(found) >= 1:
+                kept.setdefault(found, value)
+        return [*kept.values(), *(period * far for far in FAR)]
+
+    def _run(self, slots: Sizes, rows: tuple[Sizes, ...]) -> Trial | None:
+        """One trial, or None when the unpadded chain does not run for these lengths, or the padded one."""
+        moved = self.moved
+        try:
+            shape = [number(dim, slots) for dim in moved.dims]
+            if min(shape) < 1 or math.prod(shape) > ROOM:
+                return None
+            places = np.arange(math.prod(shape)).reshape(shape)
+            alone = []
+            for row, true in enumerate(rows):
+                own = places[np.ix_(*entry_places(moved.fact.tracked, moved.dims, row, slots, true))]
+                if own.size == 0:
+                    return None
+                alone.append(run(self.nodes, moved.value, own, true))
+            return Trial(slots, rows, run(self.nodes, moved.value, places, slots), tuple(alone))
+        except (ValueError, IndexError):
+            return None
+
+
+def _leaves(size: Dim) -> set[sympy.Basic]:
+    if isinstance(size, int):
+        return set()
+    if isinstance(size, sympy.floor) or size.is_Symbol:
+        return {size}
+    return set().union(*(_leaves(part) for part in size.args))
+
+
+def _plain_axes(moved: Moved, trials: Sequence[Trial]) -> dict[int, Axis] | None:
+    """The layout of a result of rows, left-aligned axes and fixed axes: sizes of the operand that fit every trial."""
+    axes: dict[int, Axis] = {}
+    for at in range(trials[0].together.ndim):
+        fitting = next((axis for axis in _candidates(moved) if _fits(axis, at, trials)), None)
+        if fitting is not None:
+            axes[at] = fitting
+        elif len({each.shape[at] for trial in trials for each in (trial.together, *trial.alone)}) > 1:
+            return None
+    return axes
+
+
+def _candidates(moved: Moved) -> Iterator[Axis]:
+    """Layouts that an axis of the result may have: those of the operand, and its sizes left-aligned."""
+    for _, axis in moved.fact.axes:
+        yield from [axis] if any(isinstance(factor, Rows) for factor in axis) else []
+    for _, axis in moved.fact.axes:
+        for factor in axis:
+            if isinstance(factor, Frames):
+                yield from (suffix(size) for size in [factor.size, *(each.size for each in factor.segments)])
+
+
+def _fits(axis: Axis, at: int, trials: Sequence[Trial]) -> bool:
+    """Whether an axis has the size of a layout, in slots and in truth."""
+    size = size_of(axis)
+    return all(
+        number(size, trial.slots) == trial.together.shape[at]
+        and all(number(size, true) == own.shape[at] for true, own in zip(trial.rows, trial.alone, strict=True))
+        for trial in trials
+    )
+
+
+def _holds(moved: Moved, axes: Mapping[int, Axis], trials: Sequence[Trial]) -> bool:
+    """Whether every valid entry of the result is the one that the unpadded chain puts there."""
+    for trial in trials:
+        for row, (true, expected) in enumerate(zip(trial.rows, trial.alone, strict=True)):
+            places = entry_places(axes, trial.together.shape, row, trial.slots, true)
+            if not np.array_equal(trial.together[np.ix_(*places)], expected):
+                return False
+    return sum(trial.slots != trial.rows[0] for trial in trials) >= FEWEST
+
+
+def _verdict(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis]) -> Verdict:
+    """Valid places hold valid entries; the padding may hold anything that is in the operand, or was put in between."""
+    added = [pad_value(node) for node in nodes if is_op(node, "Pad")]
+    joined = [uniform(value) for node in nodes if is_op(node, "Concat") for value in node.inputs]
+    numbers = [constant(each) for each in (*added, *joined) if each is not None]
+    inside, outside = hull(moved.fact.valid, *numbers), hull(moved.fact.anywhere, *numbers)
+
+    def content(region: Region) -> Interval:
+        return outside if region else inside
+
+    sizes = [axis[0].size for axis in axes.values() if isinstance(axis[0], Frames)]
+    reason = f"{len(nodes)} movements, executed: every valid entry comes from its place"
+    return Verdict("RS1", (make_fact(axes, content),), reason, at_least_one=tuple(dict.fromkeys(sizes)))
