@@ -24,6 +24,9 @@ SOURCE_KEY = "slipway.source"
 PASS_KEY = "slipway.pass"
 """Node metadata: the pass that created the node."""
 
+SYM_DATA = onnx_shape_inference.SYM_DATA_KEY
+"""Value metadata: the contents of a small integer value as expressions."""
+
 END = np.iinfo(np.int64).max
 """Slice bound that means "to the end of the axis"."""
 
@@ -63,7 +66,7 @@ def integers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
     array = array_of(value)
     if array is not None:
         return tuple(int(x) for x in array.reshape(-1)) if np.issubdtype(array.dtype, np.integer) else None
-    noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
+    noted = value.metadata_props.get(SYM_DATA)
     if noted is None:
         return None
     return tuple(x if isinstance(x, int) else expression(x) for x in _json_list(noted))
@@ -77,7 +80,7 @@ def infer_shapes(model: ir.Model) -> None:
     """Write symbolic shapes on every value, and symbolic contents on every integer shape value, in place."""
     for node in model.graph:
         for output in node.outputs:
-            output.metadata_props.pop(onnx_shape_inference.SYM_DATA_KEY, None)
+            output.metadata_props.pop(SYM_DATA, None)
     onnx_shape_inference.infer_symbolic_shapes(model)
 
 
@@ -86,6 +89,40 @@ def forget_shapes(model: ir.Model) -> None:
     for node in model.graph:
         for output in node.outputs:
             output.shape = None
+
+
+def fold_sizes(model: ir.Model) -> int:
+    """Write sizes that shape inference knows as numbers, and ranges over them, as constants; how many.
+
+    Exact; for graphs whose axes have just been frozen.
+    """
+    folded = 0
+    for node in nodes_of(model):
+        output = node.outputs[0]
+        array = _known_array(node)
+        if array is None or output.is_graph_output() or not output.uses():
+            continue
+        constant = Inserter(model, PASS_KEY, before=node).constant(array, "size")
+        ir.convenience.replace_all_uses_with(output, constant)
+        folded += 1
+    prune(model)
+    return folded
+
+
+def _known_array(node: ir.Node) -> np.ndarray | None:
+    """The integers that a node computes from fixed sizes."""
+    output = node.outputs[0]
+    if output.dtype is None or not output.dtype.is_integer() or node.op_type == "Constant":
+        return None
+    kind = output.dtype.numpy()
+    if is_op(node, "Range"):
+        bounds = [integers_of(value) for value in node.inputs]
+        numbers = [bound[0] for bound in bounds if bound and isinstance(bound[0], int)]
+        return np.arange(*numbers, dtype=kind) if len(numbers) == 3 else None
+    known = integers_of(output) if SYM_DATA in output.metadata_props else None
+    if known is None or output.shape is None or any(not isinstance(number, int) for number in known):
+        return None
+    return np.array(known, kind).reshape(() if len(output.shape) == 0 else (-1,))
 
 
 def source_of(node: ir.Node | None) -> str:

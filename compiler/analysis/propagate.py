@@ -12,7 +12,7 @@ from compiler.analysis.interval import ACTIVATION, ANYTHING, ONE, TRUTH, ZERO, I
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.errors import Refused
-from compiler.ir import Dim, array_of, dims_of, nodes_of, source_of, symbol
+from compiler.ir import PASS_KEY, Dim, array_of, dims_of, nodes_of, source_of, symbol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,9 @@ def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
     names = {str(each) for each in symbols_of(dim)}
     if axes.batch in names:
         if dim != symbol(str(axes.batch)):
-            raise refuse(f"input {name!r} has an axis of {dim} entries", "give the batch an axis of its own", tensor=name)
+            raise refuse(
+                f"input {name!r} has an axis of {dim} entries", "give the batch an axis of its own", tensor=name
+            )
         return (Rows(dim),)
     sides = {axes.sides[each] for each in names & set(axes.sides)}
     if len(sides) > 1:
@@ -137,37 +139,41 @@ def _anything(dtype: ir.DataType | None) -> Interval:
     return ANYTHING
 
 
-def propagate(model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], *, tolerant: bool = False) -> Derivation:
+def propagate(
+    model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], *, written_by: str = "", tolerant: bool = False
+) -> Derivation:
     """Apply the rule table to every node.
 
     Args:
         model: graph with symbolic shapes (`compiler.ir.infer_shapes`).
         axes: the tracked axes.
-        start: facts of the inputs.
+        start: facts of the inputs, and of what padding has written already.
+        written_by: the pass whose nodes have a meaning in the padded program only, and are not judged.
         tolerant: go on after a refusal with the nodes that do not depend on it.
 
     Raises:
         Refused: with node, op, axis and source line, and the chain of nodes from an input to it.
     """
-    return _Propagation(model, axes, start, tolerant).run()
+    return _Propagation(model, axes, start, written_by, tolerant).run()
 
 
 class _Propagation:
-    def __init__(self, model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], tolerant: bool) -> None:
-        self.model, self.axes, self.tolerant = model, axes, tolerant
+    def __init__(
+        self, model: ir.Model, axes: Axes, start: Mapping[ir.Value, Fact], written_by: str, tolerant: bool
+    ) -> None:
+        self.model, self.axes, self.written_by, self.tolerant = model, axes, written_by, tolerant
         self.facts: dict[ir.Value, Fact] = dict(start)
         self.unknown: set[ir.Value] = set()
         self.judged: list[Judged] = []
         self.refusals: list[Refused] = []
         self.seen: dict[Dim, Axis] = {}
-        self.inner: set[ir.Node] = set()
 
     def run(self) -> Derivation:
         for node in nodes_of(self.model):
             if self.unknown and any(value in self.unknown for value in node.inputs):
                 self.unknown.update(node.outputs)
                 continue
-            if node in self.inner:
+            if self.written_by and node.metadata_props.get(PASS_KEY) == self.written_by:
                 continue
             try:
                 self._judge(node)
@@ -223,7 +229,8 @@ class _Propagation:
         for inner in (inner for body in _bodies(node) for inner in body.all_nodes()):
             if any(value in self.facts and not self.facts[value].is_plain for value in inner.inputs if value):
                 raise refuse(
-                    f"the body of {node.op_type} reads a padded value", "write the model with operators of the rule table"
+                    f"the body of {node.op_type} reads a padded value",
+                    "write the model with operators of the rule table",
                 )
 
 

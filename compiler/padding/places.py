@@ -5,7 +5,7 @@ real_length int64 [batch] -> true size of any padded axis, int64 [batch]
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -24,7 +24,7 @@ class Length:
     Attributes:
         axis: name of the axis.
         value: graph input, int64 [batch].
-        slots: number of slots when it is fixed already, else None.
+        slots: number of slots when it is known already, else None; the graph reads it from shapes all the same.
         mask: graph input, float32 [batch, slots of `mask_size`], 1 at valid slots; or None.
         mask_size: the size expression that the mask input covers.
     """
@@ -55,6 +55,16 @@ class Places:
         self.slots = Arithmetic(self.insert, _Slots(self))
         self.made: dict[tuple[object, ...], ir.Value] = {}
 
+    def settle(self) -> None:
+        """Forget what pruning has removed, and write behind what is left, in front of the model's own nodes."""
+        for made in (self.made, self.rows.made, self.slots.made):
+            for key in [key for key, value in made.items() if is_removed(value)]:  # type: ignore[attr-defined]
+                del made[key]  # type: ignore[attr-defined]
+        self.slots.symbols = _Slots(self)
+        stamp = self.insert.stamp
+        own = (node for node in self.model.graph if node.metadata_props.get(house.PASS_KEY) != stamp)
+        self.insert.before = next(own, None)
+
     def count(self, size: Dim, rank: int = 1, rows_axis: int = 0, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
         """The true size of an axis per row, shaped [1, .., batch, .., 1] of `rank` with the batch at `rows_axis`."""
         key = ("count", size, rank, rows_axis, dtype)
@@ -82,15 +92,12 @@ class Places:
         """0, 1, ... over the slots of an axis, int64 [slots]."""
         key = ("iota", size)
         if key not in self.made:
-            fixed = self._fixed(size)
-            if fixed is not None:
-                self.made[key] = self.insert.constant(np.arange(fixed, dtype=np.int64), "slots")
-            else:
-                zero, one = (self.insert.constant(np.array(n, np.int64), "bound") for n in (0, 1))
-                self.made[key] = self.insert.op("Range", [zero, self.slot_count(size), one], name="slots")
+            zero, one = (self.insert.constant(np.array(n, np.int64), "bound") for n in (0, 1))
+            self.made[key] = self.insert.op("Range", [zero, self.slot_count(size), one], name="slots")
         return self.made[key]
 
-    def _fixed(self, size: Dim) -> int | None:
+    def fixed(self, size: Dim) -> int | None:
+        """The number of slots of an axis where it is fixed already, else None."""
         if isinstance(size, int):
             return size
         known = {house.symbol(name): length.slots for name, length in self.lengths.items() if length.slots is not None}
@@ -218,6 +225,12 @@ class Places:
         return self.insert.op("Reshape", [base, target], name="mask", dtype=ir.DataType.BOOL)
 
 
+def is_removed(value: ir.Value) -> bool:
+    """Whether the node that made a value has left its graph."""
+    node = value.producer()
+    return node is not None and node.graph is None
+
+
 class _Slots(Mapping[str, ir.Value]):
     """The number of slots of every axis as an int64 scalar: fixed, or read from the shape of an input."""
 
@@ -231,16 +244,13 @@ class _Slots(Mapping[str, ir.Value]):
         return self.read[name]
 
     def _make(self, name: str) -> ir.Value:
-        length = self.places.lengths.get(name)
         insert = self.places.insert
-        if length is not None and length.slots is not None:
-            return insert.constant(np.array(length.slots, np.int64), "slot_count")
         value, axis = self.places.sizes[name]
         span = {"start": axis, "end": axis + 1}
         size = insert.op("Shape", [value], span, name=f"{name}_slots", dtype=ir.DataType.INT64)
         return insert.op("Reshape", [size, insert.constant(np.zeros(0, np.int64), "scalar")], name=f"{name}_slots")
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self.places.sizes)
 
     def __len__(self) -> int:

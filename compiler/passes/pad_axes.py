@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
+import sympy
 
 from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
@@ -31,9 +32,9 @@ from compiler.analysis.lengths import infer_settled, least_lengths, longest_leng
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
 from compiler.padding.forms import FORMS
-from compiler.padding.places import Length, Places
+from compiler.padding.places import Length, Places, is_removed
 from compiler.padding.site import Site
-from compiler.stages import Array, Lowered, Outcome, PaddedAxis, Window, right_aligned
+from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +158,10 @@ class _Padding:
         while True:
             refused = None
             try:
-                derivation = propagate(self.model, self.axes, self.known)
+                derivation = propagate(self.model, self.axes, self.known, written_by=PadAxes.name)
             except Refused as error:
                 refused = error
-                derivation = propagate(self.model, self.axes, self.known, tolerant=True)
+                derivation = propagate(self.model, self.axes, self.known, written_by=PadAxes.name, tolerant=True)
             first = [each for each in derivation.judged if self._gives_rows(each)]
             if not first:
                 if refused is not None:
@@ -173,6 +174,8 @@ class _Padding:
             house.prune(self.model)
             house.forget_shapes(self.model)
             infer_settled(self.model)
+            self.places.settle()
+            self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
 
     def _gives_rows(self, judged: Judged) -> bool:
         if self.axes.batch is None:
@@ -208,6 +211,9 @@ class _Padding:
                     site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert)
                     names = [str(output.name) for output in node.outputs]
                     FORMS[need.kind](site)
+                    for new, fact in zip(site.replaced, judged.verdict.outputs, strict=False):
+                        if new is not None:
+                            self.known[new] = fact
                     self.becomes |= {
                         old: str(new.name) for old, new in zip(names, site.replaced, strict=False) if new is not None
                     }
@@ -263,7 +269,7 @@ class _Padding:
             self.known[clean] = fact
 
 
-SHARED_FORMS = frozenset({"look_up_positions", "look_up_new_rows"})
+SHARED_FORMS = frozenset({"look_up_positions"})
 """Forms whose result has rows of its own although the operand is shared."""
 
 
@@ -296,7 +302,7 @@ def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]
         value = _input(lowered.model, window.length_input, ir.DataType.INT64, [batch])
         mask = None
         if window.mask_input is not None:
-            shape = [batch, window.frames + window.step_frames]
+            shape: list[int | str] = [batch, str(size)]
             mask = _input(lowered.model, window.mask_input, ir.DataType.FLOAT, shape)
         lengths.append(Length(window.axis, value, window.frames, mask, size))
     return Places(lowered.model, lengths, batch, PadAxes.name)
@@ -316,11 +322,12 @@ def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str
     value = ir.Value(name=name, shape=ir.Shape(shape))
     value.dtype = dtype
     model.graph.inputs.append(value)
+    house.names_taken(model.graph).add(name)
     return value
 
 
 def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window | None) -> None:
-    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the window; nothing else goes."""
+    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the window."""
     frames_axes = {state.output: state.frames_axis for state in lowered.states}
     for name, value in house.outputs_named(lowered.model).items():
         fact = derivation.fact(value)
@@ -386,18 +393,15 @@ def _check_empty(least: int, window: Window) -> None:
 
 def _freeze(model: ir.Model, window: Window) -> None:
     """Write the window into the input shapes and let all other shapes follow."""
+    slots = {house.symbol(window.axis): window.frames}
     for value in model.graph.inputs:
         dims = house.dims_of(value) or ()
-        if any(house.mentions(dim, window.axis) for dim in dims):
-            value.shape = ir.Shape(
-                [
-                    window.frames if house.mentions(d, window.axis) else s
-                    for d, s in zip(dims, value.shape or (), strict=True)
-                ]
-            )
+        value.shape = ir.Shape([dim if isinstance(dim, int) else _number_or_text(dim.subs(slots)) for dim in dims])
     house.prune(model)
     house.forget_shapes(model)
     house.infer_shapes(model)
+    house.fold_sizes(model)
 
 
-__all__ = ["PadAxes", "PaddedAxis", "RightAligned"]
+def _number_or_text(size: sympy.Expr) -> int | str:
+    return int(size) if size.is_Integer else str(size)
