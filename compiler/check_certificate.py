@@ -78,7 +78,10 @@ class _Graph:
         self.initializers = {each.name: each for each in model.graph.initializer}
         self.inputs = {each.name: each for each in model.graph.input if each.name not in self.initializers}
         self.outputs = [each.name for each in model.graph.output]
-        self.types = {each.name: each.type for each in itertools.chain(model.graph.value_info, model.graph.input)}
+        self.types = {
+            each.name: each.type
+            for each in itertools.chain(model.graph.value_info, model.graph.input, model.graph.output)
+        }
         self.opsets = list(model.opset_import)
 
     def constant(self, name: str) -> Array | None:
@@ -251,6 +254,7 @@ class _Checker:
         self.batch: str | None = certificate["batch"]
         self.sides: Mapping[str, str] = certificate["sides"]
         self.lengths_of: Mapping[str, str] = certificate["length_inputs"]
+        self.masks: Mapping[str, Sequence[str]] = certificate["mask_inputs"]
         self.becomes: Mapping[str, str] = certificate["becomes"]
         self.minimum: Mapping[str, int] = certificate["minimum"]
         self.records: Sequence[Record] = certificate["records"]
@@ -266,7 +270,8 @@ class _Checker:
         for record in self.records:
             self._chain(record)
         for node in self.before.nodes.values():
-            if node.name not in by_node and any(self._is_tracked(name) for name in node.input):
+            is_left = node.name in self.after.nodes
+            if is_left and node.name not in by_node and any(self._is_tracked(name) for name in node.input):
                 raise Rejected(f"node {node.name!r} reads a padded value and has no record")
         for name in self.before.outputs:
             self._output(name)
@@ -303,18 +308,28 @@ class _Checker:
                 continue
             known = self.claims.get(name)
             if known is None:
-                if fact["axes"] or fact.get("number"):
+                if fact.get("number") and self._is_size(name):
+                    known = fact
+                elif fact["axes"] or fact.get("number"):
                     known = self._inserted(name, fact, shape, record)
                 else:
                     known = self._plain(name, fact, record)
             _require_no_better(fact, known, f"record of {record['node']!r}, input {name!r}", self._kind(name))
         for name, fact, shape in zip(record["outputs"], record["out"], record["out_shapes"], strict=True):
-            self.claims[name] = fact
-            self.shapes[name] = shape
+            for known in (name, self.becomes.get(name, name)):
+                self.claims[known] = fact
+                self.shapes[known] = shape
 
     def _kind(self, name: str) -> int:
         known = self.before.inputs.get(name)
         return 0 if known is None else int(known.type.tensor_type.elem_type)
+
+    def _is_size(self, name: str) -> bool:
+        """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
+        node = self.before.producers.get(name)
+        if node is None:
+            return name in self.before.initializers
+        return node.op_type in ("Shape", "Size") or all(self._is_size(each) for each in node.input if each)
 
     def _plain(self, name: str, fact: Record, record: Record) -> Record:
         """A constant, or a value that nothing tracked reaches: not better than its content."""
@@ -503,6 +518,12 @@ class _Checker:
         for axis, length_input in self.lengths_of.items():
             if name == length_input:
                 return np.array([row[axis] for row in lengths.true], np.int64)
+        if name in self.masks:
+            size, side = self.masks[name]
+            slots = _size(size, lengths.slots)
+            counts = np.array([[_size(size, row)] for row in lengths.true])
+            places = np.arange(slots)[None]
+            return (places < counts if side == "left" else places >= slots - counts).astype(np.float32)
         return self._zeros(self.after, name, lengths.slots)
 
     def _draw(

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler import gates, verify
+import onnx_ir as ir
+
+from compiler import check_certificate, gates, verify
 from compiler import ir as house
 from compiler.bundle import canonical_json
 from compiler.errors import GateFailed, SlipwayError
@@ -102,6 +104,7 @@ class Lowering:
                 if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
                     report, records = self._cached_report(key)
                 else:
+                    steps = _replay_certificates(before, outcome)
                     max_abs, limit = self._compare(made.name, before, lowered)
                     report = StageReport(
                         self.name,
@@ -112,6 +115,7 @@ class Lowering:
                         refused=tuple(map(str, outcome.refused)),
                         max_abs=max_abs,
                         limit=limit,
+                        detail=f"certificate of {steps} steps replayed" if steps else "",
                     )
                     records = [{"pass": made.name, **record} for record in outcome.records]
                     content = {"report": dataclasses.asdict(report), "records": records}
@@ -183,6 +187,25 @@ class Lowering:
         """What packed states hold."""
         groups = [group for state_map in self.final().state_maps for group in getattr(state_map, "groups", ())]
         return dict(groups)
+
+
+def _replay_certificates(before: Lowered, outcome: Outcome) -> int:
+    """Have the independent checker replay what a pass claims; the number of steps.
+
+    Raises:
+        GateFailed: a step does not hold.
+    """
+    if not outcome.records:
+        return 0
+    house.infer_shapes(before.model)
+    graphs = [ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model)]
+    try:
+        return sum(check_certificate.check(*graphs, record) for record in outcome.records)
+    except check_certificate.Rejected as rejected:
+        raise GateFailed(
+            f"expected a certificate that holds, got: {rejected}",
+            cure="report it: the prover and the checker disagree; nothing unproved is shipped",
+        ) from None
 
 
 def _hashable(value: Any) -> Any:

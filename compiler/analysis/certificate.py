@@ -28,6 +28,7 @@ def certificate(
     axes: Axes,
     steps: Sequence[Mapping[str, Any]],
     length_inputs: Mapping[str, str],
+    mask_inputs: Mapping[str, tuple[str, str]],
     minimum: Mapping[str, int],
     becomes: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def certificate(
         axes: the tracked axes.
         steps: records, in an order in which facts come before their readers.
         length_inputs: per padded axis, the graph input with its true lengths.
+        mask_inputs: graph inputs that are 1 at valid slots: the size they cover, and on which side valid slots lie.
         minimum: per padded axis, the smallest length that is proved.
         becomes: values that another form computes now, by their old names.
     """
@@ -45,6 +47,7 @@ def certificate(
         "batch": axes.batch,
         "sides": {name: side.value for name, side in sorted(axes.sides.items())},
         "length_inputs": dict(sorted(length_inputs.items())),
+        "mask_inputs": {name: list(covers) for name, covers in sorted(mask_inputs.items())},
         "minimum": dict(sorted(minimum.items())),
         "becomes": dict(sorted(becomes.items())),
         "assumes": [

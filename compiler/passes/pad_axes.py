@@ -83,7 +83,12 @@ class PadAxes:
             state_maps=maps,
         )
         inputs = {length.axis: str(length.value.name) for length in work.places.lengths.values()}
-        proof = certificate(axes, work.steps, inputs, least, work.becomes)
+        masks = {
+            str(length.mask.name): (str(length.mask_size), axes.sides[length.axis].value)
+            for length in work.places.lengths.values()
+            if length.mask is not None
+        }
+        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes)
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 
@@ -168,7 +173,8 @@ class _Padding:
                     raise refused
                 self.steps += records(derivation)
                 return derivation
-            self.steps += records(dataclasses.replace(derivation, judged=first))
+            gone = [each for each in first if any(isinstance(need, Rewrite) for need in each.verdict.needs)]
+            self.steps += records(dataclasses.replace(derivation, judged=gone))  # the others are judged again
             for each in first:
                 self._write_node(each)
             house.prune(self.model)
