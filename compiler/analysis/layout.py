@@ -157,7 +157,7 @@ def joined(parts: Iterable[Segment]) -> Axis:
             kept[-1:] = _centered(last.size, part.size)
         else:
             kept.append(part)
-    return (Frames(tuple(kept)),)
+    return (Frames(tuple(kept or (Segment(0),))),)
 
 
 def _centered(before: Dim, after: Dim) -> tuple[Segment, Segment]:

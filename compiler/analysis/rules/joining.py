@@ -226,11 +226,14 @@ class _Cutting:
         )
 
     def _from_front(self, bound: Dim, size: Dim) -> Dim:
-        """A bound counted from the front.
+        """A bound counted from the front; none lies beyond the end.
 
         Raises:
             Refused: it counts from the front for some lengths and from the end for others.
         """
+        beyond = canonical(bound - size)
+        if isinstance(beyond, int) and beyond > 0:
+            return size
         if isinstance(bound, int):
             return bound if bound >= 0 else canonical(size + bound)
         if never_falls(bound):
@@ -377,11 +380,15 @@ def split(case: Case) -> Verdict:
 
 
 def _sizes(case: Case, axis: int) -> Sequence[Dim]:
-    """The sizes of the pieces."""
+    """The sizes of the pieces.
+
+    Raises:
+        Refused: they are equal parts, which differ between the programs, or computed from data.
+    """
     given = numbers_of(case.node.inputs[1]) if case.has(1) else case.ints_attribute("split")
-    if given:
-        return given
-    return [case.out_dims(output)[axis] for output in range(len(case.node.outputs))]
+    if not given:
+        raise refuse(f"Split of {case.fact().frames(axis)} into equal parts", "give the sizes of the parts")
+    return given
 
 
 TABLE: Table = {("", "Concat"): concat, ("", "Slice"): slice_, ("", "Split"): split}

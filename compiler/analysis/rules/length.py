@@ -12,7 +12,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
 from compiler.analysis.interval import ASSUMED, TRUTH, ZERO, Interval, constant, hull, of_array
 from compiler.analysis.known_sizes import at_zero, canonical, count_of, never_falls, numbers_of, quotient
-from compiler.analysis.layout import Axis, Plain, Rows, Segment, Side, joined, symbols_of
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol
 
@@ -105,7 +105,7 @@ def range_(case: Case) -> Verdict:
     axis = counted(case, start, size, step)
     low, high = _reach(start, step)
     fact = make_fact({0: axis}, lambda region: Interval(low, high), Index(0, start) if step == 1 else None)
-    return case.verdict("LN4", "positions", fact, pointwise=True, at_least_one=_whole(size))
+    return case.verdict("LN4", "positions", fact, at_least_one=(*_whole(size), *not_negative(axis)))
 
 
 def _whole(size: Dim) -> tuple[Dim, ...]:
@@ -150,6 +150,12 @@ def counted(case: Case, start: Dim, size: Dim, step: int = 1) -> Axis:
     return joined([Segment(before, Side.RIGHT), Segment(_difference(size, before), Side.LEFT)])
 
 
+def not_negative(axis: Axis) -> tuple[Dim, ...]:
+    """What has to be 1 or more for every segment of counted positions to have a size."""
+    sizes = [part.size for factor in axis if isinstance(factor, Frames) for part in factor.segments]
+    return tuple(size + 1 for size in sizes if not isinstance(size, int) and (at_zero(size) or 0) < 0)
+
+
 def _difference(size: Dim, before: Dim) -> Dim:
     return size if before == 0 else canonical(size - before)
 
@@ -191,9 +197,7 @@ def trilu(case: Case) -> Verdict:
         return hull(kept, ZERO)
 
     axes = fact.tracked
-    return case.verdict(
-        "LN5", "positions along rows and columns differ as slots do", make_fact(axes, content), pointwise=True
-    )
+    return case.verdict("LN5", "positions along rows and columns differ as slots do", make_fact(axes, content))
 
 
 def _diagonal(case: Case) -> Dim:
@@ -247,7 +251,7 @@ def eye(case: Case) -> Verdict:
     def content(region: Region) -> Interval:
         return ZERO if len(region) == 1 else TRUTH
 
-    return case.verdict("LN5", "the diagonal of equal axes", make_fact(fact.tracked, content), pointwise=True)
+    return case.verdict("LN5", "the diagonal of equal axes", make_fact(fact.tracked, content))
 
 
 def reverse_sequence(case: Case) -> Verdict:

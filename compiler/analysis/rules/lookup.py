@@ -12,10 +12,10 @@ import numpy as np
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.interval import Interval, hull, of_array
-from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of
+from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
 from compiler.analysis.registry import Table, named_refusal
-from compiler.analysis.rules.length import counted, created
+from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.ir import Dim, symbol
 
 
@@ -55,11 +55,16 @@ def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows
     count = case.dims()[at]
     if not isinstance(count, int):
         raise refuse(f"Slice [{start}:{end}] of {count} entries", "use a table of fixed size")
-    stated = case.out_dims()[at]
     at_least: list[Dim] = []
     first = _counted_from_front(start, count, at_least)
     last = count if end is None else _counted_from_front(end, count, at_least)
-    size, layout = created(case, stated, canonical(last - first))
+    size = canonical(last - first)
+    size = stated if same(stated := case.out_dims()[at], size) else size
+    _, layout = created(case, size)
+    if not never_falls(size):
+        raise refuse(f"Slice [{start}:{end}] of {count} entries, fewer for longer inputs", "use a table of fixed size")
+    if (at_zero(size) or 0) < 0:
+        at_least.append(size + 1)
     index = _table_index(case, at, first)
     if isinstance(first, int):
         frames = None if layout is None else frames_of(layout)
@@ -68,6 +73,7 @@ def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows
         return _per_row(case, at, first, layout, at_least)
     if never_falls(-first):
         centered = counted(case, first, size)
+        at_least += not_negative(centered)
         return TableRows(centered, "LK2", "rows up to or around a fixed one", at_least=tuple(at_least), index=index)
     return _per_row(case, at, first, layout, at_least)
 
@@ -157,9 +163,8 @@ def _stay_in_range(case: Case, operand: int, size: Dim) -> None:
         return
     if isinstance(size, int):
         case.clamp(operand, -size, size - 1)
-        return
-    for at in case.fact(operand).padded:
-        case.fill(operand, at, 0.0)
+    else:
+        _fill_indices(case, operand)
 
 
 def _positions_into(case: Case, operand: int, frames: Frames) -> None:
@@ -174,6 +179,20 @@ def _positions_into(case: Case, operand: int, frames: Frames) -> None:
             f"{case.op} by indices of {fact.valid} along {frames}",
             "count indices from the start of an axis padded behind",
         )
+    counts_slots = fact.index is not None and fact.index.offset == 0 and fact.frames(fact.index.axis) == frames
+    if not counts_slots:
+        _fill_indices(case, operand)
+
+
+def _fill_indices(case: Case, operand: int) -> None:
+    """Indices in the padding look up entry 0.
+
+    Raises:
+        Refused: all rows share the indices, whose padding differs between rows.
+    """
+    fact = case.fact(operand)
+    if fact.padded and fact.rows_axis is None and case.batch is not None:
+        raise refuse(f"{case.op} by computed indices that all rows share", "give the indices the batch axis")
     for at in fact.padded:
         case.fill(operand, at, 0.0)
 
@@ -275,7 +294,9 @@ def one_hot(case: Case) -> Verdict:
     moved = case.moved(0, {at: at if at < axis else at + 1 for at in range(rank)})
     axes = moved.tracked | ({} if layout is None else {axis: layout})
     bounds = of_array(values) if values is not None else case.fact(2).anywhere
-    return case.verdict("IX19", "one class at every place", case.output(axes, lambda region: bounds), pointwise=True)
+    return case.verdict(
+        "IX19", "one class at every place", case.output(axes, lambda region: bounds), pointwise=layout is None
+    )
 
 
 def _is_suffix(axis: Axis) -> bool:

@@ -268,20 +268,14 @@ def expand(case: Case) -> Verdict:
     shift = len(after) - len(dims)
     axes: dict[int, Axis] = {}
     for at, stated in enumerate(after):
-        own = at - shift
+        own, back = at - shift, at - len(after)
+        given = 1 if numbers is not None and -back > len(numbers) else None if numbers is None else numbers[back]
         if own >= 0 and (dims[own] != 1 or stated == 1):
-            _check_kept(case, fact.axis(own), dims[own], stated)
             kept = fact.axis(own)
+            _check_kept(case, dims[own] if kept is None else size_of(kept), stated if given is None else given)
             if kept is not None:
                 axes[at] = kept
             continue
-        given = (
-            None
-            if numbers is None
-            else numbers[at - len(after) + len(numbers)]
-            if at >= len(after) - len(numbers)
-            else 1
-        )
         _, layout = created(case, stated, given)
         if layout is not None:
             axes[at] = layout
@@ -296,15 +290,14 @@ def expand(case: Case) -> Verdict:
     return case.verdict("MV4", "entries repeat", make_fact(axes, content, index), pointwise=True)
 
 
-def _check_kept(case: Case, layout: Axis | None, dim: Dim, stated: Dim) -> None:
+def _check_kept(case: Case, size: Dim, wanted: Dim) -> None:
     """An axis that is there already keeps its size.
 
     Raises:
-        Refused: it would repeat if it had one entry.
+        Refused: it would repeat where it has one entry, as a batch of one row has.
     """
-    size = dim if layout is None else size_of(layout)
-    if not same(size, stated) and is_known(case, stated):
-        raise refuse(f"{case.op} makes {stated} entries of {size}", "expand from an axis of size 1")
+    if wanted != 1 and not same(size, wanted):
+        raise refuse(f"{case.op} makes {wanted} entries of {size}", "expand from an axis of size 1")
 
 
 def tile(case: Case) -> Verdict:
