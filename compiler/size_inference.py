@@ -15,6 +15,9 @@ Sizes = list[int | ir.SymbolicDim]
 def register() -> None:
     """Register inference for integer Div, Mod, Neg and Abs of sizes, on top of the library's own."""
     onnx_shape_inference.registry.collect()
+    cut = onnx_shape_inference.registry.get("", "Slice", version=13)
+    assert cut is not None
+    onnx_shape_inference.registry.register("", "Slice", since_version=13)(_last_entries(cut))
     for op, function in RULES.items():
         for version in (6, 7, 10, 13, 14, 18):
             known = onnx_shape_inference.registry.get("", op, version=version)
@@ -38,6 +41,36 @@ def _on_top(
             return
         result = function(*numbers)
         context.set_symbolic_value(output, [int(result) if result.is_Integer else ir.SymbolicDim(str(result))])
+
+    return infer
+
+
+def _last_entries(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """table[-size:] and table[rows - size:] have `size` entries, which the library leaves open when the size is an expression."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        data, output = node.inputs[0], node.outputs[0]
+        given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
+        if data is None or data.shape is None or output.shape is None or len(given) < 3:
+            return
+        starts, ends, axes = given[:3]
+        if starts is None or ends is None or axes is None or len(starts) != 1 or len(given) > 3 and given[3] != [1]:
+            return
+        (start,), (end,), (axis,) = starts, ends, axes
+        if isinstance(start, int) or not isinstance(end, int) or end < 2**31 - 1 or not isinstance(axis, int):
+            return
+        if not isinstance(data.shape[axis], int):
+            return
+        first = _expression(start)
+        at_zero = first.subs(dict.fromkeys(first.free_symbols, 0))
+        rows = data.shape[axis]
+        size = -first if at_zero < 0 or first.could_extract_minus_sign() else rows - first
+        dims = list(data.shape)
+        dims[axis] = ir.SymbolicDim(str(size))
+        output.shape = ir.Shape(dims)
 
     return infer
 

@@ -78,7 +78,9 @@ def bounded(magnitude: float) -> Interval:
 
 
 def hull(*intervals: Interval) -> Interval:
-    """The smallest interval that covers all of them."""
+    """The smallest interval that covers all of them; of none, where there are no entries, zero."""
+    if not intervals:
+        return ZERO
     return Interval(
         min(each.low for each in intervals),
         max(each.high for each in intervals),

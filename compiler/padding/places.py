@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
+import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import Fact, refuse
@@ -113,9 +114,17 @@ class Places:
 
     def _from_mask_input(self, frames: Frames) -> ir.Value | None:
         for length in self.lengths.values():
-            if length.mask is not None and frames.size == length.mask_size and len(frames.segments) == 1:
-                to_bool = {"to": ir.DataType.BOOL}  # no comparison: targets that take the mask as input may lack it
-                return self.insert.op("Cast", [length.mask], to_bool, name="valid", dtype=ir.DataType.BOOL)
+            if length.mask is None or len(frames.segments) != 1:
+                continue
+            behind = sympy.sympify(length.mask_size - frames.size)  # new frames that the mask covers besides
+            if not behind.is_Integer or behind < 0 or (behind > 0 and frames.segments[0].side is not Side.RIGHT):
+                continue
+            mask = length.mask
+            if behind > 0:
+                bounds = [self.insert.int64s(number) for number in (0, -int(behind), 1)]
+                mask = self.insert.op("Slice", [mask, *bounds], name="mask_in_front")
+            to_bool = {"to": ir.DataType.BOOL}  # no comparison: targets that take the mask as input may lack it
+            return self.insert.op("Cast", [mask], to_bool, name="valid", dtype=ir.DataType.BOOL)
         return None
 
     def _computed(self, frames: Frames) -> ir.Value:
@@ -166,6 +175,10 @@ class Places:
         assert layout is not None
         rows_axis = fact.rows_axis
         rows_layout = fact.axis(rows_axis) if rows_axis is not None else None
+        if isinstance(self.batch, int) and self.batch > 1:  # a fixed batch is not tracked; it comes first
+            if dims[0] != self.batch or axis == 0:
+                raise refuse(f"a mask for {self.batch} rows is needed on {dims[0]} entries", "keep the batch in front")
+            rows_axis, rows_layout = 0, (Rows(self.batch),)
         key = ("mask", layout, axis, rows_axis, rows_layout, len(dims))
         if key not in self.made:
             self.made[key] = self._shaped(layout, axis, rows_axis, rows_layout, len(dims))
@@ -226,9 +239,9 @@ class Places:
 
 
 def is_removed(value: ir.Value) -> bool:
-    """Whether the node that made a value has left its graph."""
+    """Whether a value, or the node that made it, has left its graph."""
     node = value.producer()
-    return node is not None and node.graph is None
+    return value.graph is None if node is None else node.graph is None
 
 
 class _Slots(Mapping[str, ir.Value]):

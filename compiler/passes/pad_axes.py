@@ -66,6 +66,7 @@ class PadAxes:
             _check_empty(least[window.axis], window)
             _freeze(lowered.model, window)
         house.prune(lowered.model)
+        house.infer_shapes(lowered.model)
         after = sum(1 for _ in lowered.model.graph)
         maps = lowered.state_maps
         if window is not None:
