@@ -318,9 +318,9 @@ def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]
 def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
     """The leading size of the padded inputs of a graph without a batch axis."""
     sizes = {str(dims[0]) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))}
-    if len(sizes) == 1 and (size := sizes.pop()).isdigit():
-        return int(size)
-    raise refuse(f"the padded inputs have first axes {sorted(sizes)}", "make the batch the first axis of every one")
+    if len(sizes) == 1 and next(iter(sizes)).isdigit():
+        return int(sizes.pop())
+    raise refuse(f"the padded inputs have first axes {sorted(sizes)}", "make the batch their first axis and declare it with buckets")
 
 
 def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:

@@ -137,7 +137,9 @@ def _clean(case: Case, terms: Sequence[list[str]], label: str, summed: Sequence[
     zero = {operand for operand, at in holders if padding(operand, at).is_zero}
     for operand, at in holders:
         others = zero - {operand}
-        if not padding(operand, at).is_finite and (len(holders) == 1 or others or len(zero) == 0 or operand not in zero):
+        if not padding(operand, at).is_finite and (
+            len(holders) == 1 or others or len(zero) == 0 or operand not in zero
+        ):
             case.fill(operand, at, 0.0)
             zero.add(operand)
     if not zero:

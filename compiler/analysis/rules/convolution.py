@@ -50,7 +50,7 @@ def convolution(case: Case) -> Verdict:
     axes = _outer(case)
     sizes: list[Dim] = []
     for at in range(len(window.kernel)):
-        layout = _spatial(case, window, at, sizes, 0.0)
+        layout = spatial(case, window, at, sizes, 0.0)
         if layout is not None:
             axes[at + 2] = layout
     out = case.output(axes, _content(case, weight, any(window.begins) or any(window.ends)))
@@ -81,7 +81,7 @@ def _outer(case: Case) -> dict[int, Axis]:
     return {} if layout is None else {0: layout}
 
 
-def _spatial(case: Case, window: Window, at: int, sizes: list[Dim], neutral: float) -> Axis | None:
+def spatial(case: Case, window: Window, at: int, sizes: list[Dim], neutral: float) -> Axis | None:
     """The layout of one spatial axis of the output; states the fill it needs.
 
     Raises:
@@ -93,7 +93,9 @@ def _spatial(case: Case, window: Window, at: int, sizes: list[Dim], neutral: flo
         return None
     size = case.out_dims()[axis]
     if window.same.get(at):
-        raise refuse(f"{case.op} with automatic padding and a stride, which depends on the size", "give pads as numbers")
+        raise refuse(
+            f"{case.op} with automatic padding and a stride, which depends on the size", "give pads as numbers"
+        )
     begin, end, stride = window.begins[at], window.ends[at], window.strides[at]
     if frames.is_suffix_padded:
         if end > 0:

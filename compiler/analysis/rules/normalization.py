@@ -100,7 +100,9 @@ def _normalization(case: Case, normalized: list[int], bound: float) -> Verdict:
 def instance_normalization(case: Case) -> Verdict:
     """InstanceNormalization: over all axes behind the channels."""
     _no_channels(case)
-    return _normalization(case, list(range(2, case.rank())), _parameter_bound(case, math.prod(_sizes(case, list(range(2, case.rank()))))))
+    return _normalization(
+        case, list(range(2, case.rank())), _parameter_bound(case, math.prod(_sizes(case, list(range(2, case.rank())))))
+    )
 
 
 def group_normalization(case: Case) -> Verdict:
@@ -161,4 +163,3 @@ TABLE: Table = {
     ("", "BatchNormalization"): batch_normalization,
     ("", "LpNormalization"): lp_normalization,
 }
-

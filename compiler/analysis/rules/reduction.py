@@ -105,7 +105,9 @@ def arg_extreme(case: Case) -> Verdict:
     frames = case.simple_frames(0, axis)
     if frames is not None:
         if not frames.is_suffix_padded or case.int_attribute("select_last_index", 0):
-            raise refuse(f"{case.op} over {frames}, where padding could win ties", "take the first index, suffix-padded")
+            raise refuse(
+                f"{case.op} over {frames}, where padding could win ties", "take the first index, suffix-padded"
+            )
         case.fill(0, axis, case.lowest() if case.op == "ArgMax" else case.highest())
     fact = case.fact()
     case.refuse_rows(0, axis, "searches")

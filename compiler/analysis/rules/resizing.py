@@ -19,7 +19,9 @@ def pad(case: Case) -> Verdict:
     value = _value(case)
     fact = case.fact()
     axes: dict[int, Axis] = fact.tracked
-    added = dict(zip((at % case.rank() for at in axes_given), zip(known[:count], known[count:], strict=True), strict=True))
+    added = dict(
+        zip((at % case.rank() for at in axes_given), zip(known[:count], known[count:], strict=True), strict=True)
+    )
     cut: set[int] = set()
     for at, (begin, end) in added.items():
         if (begin, end) == (0, 0):
@@ -60,7 +62,9 @@ def pad(case: Case) -> Verdict:
         return iv.hull(found, iv.constant(value)) if anything_added else found
 
     moved = any(added[at] != (0, 0) for at in added if at in axes)
-    return case.verdict("PD1", "added entries are what the padding holds", case.output(axes, content), pointwise=not moved)
+    return case.verdict(
+        "PD1", "added entries are what the padding holds", case.output(axes, content), pointwise=not moved
+    )
 
 
 def _value(case: Case) -> float:
