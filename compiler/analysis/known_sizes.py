@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -27,12 +27,31 @@ def names_in(size: Dim) -> set[sympy.Symbol]:
 
 @functools.lru_cache(maxsize=4096)
 def canonical(size: Dim) -> Dim:
-    """The size in normal form, with quotients inside floors cancelled."""
+    """The size in normal form, with quotients inside floors cancelled and remainders written as quotients."""
     if isinstance(size, int):
         return size
+    whole = size.replace(lambda each: isinstance(each, sympy.Mod), lambda each: _remainder(*each.args))
     return normal_form(
-        size.replace(lambda each: isinstance(each, sympy.floor), lambda each: sympy.floor(sympy.cancel(each.args[0])))
+        whole.replace(lambda each: isinstance(each, sympy.floor), lambda each: sympy.floor(sympy.cancel(each.args[0])))
     )
+
+
+def _remainder(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr:
+    return top - bottom * sympy.floor(top / bottom)
+
+
+def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., int | float]:
+    """A size as a function of the values of its names, or of other parts of it.
+
+    Raises:
+        ValueError: it has other parts.
+    """
+    arguments = [sympy.Dummy(integer=True) for _ in names]
+    inner = sympy.sympify(canonical(size)).subs(dict(zip(names, arguments, strict=True)))
+    if inner.free_symbols - set(arguments):
+        raise ValueError(f"{size} is not known")
+    function: Callable[..., int | float] = sympy.lambdify(arguments, inner, "math")
+    return function
 
 
 def _coefficients(expanded: sympy.Expr) -> Iterator[sympy.Expr]:
@@ -66,7 +85,7 @@ def same(a: Dim, b: Dim) -> bool:
         return False
     (name,) = names
     lengths = [*range(2, FURTHEST), 1009, 2027, 4093]
-    first, second = (sympy.lambdify(name, sympy.sympify(each), "math") for each in (a, b))
+    first, second = (function_of(each, [name]) for each in (a, b))
     return all(first(length) == second(length) for length in lengths)
 
 
@@ -185,7 +204,7 @@ def never_falls(size: Dim) -> bool:
     if isinstance(size, int):
         return True
     names = sorted(size.free_symbols, key=str)
-    value = sympy.lambdify(names, size, "math")
+    value = function_of(size, names)
     for moving in range(len(names)):
         for others in (0, 1, 7):
             points = [[others] * moving + [length] + [others] * (len(names) - moving - 1) for length in range(130)]

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.known_sizes import function_of, numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
 from compiler.sizes import Dim
@@ -37,18 +37,8 @@ def number(size: Dim, sizes: Sizes) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[..., int]:
-    """A size as a function of the parts that are given.
-
-    Raises:
-        ValueError: it has other parts.
-    """
-    arguments = [sympy.Dummy(integer=True) for _ in names]
-    inner = size.subs(dict(zip(names, arguments, strict=True)))
-    if inner.free_symbols - set(arguments):
-        raise ValueError(f"{size} is not known")
-    function: Callable[..., int] = sympy.lambdify(arguments, inner, "math")
-    return function
+def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[..., int | float]:
+    return function_of(size, names)
 
 
 def entry_places(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:

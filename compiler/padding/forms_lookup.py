@@ -14,61 +14,82 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
+from compiler.analysis.layout import Frames, Segment, Side
 from compiler.ir import Dim
 from compiler.padding.site import Form, Site
 
 
 def look_up_positions(site: Site) -> None:
-    """Entries of a table by the position of every slot, counted from `first`, the second of the details."""
-    at, first = site.details
+    """Entries of a table by the position of every slot; details: the axis, the first position, how many there are."""
+    at, first, size = site.details
     table = site.node.inputs[0]
-    size = _out_dims(site)[at]
-    positions = _positions(site, size, first)
-    array, dims = house.array_of(table), site.dims()
-    name = str(site.node.outputs[0].name)
     assert table is not None
+    array, dims = house.array_of(table), site.dims()
+    positions = _positions(site, at, first, size)
+    name = f"{site.node.outputs[0].name}_rows"
+    shape = [site.places.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
+    if isinstance(size, int):
+        shape[at] = size
     if array is not None and array.ndim == 3 and at == 1:
-        array = _enough_rows(site, array[0], size, first)
-        rows = site.insert.constant(np.ascontiguousarray(array), f"{table.name}_rows")
-        shape = [site.places.batch, _text(size), array.shape[1]]
-        found = site.insert.op("Gather", [rows, positions], {"axis": 0}, name=f"{name}_rows", shape=shape)
-        site.replace(0, found)
+        rows = _needed_rows(site, array[0], size + first)
+        table = site.insert.constant(np.ascontiguousarray(rows), f"{table.name}_rows")
+        site.replace(0, site.insert.op("Gather", [table, positions], {"axis": 0}, name=name, shape=shape))
         return
-    found = site.insert.op("Gather", [table, positions], {"axis": at}, name=f"{name}_rows", dtype=table.dtype)
-    found = site.insert.op("Squeeze", [found, site.insert.int64s(0)], name=f"{name}_rows", dtype=table.dtype)
+    found = site.insert.op("Gather", [table, positions], {"axis": at}, name=name, dtype=table.dtype)
+    found = site.insert.op("Squeeze", [found, site.insert.int64s(0)], name=name, dtype=table.dtype)
     if at > 1:
         behind = [axis for axis in range(len(dims)) if axis != at - 1]
-        found = site.insert.op("Transpose", [found], {"perm": [at - 1, *behind]}, name=f"{name}_rows")
-    found.shape = ir.Shape([site.places.batch if axis == 0 else _text(dim) for axis, dim in enumerate(_out_dims(site))])
+        found = site.insert.op("Transpose", [found], {"perm": [at - 1, *behind]}, name=name, dtype=table.dtype)
+    found.shape = ir.Shape(shape)
     site.replace(0, found)
-
-
-def _out_dims(site: Site) -> tuple[Dim, ...]:
-    dims = house.dims_of(site.node.outputs[0])
-    assert dims is not None  # the rule read them
-    return dims
 
 
 def _text(size: Dim) -> int | str:
     return size if isinstance(size, int) else str(size)
 
 
-def _positions(site: Site, size: Dim, first: Dim) -> ir.Value:
-    """The position of every slot, int64 [batch, slots]; padded slots in front look up the first row."""
+def _positions(site: Site, at: int, first: Dim, size: Dim) -> ir.Value:
+    """The position of every slot in the table, int64 [batch, slots]; slots in the padding look up any row."""
     places, insert = site.places, site.insert
-    iota = insert.op("Unsqueeze", [places.iota(size), insert.int64s(0)], name="slot_row")
-    shift = places.count(first, 2)
-    if not isinstance(size, int):
-        padded = insert.op("Sub", [places.slot_count(size), places.count(size, 2)], name="padded_slots")
-        iota = insert.op("Sub", [iota, padded], name="slot_position")
+    frames = site.out_facts[0].frames(at) or Frames((Segment(size),))
+    parts = []
+    before: Dim = first
+    for segment in frames.segments:
+        slots = insert.op("Unsqueeze", [places.iota(segment.size), insert.int64s(0)], name="slot_row")
+        if segment.side is Side.RIGHT and not segment.is_full:
+            padded = insert.op(
+                "Sub", [places.slot_count(segment.size), places.count(segment.size, 2)], name="padded_slots"
+            )
+            slots = insert.op("Sub", [slots, padded], name="slot_position")
+        parts.append(slots if before == 0 else insert.op("Add", [slots, places.count(before, 2)], name="positions"))
+        before = before + segment.size
+    positions = parts[0] if len(parts) == 1 else _side_by_side(site, parts, before)
+    if any(segment.side is Side.RIGHT for segment in frames.segments):
         zero = insert.constant(np.array(0, np.int64), "first_row")
-        iota = insert.op("Max", [iota, zero], name="position_rows")
-    return iota if first == 0 else insert.op("Add", [iota, shift], name="positions")
+        positions = insert.op("Max", [positions, zero], name="position_rows")
+    rows = site.dims()[at]
+    needed = places.fixed(first + size)
+    if isinstance(rows, int) and (needed is None or needed > rows):
+        last = insert.constant(np.array(rows - 1, np.int64), "last_row")
+        positions = insert.op("Min", [positions, last], name="position_rows")
+    return positions
 
 
-def _enough_rows(site: Site, rows: np.ndarray, size: Dim, first: Dim) -> np.ndarray:
-    """The rows that any position may ask for, where the number of slots is fixed already."""
-    needed = site.places.fixed(size + first)
+def _side_by_side(site: Site, parts: Sequence[ir.Value], whole: Dim) -> ir.Value:
+    """Positions of segments [batch or 1, slots] in a row."""
+    zero = site.insert.constant(np.array(0, np.int64), "no_position")
+    none = site.insert.op("Mul", [site.places.count(whole, 2), zero], name="no_positions")
+    spread = [site.insert.op("Add", [part, none], name="positions") for part in parts]
+    return site.insert.op("Concat", spread, {"axis": 1}, name="positions", dtype=ir.DataType.INT64)
+
+
+def _needed_rows(site: Site, rows: np.ndarray, size: Dim) -> np.ndarray:
+    """The rows that any position may ask for, where the number of slots is fixed already.
+
+    Raises:
+        Refused: there are fewer.
+    """
+    needed = site.places.fixed(size)
     if needed is None:
         return rows
     if rows.shape[0] < needed:

@@ -32,7 +32,7 @@ def concat(case: Case) -> Verdict:
         return case.verdict("CC2", "numbers are joined", NUMBER)
     axes = _common_axes(case, axis)
     parts = [part for operand in operands for part in _segments(case, operand, axis)]
-    if any(not part.is_full for part in parts):
+    if any(case.fact(operand).axis(axis) is not None for operand in operands):
         axes[axis] = restated(joined(parts), case.out_dims()[axis])
 
     def content(region: Region) -> Interval:
@@ -100,8 +100,13 @@ def slice_(case: Case) -> Verdict:
     if fact.is_number:
         return case.verdict("SL1", "numbers are picked", NUMBER)
     work = _Cutting(case, fact)
-    for at, cut in _cuts(case).items():
+    cuts = _cuts(case)
+    for at, cut in cuts.items():
         work.cut(at, cut)
+    if case.needs and len(cuts) > 1:
+        raise refuse(
+            "Slice of several axes, one of them at places that differ between rows", "slice one axis at a time"
+        )
     out = case.output(work.axes, work.content, work.index)
     return case.verdict(work.rule, work.reason, out, pointwise=work.pointwise, at_least_one=work.at_least)
 
@@ -112,11 +117,7 @@ def _cuts(case: Case) -> dict[int, Cut]:
     Raises:
         Refused: a bound depends on data.
     """
-    if case.has(1):
-        given = [numbers_of(case.node.inputs[at]) if case.has(at) else None for at in range(1, 5)]
-    else:  # attributes before opset 10
-        given = [case.ints_attribute(name) or None for name in ("starts", "ends", "axes")] + [None]
-    starts, ends, axes, steps = given
+    starts, ends, axes, steps = (numbers_of(case.node.inputs[at]) if case.has(at) else None for at in range(1, 5))
     if starts is None or ends is None or (case.has(3) and axes is None) or (case.has(4) and steps is None):
         raise refuse("Slice with bounds computed from data", "slice by constants or sizes")
     axes = axes if axes is not None else tuple(range(len(starts)))
@@ -385,8 +386,8 @@ def _sizes(case: Case, axis: int) -> Sequence[Dim]:
     Raises:
         Refused: they are equal parts, which differ between the programs, or computed from data.
     """
-    given = numbers_of(case.node.inputs[1]) if case.has(1) else case.ints_attribute("split")
-    if not given:
+    given = numbers_of(case.node.inputs[1]) if case.has(1) else None
+    if given is None:
         raise refuse(f"Split of {case.fact().frames(axis)} into equal parts", "give the sizes of the parts")
     return given
 

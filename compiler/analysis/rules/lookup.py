@@ -70,12 +70,12 @@ def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows
         frames = None if layout is None else frames_of(layout)
         if frames is None or frames.is_suffix_padded:
             return TableRows(layout, "LK1", "rows from a fixed one on", at_least=tuple(at_least), index=index)
-        return _per_row(case, at, first, layout, at_least)
+        return _per_row(case, at, first, size, layout, at_least)
     if never_falls(-first):
         centered = counted(case, first, size)
         at_least += not_negative(centered)
         return TableRows(centered, "LK2", "rows up to or around a fixed one", at_least=tuple(at_least), index=index)
-    return _per_row(case, at, first, layout, at_least)
+    return _per_row(case, at, first, size, layout, at_least)
 
 
 def _counted_from_front(bound: Dim, count: int, at_least: list[Dim]) -> Dim:
@@ -89,19 +89,18 @@ def _counted_from_front(bound: Dim, count: int, at_least: list[Dim]) -> Dim:
     return bound
 
 
-def _per_row(case: Case, at: int, first: Dim, layout: Axis | None, at_least: Sequence[Dim]) -> TableRows:
+def _per_row(case: Case, at: int, first: Dim, size: Dim, layout: Axis | None, at_least: Sequence[Dim]) -> TableRows:
     """Rows of the batch have their own positions: the table needs a place for them.
 
     Raises:
         Refused: the leading axis is not free.
     """
-    dims = case.out_dims()
-    if at == 0 or dims[0] != 1 or case.fact().axis(0) is not None:
+    if at == 0 or case.dims()[0] != 1 or case.fact().axis(0) is not None:
         raise refuse(
             f"the table of shape {[str(dim) for dim in case.dims()]} is looked up at positions of each row",
             "give the table a leading axis of size 1",
         )
-    case.rewrite("look_up_positions", at, first)
+    case.rewrite("look_up_positions", at, first, size)
     rows: Axis = () if case.batch is None else (Rows(symbol(case.batch)),)
     reason = "positions of each row"
     return TableRows(layout, "LK3", reason, case.batch is not None, rows, tuple(at_least))

@@ -30,7 +30,7 @@ def transpose(case: Case) -> Verdict:
 def unsqueeze(case: Case) -> Verdict:
     """Unsqueeze shifts the axes behind those it inserts."""
     rank = len(case.out_dims())
-    inserted = {axis % rank for axis in _axes(case)}
+    inserted = {axis % rank for axis in case.constants(1, "axes")}
     kept = [position for position in range(rank) if position not in inserted]
     return _shifted(case, dict(enumerate(kept)))
 
@@ -38,20 +38,16 @@ def unsqueeze(case: Case) -> Verdict:
 def squeeze(case: Case) -> Verdict:
     """Squeeze of axes that have one entry whatever the lengths."""
     dims = case.dims()
-    named = case.has(1) or case.ints_attribute("axes")
+    named = case.has(1)
     if not named and any(not isinstance(dim, int) for dim in dims):
         raise refuse(f"Squeeze of every axis of size 1 of {_text(dims)}", "name the axes to squeeze")
-    removed = {axis % len(dims) for axis in _axes(case)} if named else {at for at, dim in enumerate(dims) if dim == 1}
+    axes = case.constants(1, "axes") if named else [at for at, dim in enumerate(dims) if dim == 1]
+    removed = {axis % len(dims) for axis in axes}
     changing = [at for at in removed if dims[at] != 1]
     if changing:
         raise refuse(f"Squeeze of axis {changing[0]}, which has {dims[changing[0]]} entries", "keep the axis")
     kept = [position for position in range(len(dims)) if position not in removed]
     return _shifted(case, {old: new for new, old in enumerate(kept)})
-
-
-def _axes(case: Case) -> tuple[int, ...]:
-    """The axes operand, or the attribute of that name before opset 13."""
-    return case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
 
 
 def _shifted(case: Case, positions: Mapping[int, int]) -> Verdict:
@@ -139,7 +135,7 @@ def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
     dims = case.dims()
     for at, dim in enumerate(stated):
         if not is_known(case, dim) and given is not None and given[at] != -1:
-            copied = given[at] == 0 and copies
+            copied = given[at] == 0 and copies and at < len(dims)
             stated[at] = _in_size(case, at, dims) if copied else canonical(given[at])
     unknown = [at for at, dim in enumerate(stated) if not is_known(case, dim)]
     if len(unknown) == 1:

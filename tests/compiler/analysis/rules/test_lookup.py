@@ -1,44 +1,178 @@
-"""Rules LK: tables looked up by the length of the padded axis."""
+"""Rules LK and IX: tables cut by lengths and entries chosen by index; every claim holds under attack."""
 
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
 import pytest
 
-from tests.kit.verdicts import Accepts, check_accepted, check_refused
+from compiler import ir as house
+from compiler.analysis.facts import Clamp, Fill, Index
+from compiler.analysis.interval import ANYTHING, Interval
+from compiler.analysis.layout import Segment, Side, joined
+from tests.kit.judged import attack, check, check_refused, integers, rewrites
+from tests.kit.soundness import Node, Operand, constant, number
 
-ACCEPTED = [
-    Accepts(
-        "out = Slice(table, zero, length, one)",
-        "LK1",
-        fills="finite finite finite",
-        action="look up positions per segment",
-    ),
-    Accepts(
-        "back = Neg(length)  out = Slice(table, back, end, one)",
-        "LK2",
-        fills="finite finite finite",
-        action="slice the last rows of a table",
-    ),
-    Accepts(
-        "old = Shape<start = 1, end = 2>(past)  out = Slice(table, old, length, one)",
-        "LK3",
-        axis=None,
-        action="look up positions of the new frames",
-    ),
-]
+TIME = house.symbol("time")
+INT64 = ir.DataType.INT64
+END = 2**63 - 1
+ROWS = "0: rows(batch)"
+TABLE = constant(np.random.default_rng(0).standard_normal((1, 16, 3)))
 
+
+def rows_of(start: int | str, end: int | str, table: Operand = TABLE, right: bool = False, **least: int) -> Node:
+    bounds = [number(b, shape=(1,)) if isinstance(b, str) else integers(b) for b in (start, end)]
+    return Node("Slice", [table, *bounds, integers(1)], right=["time"] if right else [], least=least)
+
+
+TABLES = {
+    "the first": (rows_of(0, "time"), "LK1", "1: [time, left]"),
+    "from the third": (rows_of(2, "time + 2"), "LK1", "1: [time, left]"),
+    "the last": (rows_of("-time", END), "LK2", "1: [time, right]"),
+    "the last, counted from the front": (rows_of("16 - time", END), "LK2", "1: [time, right]"),
+    "around a fixed one": (rows_of("9 - time", "8 + time"), "LK2", "1: [time, right] ++ [time - 1, left]"),
+    "the last of a window": (rows_of("-time - 2", END, right=True), "LK2", "1: [time + 2, right]"),
+    "around a fixed one, for a window": (rows_of("7 - time", 10, right=True), "LK2", "1: [time + 3, right]"),
+    "of a window": (rows_of(0, "time + 2", right=True), "LK3", f"{ROWS}, 1: [time + 2, right]"),
+    "of new frames": (rows_of("time", "time + 2", right=True), "LK3", ROWS),
+    "of new frames behind a suffix": (rows_of("time", "time + 2"), "LK3", ROWS),
+}
+
+
+@pytest.mark.parametrize(("node", "rule", "axes"), TABLES.values(), ids=TABLES)
+def test_tables(node: Node, rule: str, axes: str) -> None:
+    assert rewrites(check(node, rule, axes)) == (["look_up_positions"] if rule == "LK3" else [])
+
+
+def test_a_table_of_positions_counts_them() -> None:
+    table = constant(np.arange(16)[None], np.int64)
+    assert check(rows_of(0, "time", table), "LK1", "1: [time, left]").outputs[0].index == Index(1)
+    around = check(rows_of("9 - time", "8 + time", table), "LK2", "1: [time, right] ++ [time - 1, left]")
+    assert around.outputs[0].index == Index(1, 9 - TIME)
+
+
+X = Operand(("batch", "time", 3))
+IDS = Operand(("batch", "late"), INT64, valid=Interval(0, 0))
+
+
+def entry(axis: int, *numbers: int, data: Operand = X) -> Node:
+    indices = constant(numbers[0], np.int64) if len(numbers) == 1 else integers(*numbers)
+    return Node("Gather", [data, indices], {"axis": axis}, least={"time": 3})
+
+
+BEHIND = Operand(("batch", "time + 1", 3), axes={1: joined([Segment(TIME), Segment(1)])})
+ENTRIES = {
+    "the first": (entry(1, 0), "IX1", ROWS, []),
+    "the second and third": (entry(-2, 1, 2), "IX1", ROWS, []),
+    "the last": (entry(1, -1), "IX1", ROWS, ["entries"]),
+    "the last two": (entry(1, -2, -1), "IX1", ROWS, ["entries"]),
+    "the first and last": (entry(1, 0, -1), "IX1", ROWS, ["entries"]),
+    "the newest": (dataclasses.replace(entry(1, -1), right=["time"]), "IX1", ROWS, []),
+    "the oldest": (dataclasses.replace(entry(1, 0), right=["time"]), "IX1", ROWS, ["entries"]),
+    "the last, by length": (Node("Gather", [X, number("time - 1")], {"axis": 1}), "IX1", ROWS, ["entries"]),
+    "behind a gap": (entry(1, -1, data=BEHIND), "IX1", ROWS, []),
+    "channels": (entry(2, 0, 2), "IX2", f"{ROWS}, 1: [time, left]", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "rule", "axes", "forms"), ENTRIES.values(), ids=ENTRIES)
+def test_fixed_entries(node: Node, rule: str, axes: str, forms: list[str]) -> None:
+    assert rewrites(check(node, rule, axes)) == forms
+
+
+def test_indices_in_the_padding_are_made_legal() -> None:
+    embedding = Node("Gather", [constant(np.ones((5, 2))), dataclasses.replace(IDS, valid=Interval(0, 4))])
+    assert check(embedding, "IX2", f"{ROWS}, 1: [late, left]").needs == (Clamp(1, -5, 4),)
+    bounded = dataclasses.replace(IDS, valid=Interval(0, 4), padding=Interval(-5, 4))
+    assert not check(Node("Gather", [constant(np.ones((5, 2))), bounded]), "IX2", f"{ROWS}, 1: [late, left]").needs
+    shared = Node("Gather", [Operand(("time", 3)), IDS])
+    assert check(shared, "IX1", f"{ROWS}, 1: [late, left]").needs == (Fill(1, 1, 0.0),)
+
+
+def test_positions_along_an_axis_are_its_entries() -> None:
+    counted = Interval(0, 2.0**31)
+    positions = Operand(("time",), INT64, counted, counted, index=Index(0))
+    assert not check(Node("Gather", [X, positions], {"axis": 1}), "IX1", f"{ROWS}, 1: [time, left]").needs
+
+
+def test_elements_along_one_axis() -> None:
+    ids = dataclasses.replace(IDS, shape=("batch", "time", 2), valid=Interval(0, 2))
+    check(Node("GatherElements", [X, ids], {"axis": 2}), "IX2", f"{ROWS}, 1: [time, left]")
+    frames = dataclasses.replace(IDS, shape=("batch", 4, 3))
+    assert check(Node("GatherElements", [X, frames], {"axis": 1}), "IX1", ROWS).outputs[0].valid.is_finite
+    scores = Operand(("2*batch", "time", 5))
+    relative = Operand(("2*batch", "time", "time"), INT64, valid=Interval(0, 4))
+    check(
+        Node("GatherElements", [scores, relative], {"axis": -1}),
+        "IX2",
+        "0: rows(batch) * 2, 1: [time, left], 2: [time, left]",
+    )
+
+
+def test_other_lookups() -> None:
+    check(Node("OneHot", [IDS, constant(4, np.int64), constant([0.0, 1.0])]), "IX19", f"{ROWS}, 1: [late, left]")
+    classes = Node("OneHot", [IDS, number("time"), constant([0.0, 1.0])])
+    assert not check(classes, "IX19", f"{ROWS}, 1: [late, left], 2: [time, left]").pointwise
+    ids = Operand(("batch", "time", 1), INT64, valid=Interval(0, 2))
+    check(
+        Node("ScatterElements", [X, ids, Operand(("batch", "time", 1))], {"axis": 2}), "IX3", f"{ROWS}, 1: [time, left]"
+    )
+    frames = Operand(("batch", "time", 1), INT64, valid=Interval(0, 2))
+    check(Node("GatherND", [Operand(("batch", 3, 2)), frames], {"batch_dims": 1}), "IX2", f"{ROWS}, 1: [time, left]")
+
+
+GAP = Operand(("batch", "time + 2", 3), axes={1: joined([Segment(2), Segment(TIME, Side.RIGHT)])})
+SIGNED = dataclasses.replace(IDS, valid=Interval(-1, 0))
+ONE_EACH = dataclasses.replace(IDS, shape=("batch", 1, 3))
 REFUSED = [
-    ("later = Add(length, two)  out = Slice(table, zero, later, one)", "no joined axis has"),
-    ("out = Slice(table, length, end, one)", "no joined axis has"),
-    ("k = Concat<axis = 1>(x, past)  u = Relu(k)  out = Slice(table, zero, length, one)", "differently joined axes"),
-    ("back = Neg(length)  out = Slice(table, back, newest, one)", "is not rows 0..L-1"),
-    ("out = Slice(spread, zero, length, zero)", "Slice of an unpadded axis"),
-]
+    (rows_of("time", "time + 2", constant(np.ones((2, 16, 3)))), "looked up at positions of each row"),
+    (rows_of("8 - time", "8 - time"), "counts 0 positions"),
+    (entry(0, 0), "rows of one batch would mix"),
+    (entry(1, -1, data=Operand((1, "time", 3))), "lie in other slots in every row"),
+    (entry(1, 2, data=GAP), "Gather of entries [2] of [2] ++ [time, right]"),
+    (Node("Gather", [X, IDS], {"axis": 1}), "one row's entries by every row's indices"),
+    (Node("Gather", [Operand(("time", 3)), SIGNED]), "by indices of finite[-1, 0] along [time, left]"),
+    (Node("Gather", [Operand(("time", 3)), dataclasses.replace(IDS, shape=(1, "late"))]), "that all rows share"),
+    (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "by an axis length"),
+    (Node("GatherElements", [X, dataclasses.replace(IDS, shape=(1, "time", 3))], {"axis": 2}), "rows(batch) by"),
+    (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "into padded axes"),
+    (Node("OneHot", [SIGNED, number("time"), constant([0.0, 1.0])]), "OneHot of indices of finite[-1, 0]"),
+    (Node("ScatterElements", [X, ONE_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
+    (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "writes by index over padded axes"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.line)
-def test_accepted(case: Accepts) -> None:
-    check_accepted(case)
+@pytest.mark.parametrize(("node", "message"), REFUSED)
+def test_refused(node: Node, message: str) -> None:
+    check_refused(node, message)
 
 
-@pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_refused(line: str, message: str) -> None:
-    check_refused(line, message)
+def drawn_rows(rng: np.random.Generator) -> Node:
+    starts: list[int | str] = [0, 1, 2, "-time", "9 - time", "16 - time", "time", "-time - 2", "8 + time"]
+    ends: list[int | str] = [END, 16, "time", "time + 2", "8 + time", "2*time", "time + late", "late"]
+    start, end = (each[int(rng.integers(len(each)))] for each in (starts, ends))
+    return rows_of(start, end, right=rng.random() < 0.3)
+
+
+def drawn_lookup(rng: np.random.Generator) -> Node:
+    pool: list[list[int | str]] = [["batch", 1], ["time", 4], ["late", 3]]
+    shape = [pair[int(rng.integers(2))] for pair in pool]
+    axis = int(rng.integers(3))
+    padding = ANYTHING if rng.random() < 0.5 else Interval(-1, 0)
+    if rng.random() < 0.5:
+        shapes: list[tuple[int | str, ...]] = [("batch", "late"), ("time",), (1, "late", 2), (2,)]
+        ids = Operand(shapes[int(rng.integers(4))], INT64, valid=Interval(0, 0), padding=padding)
+        return Node("Gather", [Operand(tuple(shape)), ids], {"axis": axis})
+    own = list(shape)
+    lengths: list[int | str] = [2, "time", shape[axis]]
+    own[axis] = lengths[int(rng.integers(3))]
+    ids = Operand(tuple(own), INT64, valid=Interval(0, 0), padding=padding)
+    return Node("GatherElements", [Operand(tuple(shape)), ids], {"axis": axis})
+
+
+def test_random_tables() -> None:
+    attack(drawn_rows, 80, 30)
+
+
+def test_random_lookups() -> None:
+    attack(drawn_lookup, 80, 40)
