@@ -1,0 +1,189 @@
+"""The checker accepts what holds and rejects every kind of tampering."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from compiler import check_certificate
+from compiler import ir as house
+from compiler.check_certificate import Rejected, check
+from compiler.passes.pad_axes import PadAxes
+from compiler.stages import Lowered
+from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
+from tests.kit.graphs import copy_of, streaming
+from tests.kit.offline import offline
+
+Proof = tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]]
+
+
+def proof_of(lowered: Lowered) -> Proof:
+    """The graph before, the graph after and the certificate."""
+    house.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(house.clone(lowered.model))
+    outcome = PadAxes().apply(lowered)
+    after = ir.serde.serialize_model(outcome.lowered.model)
+    return before, after, json.loads(json.dumps(outcome.records[0]))
+
+
+def attention() -> Proof:
+    return proof_of(offline(graph(ACCEPTED["attention"][0]), WEIGHTS))
+
+
+GRAPHS: dict[str, Callable[[], Proof]] = {
+    **{
+        name: lambda body=body: proof_of(offline(graph(body), WEIGHTS))  # type: ignore[misc]
+        for name, (body, _) in ACCEPTED.items()
+        if "rows_only" not in body
+    },
+    "a stream": lambda: proof_of(copy_of(streaming())),
+    "a stream that computes its mask": lambda: proof_of(copy_of(streaming(mask_input=None))),
+    "a stream with two caches": lambda: proof_of(copy_of(streaming(two_caches=True, lookup="last"))),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_certificate_that_holds_is_accepted(name: str) -> None:
+    before, after, certificate = GRAPHS[name]()
+    assert check(before, after, certificate) == len(certificate["records"])
+
+
+def _record(certificate: dict[str, Any], op: str) -> dict[str, Any]:
+    return next(record for record in certificate["records"] if record["op"] == op)
+
+
+def _node(model: onnx.ModelProto, op: str) -> onnx.NodeProto:
+    return next(node for node in model.graph.node if node.op_type == op)
+
+
+def _drop_fill(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    fill = next(node for node in after.graph.node if node.op_type == "Where")
+    for node in after.graph.node:
+        for at, name in enumerate(node.input):
+            if name == fill.output[0]:
+                node.input[at] = fill.input[1]
+
+
+def _change_fill(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    for tensor in after.graph.initializer:
+        if tensor.name.startswith("padding"):
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(3.0, np.float32), tensor.name))
+
+
+def _shift_mask(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _node(after, "Less").op_type = "LessOrEqual"
+
+
+def _invert_mask(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    node = _node(after, "Less")
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+
+
+def _remove_record(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    certificate["records"].remove(_record(certificate, "Softmax"))
+
+
+def _double_record(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    certificate["records"].append(copy.deepcopy(_record(certificate, "Softmax")))
+
+
+def _tighten_input(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    for content in certificate["records"][0]["in"][0]["contents"]:
+        if content[0]:
+            content[1:] = [0.0, 0.0, False]
+
+
+def _tighten_output(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    fact = _record(certificate, "Softmax")["out"][0]
+    for content in fact["contents"]:
+        content[1:] = [0.0, 0.0, False]
+
+
+def _forget_nan(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    fact = _record(certificate, "MatMul")["out"][0]
+    for content in fact["contents"]:
+        if content[0]:
+            content[1:] = [-1.0, 1.0, False]
+
+
+def _swap_side(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    certificate["sides"]["time"] = "right"
+
+
+def _change_size(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    fact = _record(certificate, "Softmax")["out"][0]
+    fact["axes"]["2"] = [{"frames": [["time - 1", "left"]]}]
+
+
+def _move_axis(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    fact = _record(certificate, "Transpose")["out"][0]
+    fact["axes"] = {"0": fact["axes"]["0"], "1": fact["axes"]["2"]}
+
+
+def _replace_operator(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _node(after, "Softmax").op_type = "LogSoftmax"
+
+
+def _change_attribute(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _node(after, "Softmax").attribute[0].i = 1
+
+
+def _rewire(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    last = after.graph.node[-1]
+    last.input[0] = next(node for node in after.graph.node if node.op_type == "Where").output[0]
+
+
+def _forget_need(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _record(certificate, "Softmax")["needs"].clear()
+
+
+def _unknown_operand(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _record(certificate, "Softmax")["inputs"][0] = "nothing"
+
+
+def _claim_a_number(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _record(certificate, "Softmax")["in"][0]["number"] = True
+
+
+def _hostile_size(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    _record(certificate, "Softmax")["out"][0]["axes"]["2"] = [{"frames": [["__import__('os')", "left"]]}]
+
+
+TAMPERED = [
+    _drop_fill, _change_fill, _shift_mask, _invert_mask, _remove_record, _double_record, _tighten_input,
+    _tighten_output, _forget_nan, _swap_side, _change_size, _move_axis, _replace_operator, _change_attribute, _rewire,
+    _forget_need, _unknown_operand, _claim_a_number, _hostile_size,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tamper", TAMPERED, ids=lambda tamper: tamper.__name__.strip("_"))
+def test_tampering_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]], None]) -> None:
+    before, after, certificate = attention()
+    tamper(after, certificate)
+    with pytest.raises(Rejected):
+        check(before, after, certificate)
+
+
+def test_a_step_in_the_middle_is_replayed_although_others_look_like_it() -> None:
+    body = "a = Softmax<axis = 1>(x)  b = Softmax<axis = 1>(a)  y = Softmax<axis = 1>(b)"
+    before, after, certificate = proof_of(offline(graph(body)))
+    fills = [node for node in after.graph.node if node.op_type == "Where"]
+    assert len(fills) == 3
+    check(before, after, certificate)
+    node = next(node for node in after.graph.node if fills[1].output[0] in node.input)
+    node.input[0] = fills[1].input[1]
+    with pytest.raises(Rejected, match="row"):
+        check(before, after, certificate)
+
+
+def test_the_checker_shares_nothing_with_the_prover() -> None:
+    source = check_certificate.__file__
+    assert source is not None
+    with open(source) as file:
+        imports = [line for line in file if line.startswith(("import ", "from "))]
+    assert not any("compiler" in line or "onnx_ir" in line for line in imports)
