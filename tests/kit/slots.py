@@ -202,7 +202,7 @@ def outside(entries: Array, content: Interval) -> float | None:
             return math.nan
         numbers = numbers[~np.isnan(numbers)]
     ends = [abs(end) for end in (content.low, content.high) if math.isfinite(end)]
-    room = 0.0 if content.is_zero else 1e-5 * max(ends, default=0.0)
+    room = 0.0 if content.is_constant else 1e-5 * max(ends, default=0.0)
     low = content.low - (room if content.low != 0.0 else 0.0)
     high = content.high + (room if content.high != 0.0 else 0.0)
     beyond = numbers[(numbers < low) | (numbers > high)]

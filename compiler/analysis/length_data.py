@@ -1,0 +1,56 @@
+"""Axis lengths that meet data: a number computed of slots is computed again per row, of true lengths.
+
+A number that meets nothing but constants and positions, which all rows share, gives such a number again: it may shape
+values, and whatever uses it as data meets it here.
+"""
+
+import math
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
+from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
+from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of
+from compiler.analysis.layout import symbols_of
+from compiler.ir import Dim
+
+
+def lengths_alone(case: Case) -> Verdict | None:
+    """The verdict on a node that computes numbers out of numbers and values that all rows share; else None.
+
+    Raises:
+        Refused: numbers meet data of a model without a batch axis.
+    """
+    numbers = [operand for operand in case.present if case.fact(operand).is_number]
+    others = [case.fact(operand) for operand in case.present if operand not in numbers]
+    if not numbers or any(fact.rows_axis is not None for fact in others):
+        return None
+    if case.batch is None and any(fact.axes and fact.index is None for fact in others):
+        raise refuse(f"{case.op} uses an axis length as data, which is one per row", "give the model a batch axis")
+    return case.verdict("LN1", "computed from axis lengths", NUMBER)
+
+
+def per_row(case: Case) -> None:
+    """Replace operands that are axis lengths by the true length of each row.
+
+    Raises:
+        Refused: an operand holds several lengths, or the size of the batch.
+    """
+    for operand in case.present:
+        if not case.fact(operand).is_number:
+            continue
+        if any(dim != 1 for dim in case.dims(operand)):
+            raise refuse(f"{case.op} uses several axis lengths as data", "use one length at a time")
+        known = numbers_of(case.node.inputs[operand])
+        if known is not None and any(case.batch in {str(name) for name in symbols_of(size)} for size in known):
+            raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
+        case.rewrite("number", operand)
+        content = _content(None if known is None else known[0])
+        case.facts[operand] = Fact(contents=((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
+
+
+def _content(size: Dim | None) -> Interval:
+    """What a number computed of true lengths may be: no axis has more slots than the assumption allows."""
+    least = at_zero(size) if size is not None and never_falls(size) else None
+    return (
+        ACTIVATION if least is None else Interval(max(float(least), -ASSUMED), max(ASSUMED, math.nextafter(least, 0)))
+    )
