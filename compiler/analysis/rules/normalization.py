@@ -4,8 +4,8 @@ import math
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval, hull
 from compiler.analysis.registry import Table
 
 DEEP = -1.0e30
@@ -13,42 +13,52 @@ DEEP = -1.0e30
 
 
 def softmax(case: Case) -> Verdict:
-    """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed."""
+    """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed.
+
+    Where the model masks on its own account a row may hold nothing but masked entries, over which softmax is uniform:
+    then only minus infinity is below all of them.
+    """
     axis = case.axis_attribute("axis", -1)
+    case.refuse_rows(0, axis, "normalises over")
     frames = case.simple_frames(0, axis)
     fact = case.fact()
     if frames is None:
-        out = case.output(fact.tracked, lambda region: _row(case, everywhere(fact, region, axis), False))
+        out = case.output(fact.tracked, lambda region: _result(case, everywhere(fact, region, axis)))
         return case.verdict("SM1", "over another axis", out, pointwise=True)
-    others = [region for region in fact.regions if axis not in region]
-    masked = all(_is_deep(fact.content(region | {axis})) for region in others if not region)
-    if not masked:
-        fact = case.fill(0, axis, case.lowest())
+    if not _is_masked(fact, frozenset(), axis):
+        fact = case.fill(0, axis, case.lowest() if _is_live(fact.valid) else -math.inf)
 
     def content(region: Region) -> Interval:
-        row = everywhere(fact, region, axis)
         others = frozenset(region) - {axis}
-        if axis in region and case.op != "LogSoftmax":
-            deep = _is_deep(fact.content(frozenset(region)))
-            live = not fact.content(others).nan and fact.content(others).low >= -iv.ASSUMED and row.high < math.inf
-            return ZERO if deep and live else _row(case, row, True)
-        return _row(case, row, True)
+        valid = fact.content(others)
+        row = hull(valid, fact.content(others | {axis}))
+        if valid.nan or row.nan or row.high == math.inf or valid.low == -math.inf:
+            return Interval(-math.inf if case.op == "LogSoftmax" else 0.0, 1.0, True)
+        if axis in region and case.op != "LogSoftmax" and _is_masked(fact, others, axis):
+            return ZERO
+        return Interval(-math.inf, 0.0) if case.op == "LogSoftmax" else Interval(0.0, 1.0)
 
-    out = case.output(fact.tracked, content)
     reason = "padded entries are masked before the sum"
-    return case.verdict("SM2", reason, out, at_least_one=[frames.size])
+    return case.verdict("SM2", reason, case.output(fact.tracked, content), at_least_one=[frames.size])
 
 
-def _is_deep(content: Interval) -> bool:
-    return not content.nan and content.high <= DEEP
+def _is_live(valid: Interval) -> bool:
+    """Whether no entry can be a masked one."""
+    return not valid.nan and valid.low >= -iv.ASSUMED
 
 
-def _row(case: Case, row: Interval, masked: bool) -> Interval:
+def _is_masked(fact: Fact, others: Region, axis: int) -> bool:
+    """Whether the padding along an axis has exponentials of exactly 0 next to any entry that may be valid."""
+    padding = fact.content(others | {axis})
+    deep = not padding.nan and padding.high <= DEEP
+    return padding == Interval(-math.inf, -math.inf) or (deep and _is_live(fact.content(others)))
+
+
+def _result(case: Case, row: Interval) -> Interval:
     """The range of the result: a row that is not finite gives NaN."""
-    clean = row.is_finite or (not row.nan and row.high < math.inf and row.low > -math.inf)
-    if case.op == "LogSoftmax":
-        return Interval(-math.inf, 0.0) if clean else ANYTHING
-    return Interval(0.0, 1.0) if clean else Interval(0.0, 1.0, True)
+    low = -math.inf if case.op == "LogSoftmax" else 0.0
+    clean = not row.nan and row.high < math.inf and row.low > -math.inf
+    return Interval(low, 0.0 if case.op == "LogSoftmax" else 1.0, not clean)
 
 
 def layer_normalization(case: Case) -> Verdict:

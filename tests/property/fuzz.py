@@ -1,0 +1,367 @@
+"""Random graphs, lengths and buckets: whatever padding accepts must run padded and batched as it runs alone.
+
+`python -m tests.property.fuzz --graphs 20000` draws many; the tests draw a few. A graph is grown node by node out of
+values [batch, time-like, channels] or [batch, channels, time-like]; every value may feed several nodes.
+"""
+
+import argparse
+import collections
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused
+from compiler.evaluate import open_session
+from compiler.passes.pad_axes import PadAxes
+from compiler.stages import Lowered, Outcome, PaddedAxis
+from tests.kit.offline import Differs, check_padded
+
+WIDTH = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+    """A value of the graph that grows: its name, and whether frames are its second or third axis."""
+
+    value: ir.Value
+    frames_last: bool
+
+
+class Garden:
+    """One random graph on its way.
+
+    Args:
+        seed: of everything that is drawn.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        x = ir.Value(name="x", shape=ir.Shape(["batch", "time", WIDTH]), type=ir.TensorType(ir.DataType.FLOAT))
+        self.graph = ir.Graph([x], [], nodes=[], opset_imports={"": 20}, name="fuzz")
+        self.model = ir.Model(self.graph, ir_version=10)
+        self.insert = house.Inserter(self.model, "fuzz")
+        self.values = [Grown(x, False)]
+
+    def pick(self, frames_last: bool | None = None) -> Grown:
+        """A value, recent ones more often; turned when its frames lie on the wrong axis."""
+        weights = np.arange(1, len(self.values) + 1, dtype=float) ** 2
+        found = self.values[int(self.rng.choice(len(self.values), p=weights / weights.sum()))]
+        if frames_last is None or found.frames_last == frames_last:
+            return found
+        turned = self.op("Transpose", [found.value], {"perm": [0, 2, 1]})
+        return Grown(turned, frames_last)
+
+    def op(
+        self,
+        op: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, int | str | list[int]] | None = None,
+        dtype: ir.DataType = ir.DataType.FLOAT,
+    ) -> ir.Value:
+        """Append a node."""
+        return self.insert.op(op, inputs, attributes or {}, name="v", dtype=dtype)
+
+    def weights(self, *shape: int) -> ir.Value:
+        """A random constant."""
+        scale = 1.0 / np.sqrt(max(int(np.prod(shape[1:])), 1))
+        return self.insert.constant((self.rng.standard_normal(shape) * scale).astype(np.float32), "w")
+
+    def keep(self, value: ir.Value, frames_last: bool) -> None:
+        self.values.append(Grown(value, frames_last))
+
+    def length(self, value: ir.Value, frames_last: bool) -> ir.Value:
+        """int64 [1]: the size of the frames axis."""
+        axis = 2 if frames_last else 1
+        return self.op("Shape", [value], {"start": axis, "end": axis + 1}, ir.DataType.INT64)
+
+
+def _elementwise(garden: Garden) -> None:
+    found = garden.pick()
+    op = str(garden.rng.choice(["Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Softplus", "Erf", "Sin", "LeakyRelu"]))
+    garden.keep(garden.op(op, [found.value]), found.frames_last)
+
+
+def _dangerous(garden: Garden) -> None:
+    """Functions that turn finite padding into infinities."""
+    found = garden.pick()
+    positive = garden.op("Abs", [found.value])
+    shifted = garden.op("Add", [positive, garden.insert.constant(np.array(0.5, np.float32), "shift")])
+    op = str(garden.rng.choice(["Log", "Sqrt", "Reciprocal"]))
+    garden.keep(garden.op(op, [shifted]), found.frames_last)
+
+
+def _constant(garden: Garden) -> None:
+    found = garden.pick()
+    op = str(garden.rng.choice(["Add", "Mul", "Sub", "Div", "Max", "Min"]))
+    constant = np.array(garden.rng.choice([0.0, 1.0, 2.0, -1.5]) if op != "Div" else 2.0, np.float32)
+    garden.keep(garden.op(op, [found.value, garden.insert.constant(constant, "c")]), found.frames_last)
+
+
+def _binary(garden: Garden) -> None:
+    a = garden.pick()
+    b = garden.pick(a.frames_last)
+    op = str(garden.rng.choice(["Add", "Mul", "Sub", "Max", "Min"]))
+    garden.keep(garden.op(op, [a.value, b.value]), a.frames_last)
+
+
+def _linear(garden: Garden) -> None:
+    found = garden.pick(False)
+    garden.keep(garden.op("MatMul", [found.value, garden.weights(WIDTH, WIDTH)]), False)
+
+
+def _layer_norm(garden: Garden) -> None:
+    found = garden.pick(False)
+    inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
+    garden.keep(garden.op("LayerNormalization", inputs, {"axis": -1}), False)
+
+
+def _instance_norm(garden: Garden) -> None:
+    found = garden.pick(True)
+    inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
+    garden.keep(garden.op("InstanceNormalization", inputs), True)
+
+
+def _conv(garden: Garden) -> None:
+    found = garden.pick(True)
+    kernel, stride, dilation = (int(garden.rng.integers(1, top)) for top in (4, 3, 3))
+    pads = [int(each) for each in garden.rng.integers(0, 3, 2)]
+    grouped = bool(garden.rng.integers(0, 2))
+    weights = garden.weights(WIDTH, 1 if grouped else WIDTH, kernel)
+    inputs = [found.value, weights] + ([garden.weights(WIDTH)] if garden.rng.integers(0, 2) else [])
+    attributes = {"pads": pads, "strides": [stride], "dilations": [dilation], "group": WIDTH if grouped else 1}
+    garden.keep(garden.op("Conv", inputs, attributes), True)
+
+
+def _transposed_conv(garden: Garden) -> None:
+    found = garden.pick(True)
+    kernel, stride = int(garden.rng.integers(1, 5)), int(garden.rng.integers(1, 4))
+    most = (kernel - 1) // 2
+    pads = [int(each) for each in garden.rng.integers(0, most + 1, 2)]
+    inputs = [found.value, garden.weights(WIDTH, WIDTH, kernel)]
+    extra = int(garden.rng.integers(0, stride))
+    attributes = {"pads": pads, "strides": [stride], "output_padding": [extra]}
+    garden.keep(garden.op("ConvTranspose", inputs, attributes), True)
+
+
+def _pool(garden: Garden) -> None:
+    found = garden.pick(True)
+    op = str(garden.rng.choice(["MaxPool", "AveragePool"]))
+    kernel, stride = int(garden.rng.integers(1, 4)), int(garden.rng.integers(1, 3))
+    attributes: dict[str, int | str | list[int]] = {"kernel_shape": [kernel], "strides": [stride]}
+    if kernel > 1:
+        attributes["pads"] = [int(each) for each in garden.rng.integers(0, kernel // 2 + 1, 2)]
+    if op == "AveragePool":
+        attributes["count_include_pad"] = int(garden.rng.integers(0, 2))
+    garden.keep(garden.op(op, [found.value], attributes), True)
+
+
+def _pad(garden: Garden) -> None:
+    found = garden.pick(True)
+    mode = str(garden.rng.choice(["constant", "constant", "edge", "reflect"]))
+    low = -1 if mode == "constant" else 0
+    amounts = [0, 0, int(garden.rng.integers(low, 3)), 0, 0, int(garden.rng.integers(low, 3))]
+    value = garden.insert.constant(np.array(garden.rng.choice([0.0, 1.5]), np.float32), "pad")
+    inputs = [found.value, garden.insert.int64s(*amounts)] + ([value] if mode == "constant" else [])
+    garden.keep(garden.op("Pad", inputs, {"mode": mode}), True)
+
+
+def _attention(garden: Garden) -> None:
+    query, key = garden.pick(False), garden.pick(False)
+    turned = garden.op("Transpose", [key.value], {"perm": [0, 2, 1]})
+    scores = garden.op("MatMul", [query.value, turned])
+    if garden.rng.integers(0, 2) and query is key:
+        ones = garden.op("Sub", [scores, scores])
+        causal = garden.op("Trilu", [ones, garden.insert.constant(np.array(1, np.int64), "one")], {"upper": 1})
+        scores = garden.op("Add", [scores, causal])
+    weights = garden.op("Softmax", [scores], {"axis": -1})
+    garden.keep(garden.op("MatMul", [weights, key.value]), False)
+
+
+def _causal_attention(garden: Garden) -> None:
+    found = garden.pick(False)
+    turned = garden.op("Transpose", [found.value], {"perm": [0, 2, 1]})
+    scores = garden.op("MatMul", [found.value, turned])
+    zero, one = (garden.insert.constant(np.array(n, np.int64), "n") for n in (0, 1))
+    whole = ir.DataType.INT64
+    size = garden.op("Squeeze", [garden.length(found.value, False)], dtype=whole)
+    places = garden.op("Range", [zero, size, one], dtype=whole)
+    rows = garden.op("Unsqueeze", [places, garden.insert.int64s(1)], dtype=whole)
+    op = str(garden.rng.choice(["GreaterOrEqual", "Greater", "LessOrEqual"]))
+    seen = garden.op(op, [rows, places], dtype=ir.DataType.BOOL)
+    low = garden.insert.constant(np.array(garden.rng.choice([-1e30, -3.4e38, -10.0]), np.float32), "low")
+    weights = garden.op("Softmax", [garden.op("Where", [seen, scores, low])], {"axis": -1})
+    garden.keep(garden.op("MatMul", [weights, found.value]), False)
+
+
+def _reduce(garden: Garden) -> None:
+    """A statistic over frames or channels, spread again."""
+    found = garden.pick()
+    op = str(garden.rng.choice(["ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceL2"]))
+    axis = garden.insert.int64s(int(garden.rng.integers(1, 3)))
+    statistic = garden.op(op, [found.value, axis], {"keepdims": 1})
+    garden.keep(garden.op("Sub", [found.value, statistic]), found.frames_last)
+
+
+def _softmax(garden: Garden) -> None:
+    found = garden.pick()
+    garden.keep(garden.op("Softmax", [found.value], {"axis": int(garden.rng.integers(1, 3))}), found.frames_last)
+
+
+def _slice(garden: Garden) -> None:
+    found = garden.pick()
+    axis = 2 if found.frames_last else 1
+    start, end = int(garden.rng.integers(-2, 3)), int(garden.rng.choice([2**62, -1, -2]))
+    bounds = [garden.insert.int64s(n) for n in (start, end, axis, int(garden.rng.integers(1, 3)))]
+    garden.keep(garden.op("Slice", [found.value, *bounds]), found.frames_last)
+
+
+def _concat(garden: Garden) -> None:
+    a = garden.pick()
+    b = garden.pick(a.frames_last)
+    garden.keep(garden.op("Concat", [a.value, b.value], {"axis": 2 if a.frames_last else 1}), a.frames_last)
+
+
+def _positions(garden: Garden) -> None:
+    found = garden.pick(False)
+    table = garden.weights(1, 64, WIDTH)
+    bounds = [garden.insert.int64s(int(garden.rng.integers(0, 2)) * 0), garden.length(found.value, False)]
+    rows = garden.op("Slice", [table, *bounds, garden.insert.int64s(1)])
+    garden.keep(garden.op("Add", [found.value, rows]), False)
+
+
+def _cumulative(garden: Garden) -> None:
+    found = garden.pick(False)
+    axis = garden.insert.constant(np.array(1, np.int64), "axis")
+    garden.keep(garden.op("CumSum", [found.value, axis], {"reverse": int(garden.rng.integers(0, 2))}), False)
+
+
+def _merge(garden: Garden) -> None:
+    """[batch, frames, channels] as [batch * frames, channels] and back."""
+    found = garden.pick(False)
+    flat = garden.op("Reshape", [found.value, garden.insert.int64s(-1, WIDTH)])
+    done = garden.op("MatMul", [flat, garden.weights(WIDTH, WIDTH)])
+    shape = garden.op("Shape", [found.value], dtype=ir.DataType.INT64)
+    garden.keep(garden.op("Reshape", [done, shape]), False)
+
+
+def _heads(garden: Garden) -> None:
+    """[batch, frames, 4] as [batch, frames, 2, 2], turned to heads and back."""
+    found = garden.pick(False)
+    apart = garden.op("Reshape", [found.value, garden.insert.int64s(0, -1, 2, 2)])
+    heads = garden.op("Transpose", [apart], {"perm": [0, 2, 1, 3]})
+    weights = garden.op("Softmax", [heads], {"axis": int(garden.rng.choice([2, 3]))})
+    back = garden.op("Transpose", [weights], {"perm": [0, 2, 1, 3]})
+    garden.keep(garden.op("Reshape", [back, garden.insert.int64s(0, -1, WIDTH)]), False)
+
+
+def _entry(garden: Garden) -> None:
+    """The first or last frame, spread again."""
+    found = garden.pick(False)
+    index = garden.insert.int64s(int(garden.rng.choice([0, -1])))
+    entry = garden.op("Gather", [found.value, index], {"axis": 1})
+    garden.keep(garden.op("Add", [found.value, entry]), False)
+
+
+def _rows_mixed(garden: Garden) -> None:
+    """What must never be accepted: a statistic over the batch."""
+    found = garden.pick()
+    mean = garden.op("ReduceMean", [found.value, garden.insert.int64s(0)], {"keepdims": 1})
+    garden.keep(garden.op("Sub", [found.value, mean]), found.frames_last)
+
+
+KINDS: tuple[tuple[Callable[[Garden], None], float], ...] = (
+    (_elementwise, 3), (_dangerous, 1), (_constant, 2), (_binary, 2), (_linear, 2), (_layer_norm, 1.5),
+    (_instance_norm, 1), (_conv, 3), (_transposed_conv, 1), (_pool, 1), (_pad, 1), (_attention, 1.5),
+    (_causal_attention, 1), (_reduce, 1.5), (_softmax, 1), (_slice, 1), (_concat, 0.7), (_positions, 1),
+    (_cumulative, 0.5), (_merge, 1), (_heads, 1), (_entry, 1), (_rows_mixed, 0.1),
+)  # fmt: skip
+
+
+def grow(seed: int, nodes: int = 7) -> Lowered:
+    """A random graph with the last values as outputs."""
+    garden = Garden(seed)
+    kinds, weights = [kind for kind, _ in KINDS], np.array([weight for _, weight in KINDS])
+    for _ in range(int(garden.rng.integers(1, nodes + 1))):
+        kinds[int(garden.rng.choice(len(kinds), p=weights / weights.sum()))](garden)
+    last = garden.values[-1].value
+    garden.graph.outputs.append(last)
+    for line, node in enumerate(garden.model.graph, start=1):
+        node.metadata_props[house.SOURCE_KEY] = f"fuzz.py:{line}"
+    house.prune(garden.model)
+    house.infer_shapes(garden.model)
+    axis = PaddedAxis("time", "time_length")
+    return Lowered("fuzz", garden.model, batch_axis="batch", padded_axes=(axis,))
+
+
+def attack(seed: int, nodes: int = 7) -> str:
+    """Pad one random graph and compare: `accepted`, `refused`, or `undefined` where it does not run alone.
+
+    Raises:
+        Differs: an unsound accept.
+    """
+    lowered = grow(seed, nodes)
+    origin = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    try:
+        outcome = PadAxes().apply(lowered)
+    except Refused:
+        return "refused"
+    try:
+        check_padded(origin, outcome, seed=seed, tolerance=1e-4)
+    except Differs:
+        raise
+    except Exception as error:
+        if _runs_alone(origin, outcome, seed):
+            raise Differs(f"runs alone, but not padded: {str(error)[:300]}") from error
+        return "undefined"
+    return "accepted"
+
+
+def _runs_alone(origin: Lowered, outcome: Outcome, seed: int) -> bool:
+    """Whether the graph runs alone at its minimum and a few lengths more."""
+    least = outcome.lowered.padded_axes[0].minimum
+    try:
+        session = open_session(house.serialized(origin.model))
+        for length in range(least, least + 6):
+            session.run(None, {"x": np.ones((1, length, WIDTH), np.float32)})
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw many graphs and print what became of them; 1 when an accept was unsound."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--nodes", type=int, default=7, help="most nodes of a graph")
+    options = parser.parse_args(arguments)
+    counts: collections.Counter[str] = collections.Counter()
+    started = time.monotonic()
+    for seed in range(options.seed, options.seed + options.graphs):
+        try:
+            counts[attack(seed, options.nodes)] += 1
+        except Differs as difference:
+            counts["unsound"] += 1
+            least = next(n for n in range(1, options.nodes + 1) if _is_unsound(seed, n) or n == options.nodes)
+            print(f"seed {seed}, from {least} nodes on: {difference}", flush=True)
+        done = seed - options.seed + 1
+        if done % 500 == 0 or done == options.graphs:
+            print(f"{done} graphs, {time.monotonic() - started:.0f} s: {dict(sorted(counts.items()))}", flush=True)
+    return 1 if counts["unsound"] else 0
+
+
+def _is_unsound(seed: int, nodes: int) -> bool:
+    try:
+        attack(seed, nodes)
+    except Differs:
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
