@@ -108,7 +108,8 @@ def _reshape(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Ar
 
 
 def _flatten(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
-    axis = int_attribute(node, "axis", 1) % (array.ndim + 1)
+    axis = int_attribute(node, "axis", 1)
+    axis = axis + array.ndim if axis < 0 else axis
     return array.reshape(int(np.prod(array.shape[:axis])), -1)
 
 

@@ -1,0 +1,105 @@
+"""Rule RS1: the shift of relative position scores is recognised by execution, however it is spelled."""
+
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Fact, make_fact
+from compiler.analysis.interval import ANYTHING, Interval
+from compiler.analysis.layout import Axis, Rows, Segment, Side, joined, suffix
+from compiler.analysis.rules.relative_shift import Chain, match
+from tests.kit.graphs import node_named, parse
+
+TIME, BATCH = house.symbol("time"), house.symbol("batch")
+CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
+SIZES = """n = Shape<start = 0, end = 1>(x)  t = Shape<start = 2, end = 3>(x)
+           tt = Add(t, t)  long = Sub(tt, one)"""
+CONSTANTS = """<int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] zero = {0},
+    int64[1] minus = {-1}, int64[1] end = {9223372036854775807}, float[1] nought = {0.0},
+    int64[8] front = {0, 0, 0, 1, 0, 0, 0, 0}, int64[8] behind = {0, 0, 0, 0, 0, 0, 0, 1}>"""
+
+SPELLINGS = {
+    "a padded column": """p = Pad(x, front)  wide = Concat<axis = 0>(n, two, tt, t)  a = Reshape(p, wide)
+        b = Slice(a, one, end, two)  narrow = Concat<axis = 0>(n, two, t, long)  c = Reshape(b, narrow)
+        y = Slice(c, zero, t, three)""",
+    "a joined column of zeros": """column = Concat<axis = 0>(n, two, t, one)  zeros = Expand(nought, column)
+        p = Concat<axis = 3>(zeros, x)  wide = Concat<axis = 0>(n, two, minus, t)  a = Reshape(p, wide)
+        b = Slice(a, one, end, two)  narrow = Concat<axis = 0>(n, two, t, minus)  c = Reshape(b, narrow)
+        y = Slice(c, zero, t, three)""",
+    "the whole row dropped first": """p = Pad(x, front)  flat = Concat<axis = 0>(n, two, minus)  a = Reshape(p, flat)
+        b = Slice(a, t, end, two)  narrow = Concat<axis = 0>(n, two, t, long)  c = Reshape(b, narrow)
+        y = Slice(c, zero, t, three)""",
+}
+
+
+def graph(body: str) -> ir.Model:
+    return parse(f"(float[batch,2,time,w] x) => (float[a,b,c,d] out) {CONSTANTS} {{ {SIZES} {body} out = Relu(y) }}")
+
+
+SCORES = Interval(-3, 3)
+
+
+def found(body: str, axis: Axis = CENTERED, content: Interval = SCORES) -> tuple[Chain | None, ir.Model]:
+    model = graph(body)
+    scores = model.graph.inputs[0]
+    size = axis[0].size
+    scores.shape = ir.Shape(["batch", 2, "time", str(size)])
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME), 3: axis}
+    fact = make_fact(layouts, lambda region: ANYTHING if region else content)
+    node = node_named(model, "p")
+    facts = [fact if value is scores else None if value is None else Fact() for value in node.inputs]
+    return match(Case(node, facts, "batch", {"time": Side.LEFT})), model
+
+
+@pytest.mark.parametrize("body", SPELLINGS.values(), ids=SPELLINGS)
+def test_spellings(body: str) -> None:
+    chain, model = found(body)
+    assert chain is not None
+    assert chain.nodes[-1] is node_named(model, "y")
+    fact = chain.verdict.outputs[0]
+    assert str(fact).startswith("{0: rows(batch), 2: [time, left], 3: [time, left]}")
+    assert fact.valid == Interval(-3, 3)
+    assert fact.padding(3) == ANYTHING
+    assert TIME in chain.verdict.at_least_one
+
+
+def test_added_zeros_may_be_among_valid_entries() -> None:
+    chain, _ = found(SPELLINGS["a padded column"], content=Interval(1, 3))
+    assert chain is not None
+    assert chain.verdict.outputs[0].valid == Interval(0, 3)
+
+
+SHIFT = SPELLINGS["a padded column"]
+WRONG = {
+    "one row too many": SHIFT.replace("Slice(a, one, end, two)", "Slice(a, two, end, two)"),
+    "a column behind": SHIFT.replace("front", "behind"),
+    "the other half": SHIFT.replace("Slice(c, zero, t, three)", "Slice(c, t, end, three)"),
+    "rows and columns mistaken": SHIFT.replace("(n, two, tt, t)", "(n, two, t, tt)"),
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_other_movements_are_not_recognised(body: str) -> None:
+    assert found(body)[0] is None
+
+
+def test_positions_laid_out_otherwise_are_not_recognised() -> None:
+    assert found(SHIFT, suffix(2 * TIME - 1))[0] is None
+
+
+def test_values_that_are_read_in_between_end_a_chain() -> None:
+    assert found(SHIFT + " seen = Relu(b)")[0] is None
+    assert found(SHIFT + " size = Shape(b)")[0] is not None
+
+
+def test_a_single_movement_is_no_chain() -> None:
+    assert found("p = Slice(x, zero, t, three)  y = Relu(p)")[0] is None
+
+
+def test_an_unpadded_operand_is_no_business_of_chains() -> None:
+    model = graph(SHIFT)
+    node = node_named(model, "p")
+    assert match(Case(node, [Fact() for _ in node.inputs], "batch", {"time": Side.LEFT})) is None

@@ -1,0 +1,99 @@
+"""Sizes: equal ones are recognised, quotients are exact or none, and small values are read through their producers."""
+
+import pytest
+import sympy
+
+from compiler.analysis.known_sizes import (
+    at_zero,
+    canonical,
+    count_of,
+    function_of,
+    never_falls,
+    numbers_of,
+    quotient,
+    same,
+)
+from compiler.sizes import expression, symbol
+from tests.kit.graphs import node_named, parse
+
+TIME, BATCH = symbol("time"), symbol("batch")
+
+
+@pytest.mark.parametrize(
+    ("size", "divisor", "expected"),
+    [
+        (12, 4, 3), (12, 5, None), (12, 0, None), (TIME, TIME, 1), (6 * TIME, TIME, 6), (6 * TIME, 4, None),
+        (2 * BATCH * TIME, 2 * TIME, BATCH), (TIME, 2, None), (2 * TIME + 2, 2, TIME + 1), (2 * TIME + 1, 2, None),
+        (TIME, 2 * TIME, None), (expression("32*batch*(time//10 + 1)"), expression("16*(time//10) + 16"), 2 * BATCH),
+    ],
+)  # fmt: skip
+def test_quotients(size: sympy.Expr | int, divisor: sympy.Expr | int, expected: sympy.Expr | int | None) -> None:
+    assert quotient(size, divisor) == expected
+
+
+def test_equal_sizes_look_alike() -> None:
+    assert canonical(expression("floor((32*batch*time)/(16*time))")) == 2 * BATCH
+    assert canonical(expression("Mod(time, 2)")) == canonical(expression("time - 2*(time//2)"))
+    assert same(expression("(time + 1)//2"), expression("time - time//2"))
+    assert not same(expression("(time + 1)//2"), expression("time//2"))
+    assert not same(expression("(time + batch)//2"), expression("(batch + 2*time)//2"))
+
+
+def test_remainders_have_their_precedence() -> None:
+    half = function_of(TIME / 2 - sympy.Mod(TIME, 2) / 2, [TIME])
+    assert [half(length) for length in range(5)] == [0, 0, 1, 1, 2]
+
+
+def test_functions_of_known_parts_only() -> None:
+    with pytest.raises(ValueError, match="not known"):
+        function_of(TIME + BATCH, [TIME])
+
+
+def test_growth() -> None:
+    assert never_falls(3)
+    assert never_falls(expression("(time - 3)//2"))
+    assert not never_falls(-TIME)
+    assert not never_falls(expression("batch - time"))
+    assert (at_zero(7), at_zero(TIME - 1), at_zero(TIME / 2 + sympy.Rational(1, 2))) == (7, -1, None)
+
+
+def test_counting() -> None:
+    assert count_of(0, TIME, 1) == TIME
+    assert count_of(TIME - 1, -1, -1) == TIME
+    assert count_of(0, 7, 2) == 4
+
+
+LINES = {
+    "sum = Add(n, two)": (TIME + 2,),
+    "sum = Sub(n, n)": (0,),
+    "a = Cast<to = 1>(n)  b = Div(a, pair)  sum = Floor(b)": (expression("time//2"),),
+    "a = Div(n, two)  sum = Reshape(a, one)": (expression("time//2"),),
+    "a = Neg(n)  sum = Max(a, two)": (sympy.Max(2, -TIME),),
+    "a = Concat<axis = 0>(two, n)  sum = Gather(a, zeros)": (2, 2),
+    "a = Concat<axis = 0>(two, n)  sum = Slice(a, one, two)": (TIME,),
+    "sum = Mod(n, two)": (sympy.Mod(TIME, 2),),
+    "sum = Identity(numbers)": (3, -1),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), LINES.items())
+def test_what_small_values_hold(lines: str, expected: tuple[sympy.Expr | int, ...]) -> None:
+    assert _read(lines) == expected
+
+
+UNKNOWN = ["sum = Add(n, given)", "sum = Exp(half)", "sum = Mul(half, half)", "sum = Gather(n, two)"]
+
+
+@pytest.mark.parametrize("lines", UNKNOWN)
+def test_what_is_not_known(lines: str) -> None:
+    assert _read(lines) is None
+
+
+def _read(lines: str) -> tuple[sympy.Expr | int, ...] | None:
+    model = parse(
+        f"""(float[batch,time] x, int64[1] given) => (float[a] out)
+        <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[2] zeros = {{0, 0}}, int64[2] numbers = {{3, -1}},
+         float[1] half = {{0.5}}, float[1] pair = {{2.0}}>
+        {{ n = Shape<start = 1, end = 2>(x)  {lines}  out = Cast<to = 1>(sum) }}"""
+    )
+    return numbers_of(node_named(model, "sum").outputs[0])
