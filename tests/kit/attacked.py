@@ -158,8 +158,9 @@ def fact_of(operand: Operand, sides: Mapping[str, Side]) -> Fact:
         return NUMBER
     if operand.array is not None:
         return Fact(contents=((VALID, of_array(operand.array)),))
-    axes = {at: axis for at, dim in enumerate(operand.shape) if (axis := _layout(size_at(dim), sides)) is not None}
-    axes = {**axes, **(operand.axes or {})}
+    given = operand.axes or {}
+    single = {at: dim for at, dim in enumerate(operand.shape) if at not in given}
+    axes = {at: axis for at, dim in single.items() if (axis := _layout(size_at(dim), sides)) is not None} | dict(given)
     if operand.valid is None:
         valid = ANYTHING if operand.dtype.is_integer() or operand.dtype == ir.DataType.BOOL else ACTIVATION
     else:
