@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
-from compiler.analysis.interval import Interval, hull
+from compiler.analysis.interval import ASSUMED, Interval, hull
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, size_of, symbols_of
 from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
 
@@ -256,9 +256,9 @@ class Case:
         self, axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None
     ) -> Fact:
         """An output's fact; valid entries made of finite operands fall under the assumption."""
-        finite = all(fact is None or fact.valid.is_finite for fact in self.facts)
+        modest = all(fact is None or fact.valid.magnitude <= ASSUMED for fact in self.facts)
         return make_fact(
-            axes, lambda region: assumed(content(region), finite) if not region else content(region), index
+            axes, lambda region: assumed(content(region), modest) if not region else content(region), index
         )
 
     def moved(self, operand: int, positions: Mapping[int, int]) -> Fact:

@@ -142,9 +142,12 @@ def _is_plain(factor: object) -> bool:
     return not isinstance(factor, Rows)
 
 
-def assumed(content: Interval, operands_are_finite: bool) -> Interval:
-    """The content of valid places: what the rule derives, cut to the assumption when the operands are finite."""
-    if not operands_are_finite:
+def assumed(content: Interval, operands_are_modest: bool) -> Interval:
+    """The content of valid places: what the rule derives, cut to the assumption when the operands fall under it.
+
+    A mask constant of -1e30 does not, so nothing is assumed of what is made from it.
+    """
+    if not operands_are_modest:
         return content
     low, high = max(content.low, ACTIVATION.low), min(content.high, ACTIVATION.high)
     return Interval(low, high) if low <= high else content

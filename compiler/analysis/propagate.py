@@ -127,7 +127,10 @@ def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
 def _valid(dtype: ir.DataType | None) -> Interval:
     if dtype == ir.DataType.BOOL:
         return TRUTH
-    return _anything(dtype) if dtype is not None and dtype.is_integer() else ACTIVATION
+    if dtype is not None and dtype.is_integer():
+        limits = _anything(dtype)
+        return Interval(max(limits.low, ACTIVATION.low), min(limits.high, ACTIVATION.high))
+    return ACTIVATION
 
 
 def _anything(dtype: ir.DataType | None) -> Interval:
