@@ -1,66 +1,190 @@
-"""Rules QT: quantised numbers."""
+"""Rules QT: quantised numbers.
 
+Rule ids: QT1 one scale for all, QT2 entries one by one, QT3 products of quantised numbers.
+"""
+
+import dataclasses
 import math
+from collections.abc import Callable, Sequence
 
 from compiler.analysis import interval as iv
+from compiler.analysis import transfer
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import Interval
-from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.data_only import on_data
+from compiler.analysis.facts import VALID, Fact, Fill, Need, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.registry import Table
+from compiler.analysis.rules.contraction import matmul
+from compiler.analysis.transfer import limits_of, stored
+from compiler.ir import Dim
+
+UNKNOWN_TYPE = "export the model with known types"
 
 
 def quantize(case: Case) -> Verdict:
-    """QuantizeLinear with constant parameters: rounds every entry by itself."""
-    _require_constants(case)
-    fact = case.fact()
-    out = case.output(fact.tracked, lambda region: Interval(-128.0, 255.0))
-    return case.verdict("QT2", "constant scale", out, pointwise=True)
+    """QuantizeLinear: rounds every entry by itself."""
+    scale, zero = _parameters(case)
+    dtype = case.node.outputs[0].dtype
+    if dtype is None:
+        raise refuse(f"{case.op} to an unknown type", UNKNOWN_TYPE)
+    limits = limits_of(dtype)
+
+    def content(x: Interval) -> Interval:
+        if limits is None:
+            return transfer.cast(transfer.divide(x, scale), case.dtype(), dtype)
+        return _levels(x, scale, zero, limits)
+
+    return _mapped(case, content)
+
+
+def _levels(x: Interval, scale: Interval, zero: Interval, limits: Interval) -> Interval:
+    """What x / scale + zero is rounded to, kept within limits; one level of room for the rounding of the quotient."""
+    quotient = transfer.divide(x, scale)
+    if quotient.nan or scale.low <= 0:
+        return limits
+    room = 0.0 if x.is_zero else 1.0
+    low, high = quotient.low + zero.low - room, quotient.high + zero.high + room
+    return Interval(min(max(math.floor(low) if math.isfinite(low) else low, limits.low), limits.high),
+                    max(min(math.ceil(high) if math.isfinite(high) else high, limits.high), limits.low))  # fmt: skip
 
 
 def dequantize(case: Case) -> Verdict:
-    """DequantizeLinear with constant parameters."""
-    _require_constants(case)
+    """DequantizeLinear: scales every entry by itself."""
+    scale, zero = _parameters(case)
+    source, dtype = case.dtype(), case.dtype(1)
+    limits = limits_of(source) or ANYTHING
+
+    def content(x: Interval) -> Interval:
+        within = Interval(max(x.low, limits.low), min(x.high, limits.high), limits.nan and x.nan)
+        return stored(iv.multiply(transfer.subtract(within, zero), scale), dtype)
+
+    return _mapped(case, content)
+
+
+def _mapped(case: Case, image: Callable[[Interval], Interval]) -> Verdict:
     fact = case.fact()
-    scale = case.fact(1).valid.magnitude
-    zero = case.fact(2).valid.magnitude if case.has(2) else 0.0
-
-    def content(region: Region) -> Interval:
-        size = (fact.content(region).magnitude + zero) * scale
-        return iv.bounded(size) if math.isfinite(size) else iv.ANYTHING
-
-    return case.verdict("QT2", "constant scale", case.output(fact.tracked, content), pointwise=True)
+    out = case.output(fact.tracked, lambda region: image(fact.content(region)))
+    return case.verdict("QT2", "entries are scaled one by one", out, pointwise=True)
 
 
-def _require_constants(case: Case) -> None:
-    arrays = [case.array(operand) for operand in case.present[1:]]
-    if any(array is None for array in arrays):
-        raise refuse(f"{case.op} with computed parameters", "use constant scales")
-    axis = case.int_attribute("axis", 1) % max(case.rank(), 1)
-    if any(array is not None and array.size > 1 for array in arrays) and case.fact().axis(axis) is not None:
+def _parameters(case: Case) -> tuple[Interval, Interval]:
+    """Contents of scale and zero point.
+
+    Raises:
+        Refused: they differ from row to row, or along a padded axis or the batch.
+    """
+    parameters = [case.fact(operand) for operand in case.present[1:]]
+    if any(not fact.is_plain for fact in parameters):
+        raise refuse(f"{case.op} with a scale of its own for each row", "multiply by the scale instead")
+    dims = case.dims(1)
+    if len(dims) > 1 and case.fact().axes:
+        raise refuse(f"{case.op} of a padded value in blocks", "scale by channel")
+    if len(dims) == 1 and dims[0] != 1 and case.fact().axis(case.axis_attribute("axis", 1)) is not None:
         raise refuse(f"{case.op} with one scale per entry of a tracked axis", "scale by channel")
+    return case.fact(1).valid, case.fact(2).valid if case.has(2) else ZERO
 
 
 def dynamic_quantize(case: Case) -> Verdict:
-    """DynamicQuantizeLinear takes one scale from everything it sees."""
+    """DynamicQuantizeLinear takes one scale from everything it sees; zeros change nothing of it."""
+    for axis in case.fact().padded:
+        if case.fact().rows_axis is None:
+            case.fill(0, axis, 0.0)
     fact = case.fact()
     if fact.rows_axis is not None:
         raise refuse(
-            "DynamicQuantizeLinear takes one scale from all rows: rows of one batch would mix",
+            f"{case.op} takes one scale from all rows: rows of one batch would mix",
             "quantise per token, or with constant scales",
         )
-    for axis in fact.padded:
-        case.fill(0, axis, 0.0)
-    fact = case.fact()
-    quantized = case.output(fact.tracked, lambda region: Interval(0.0, 255.0))
-    scalar = case.output({}, lambda region: iv.ACTIVATION)
-    return case.verdict("QT1", "the range holds 0 in any case", quantized, scalar, scalar)
+    level = Interval(0.0, 255.0)
+    quantized = case.output(fact.tracked, lambda region: level)
+    scale, zero = Fact(contents=((VALID, iv.ACTIVATION),)), Fact(contents=((VALID, level),))
+    return case.verdict("QT1", "the range holds 0 in any case", quantized, scale, zero)
 
 
-INTEGER = ("sums quantised numbers, for which no rule is proved", "dequantise before the product")
+# Products
+
+
+class _Factors(Case):
+    """The two factors of a product of quantised numbers, as a plain product sees them: zero points are zeros.
+
+    Args:
+        case: the node.
+        factors: positions of the factors among its inputs.
+        zeros: positions of their zero points.
+    """
+
+    def __init__(self, case: Case, factors: Sequence[int], zeros: Sequence[int]) -> None:
+        self.positions = factors
+        self.zeros = [case.fact(operand).valid if case.has(operand) else ZERO for operand in zeros]
+        facts = [_shifted(case, operand, zero) for operand, zero in zip(factors, self.zeros, strict=True)]
+        super().__init__(case.node, facts, case.batch, case.sides, case.seen)
+
+    def dims(self, operand: int = 0) -> tuple[Dim, ...]:
+        return super().dims(self.positions[operand])
+
+    def array(self, operand: int) -> None:
+        """Sums of a constant factor would have to count its zero point."""
+
+    def needs_of_node(self) -> list[Need]:
+        """The needs, with the zero points that stand for zeros."""
+        return [self._need(need) for need in self.needs]
+
+    def _need(self, need: Need) -> Need:
+        assert isinstance(need, Fill) and need.value == 0.0
+        zero = self.zeros[need.operand]
+        if not zero.is_constant:
+            raise refuse(f"{self.op} sums over padding with a computed zero point", "use one constant zero point")
+        return Fill(self.positions[need.operand], need.axis, zero.low)
+
+
+def _shifted(case: Case, operand: int, zero: Interval) -> Fact:
+    """What is known of an operand minus its zero point."""
+    fact = case.fact(operand)
+    limits = limits_of(case.dtype(operand)) or ANYTHING
+
+    def content(x: Interval) -> Interval:
+        return transfer.subtract(Interval(max(x.low, limits.low), min(x.high, limits.high)), zero)
+
+    contents = tuple((region, content(fact.content(region))) for region in fact.regions)
+    return dataclasses.replace(fact, contents=contents, index=None)
+
+
+def quantized_product(case: Case, factors: Sequence[int], zeros: Sequence[int]) -> tuple[Verdict, Fact]:
+    """The verdict on a product of quantised numbers before scales are applied, and the fact of its sums.
+
+    Raises:
+        Refused: as a plain product is, or parameters differ from row to row.
+    """
+    for operand in case.present:
+        if operand not in factors and not case.fact(operand).is_plain:
+            raise refuse(f"{case.op} with scales or zero points of their own for each row", "dequantise first")
+    plain = _Factors(case, factors, zeros)
+    verdict = matmul(plain)
+    case.needs += plain.needs_of_node()
+    return verdict, verdict.outputs[0]
+
+
+def matmul_integer(case: Case) -> Verdict:
+    """MatMulInteger: sums of (a - zero of a) * (b - zero of b)."""
+    verdict, sums = quantized_product(case, (0, 1), (2, 3))
+    return case.verdict("QT3", verdict.reason, sums, pointwise=verdict.pointwise)
+
+
+def quantized_matmul(case: Case) -> Verdict:
+    """QLinearMatMul: the sums, scaled and rounded to a quantised type."""
+    verdict, sums = quantized_product(case, (0, 3), (2, 5))
+    dtype = case.dtype(7)
+    limits = limits_of(dtype)
+    if limits is None:
+        raise refuse(f"{case.op} to {dtype.name}", "dequantise first")
+    out = case.output(sums.tracked, lambda region: limits)
+    return case.verdict("QT3", verdict.reason, out, pointwise=verdict.pointwise)
+
 
 TABLE: Table = {
-    ("", "QuantizeLinear"): quantize,
-    ("", "DequantizeLinear"): dequantize,
-    ("", "DynamicQuantizeLinear"): dynamic_quantize,
-    **{("", op): named_refusal(*INTEGER) for op in ("MatMulInteger", "QLinearMatMul", "ConvInteger", "QLinearConv")},
+    ("", "DequantizeLinear"): on_data(dequantize),
+    ("", "DynamicQuantizeLinear"): on_data(dynamic_quantize),
+    ("", "MatMulInteger"): on_data(matmul_integer),
+    ("", "QLinearMatMul"): on_data(quantized_matmul),
+    ("", "QuantizeLinear"): on_data(quantize),
 }
