@@ -1,5 +1,127 @@
-"""Forms: not written yet."""
+"""The forms "average_pool", "mirror" and "hold": windows and borders that count from the true end of an axis.
 
-from compiler.padding.site import Form
+Before:
+    y = AveragePool(x, pads=[1, 1], count_include_pad=0)      y = Pad(x, [1, 1], mode="reflect")      y = Resize(x, linear)
+After:
+    y = AveragePool(x filled with 0) / AveragePool(1 at valid slots)
+    y = GatherND(x, slot of the entry that stands at every place)
+    y = Resize(GatherND(x, Min(slots, time_length - 1)))
+"""
 
-FORMS: dict[str, Form] = {}
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.layout import Frames, Side
+from compiler.ir import Dim
+from compiler.padding.site import Form, Site
+
+
+def average_pool(site: Site) -> None:
+    """Divide by the share of the counted slots that is valid, along every axis in the details."""
+    (axes,) = site.details
+    value, node = site.node.inputs[0], site.node
+    assert value is not None and value.dtype is not None
+    insert, name = site.insert, str(node.outputs[0].name)
+    result = insert.op("AveragePool", [value], _plain_attributes(node), name=f"{name}_of_zeros", dtype=value.dtype)
+    for axis in axes:
+        mask = site.places.mask(site.fact(), axis, site.dims())
+        ones = insert.op("Cast", [mask], {"to": value.dtype}, name="valid_ones", dtype=value.dtype)
+        attributes = _along(_plain_attributes(node), axis - 2, len(site.dims()) - 2)
+        share = insert.op("AveragePool", [ones], attributes, name="valid_share", dtype=value.dtype)
+        (kernel,) = [size for size in _ints(attributes, "kernel_shape") if size > 1]
+        least = insert.constant(np.array(0.5 / kernel, value.dtype.numpy()), "less_than_one_entry")
+        share = insert.op("Max", [share, least], name="valid_share", dtype=value.dtype)
+        result = insert.op("Div", [result, share], name=f"{name}_of_valid", dtype=value.dtype)
+    site.replace(0, result)
+
+
+def _plain_attributes(node: ir.Node) -> dict[str, int | float | str | Sequence[int]]:
+    return {name: each.value for name, each in node.attributes.items()}
+
+
+def _ints(attributes: Mapping[str, int | float | str | Sequence[int]], name: str) -> list[int]:
+    found = attributes[name]
+    assert not isinstance(found, int | float | str)
+    return list(found)
+
+
+def _along(
+    attributes: Mapping[str, int | float | str | Sequence[int]], at: int, count: int
+) -> dict[str, int | float | str | Sequence[int]]:
+    """A pool along one of its spatial axes, which leaves the others alone."""
+    kept = dict(attributes)
+    for name, rest in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
+        if name in attributes:
+            kept[name] = [size if axis == at else rest for axis, size in enumerate(_ints(attributes, name))]
+    if "pads" in attributes:
+        pads = _ints(attributes, "pads")
+        kept["pads"] = [size if axis % count == at else 0 for axis, size in enumerate(pads)]
+    return kept
+
+
+def mirror(site: Site) -> None:
+    """Pad by what the valid entries hold: at every place of the padded axis in the details stands one of them."""
+    axis, mode, begin, size = site.details
+    site.replace(0, _taken(site, axis, _entries(site, axis, mode, begin, size), str(site.node.outputs[0].name)))
+
+
+def hold(site: Site) -> None:
+    """The last valid entries stand in the padding of the axes in the details, too; then the node as it is."""
+    node = site.node
+    value = node.inputs[0]
+    assert value is not None
+    for axis in site.details[0]:
+        size = site.dims()[axis]
+        value = _taken(site, axis, _entries(site, axis, "edge", 0, size), f"{value.name}_held", value)
+        value.shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    node.replace_input_with(0, value)
+
+
+def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Value:
+    """The slot of the operand that stands at every place of the output, int64 [batch, places].
+
+    Places count from the first valid one; whatever they ask for is a slot of the operand.
+    """
+    insert, places = site.insert, site.places
+    frames = site.fact().frames(axis)
+    assert isinstance(frames, Frames)
+    true, slots = places.count(frames.size, 2), places.slot_count(frames.size)
+    zero, one = (insert.constant(np.array(number, np.int64), "entry") for number in (0, 1))
+    first = insert.op("Unsqueeze", [places.iota(size), insert.int64s(0)], name="place")
+    shift = None
+    if frames.segments[0].side is Side.RIGHT and not frames.segments[0].is_full:
+        shift = insert.op("Sub", [slots, true], name="padded_slots")
+        first = insert.op("Sub", [first, shift], name="place")
+    entry = insert.op("Sub", [first, insert.constant(np.array(begin, np.int64), "entry")], name="entry")
+    last = insert.op("Sub", [true, one], name="last_entry")
+    if mode == "wrap":
+        entry = insert.op("Mod", [entry, insert.op("Max", [true, one], name="period")], name="entry")
+    if mode == "reflect":
+        entry = insert.op("Abs", [entry], name="entry")
+        behind = insert.op("Sub", [insert.op("Add", [last, last], name="twice_last"), entry], name="mirrored")
+        entry = insert.op("Min", [entry, behind], name="entry")
+    entry = insert.op("Max", [insert.op("Min", [entry, last], name="entry"), zero], name="entry")
+    return entry if shift is None else insert.op("Add", [entry, shift], name="entry_slot")
+
+
+def _taken(site: Site, axis: int, index: ir.Value, name: str, value: ir.Value | None = None) -> ir.Value:
+    """Entries along an axis by an index per row, int64 [batch, places]."""
+    insert, fact, rank = site.insert, site.fact(), len(site.dims())
+    value = value or site.node.inputs[0]
+    assert value is not None
+    rows_axis = fact.rows_axis
+    front = [rows_axis, axis] if rows_axis is not None else [axis]
+    order = [*front, *(at for at in range(rank) if at not in front)]
+    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    shape = insert.int64s(0, -1, 1) if rows_axis is not None else insert.int64s(-1, 1)
+    index = insert.op("Reshape", [index, shape], name="entry_index", dtype=ir.DataType.INT64)
+    batch_dims = len(front) - 1
+    found = insert.op("GatherND", [turned, index], {"batch_dims": batch_dims}, name=f"{name}_taken", dtype=value.dtype)
+    back = [order.index(at) for at in range(rank)]
+    return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
+
+
+FORMS: dict[str, Form] = {"average_pool": average_pool, "mirror": mirror, "hold": hold}

@@ -13,7 +13,7 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import Fact, refuse
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
+from compiler.analysis.layout import Axis, Factor, Frames, Rows, Side, size_of
 from compiler.ir import Dim, Inserter
 from compiler.padding.arithmetic import Arithmetic
 
@@ -192,34 +192,39 @@ class Places:
                 raise refuse("a mask per row is needed on a value that all rows share", "give the value a batch axis")
             return self._reshape(base, [1] * axis + [-1] + [1] * (rank - axis - 1), "mask")
         placed = {axis: layout} if axis == rows_axis else {axis: layout, rows_axis: rows_layout or ()}
-        factors = [factor for at in sorted(placed) for factor in placed[at]]
-        if next(f for f in factors if isinstance(f, Rows | Frames)) is frames:  # frames before rows
+        factors = [(at, factor) for at in sorted(placed) for factor in placed[at]]
+        kept = [
+            position
+            for position, (at, factor) in enumerate(factors)
+            if isinstance(factor, Rows) or (at == axis and isinstance(factor, Frames))
+        ]
+        if isinstance(factors[kept[0]][1], Frames):  # frames before rows
             base = self.insert.op("Transpose", [base], {"perm": [1, 0]}, name="mask_turned", dtype=ir.DataType.BOOL)
-        if any(isinstance(factor, Plain) for factor in factors):
-            base = self._spread(base, factors)
+        if len(factors) > len(kept):
+            base = self._spread(base, [factor for _, factor in factors], kept)
         if all(len(each) == 1 for each in placed.values()) and axis != rows_axis:
             inserted = [at for at in range(rank) if at not in placed]
             if not inserted:
                 return base
             axes = self.insert.int64s(*inserted)
             return self.insert.op("Unsqueeze", [base, axes], name="mask", dtype=ir.DataType.BOOL)
-        return self._merged(base, placed, factors, rank)
+        return self._merged(base, placed, rank)
 
-    def _spread(self, base: ir.Value, factors: Sequence[object]) -> ir.Value:
-        """Repeat the mask over the untracked factors of merged axes."""
-        plain = [at for at, factor in enumerate(factors) if isinstance(factor, Plain)]
-        base = self.insert.op("Unsqueeze", [base, self.insert.int64s(*plain)], name="mask_apart", dtype=base.dtype)
+    def _spread(self, base: ir.Value, factors: Sequence[Factor], kept: Sequence[int]) -> ir.Value:
+        """Repeat the mask over the other factors of merged axes."""
+        others = [at for at in range(len(factors)) if at not in kept]
+        base = self.insert.op("Unsqueeze", [base, self.insert.int64s(*others)], name="mask_apart", dtype=base.dtype)
         sizes = []
-        for factor in factors:
-            size = factor.size if isinstance(factor, Plain) else 1
+        for at, factor in enumerate(factors):
+            size = factor.size if at in others else 1
             sizes.append(self._reshape(self.slot_count(size), [1], "repeat"))
         shape = self.insert.op("Concat", sizes, {"axis": 0}, name="repeats", dtype=ir.DataType.INT64)
         return self.insert.op("Expand", [base, shape], name="mask_repeated", dtype=ir.DataType.BOOL)
 
-    def _merged(self, base: ir.Value, placed: Mapping[int, Axis], factors: Sequence[object], rank: int) -> ir.Value:
-        """One size per axis of the value; the merged axis is inferred."""
+    def _merged(self, base: ir.Value, placed: Mapping[int, Axis], rank: int) -> ir.Value:
+        """One size per axis of the value; the first merged axis is inferred."""
         merged = [at for at, axis in placed.items() if len(axis) > 1]
-        (inferred,) = merged or sorted(placed)[:1]
+        inferred = min(merged, default=min(placed))
         shape = self.insert.op("Shape", [base], name="mask_shape", dtype=ir.DataType.INT64)
         sizes = []
         position = 0
@@ -229,11 +234,12 @@ class Places:
                 continue
             if at == inferred:
                 sizes.append(self.insert.int64s(-1))
+            elif at in merged:
+                sizes.append(self._reshape(self.slot_count(size_of(placed[at])), [1], "mask_size"))
             else:
                 index = self.insert.int64s(position)
                 sizes.append(self.insert.op("Gather", [shape, index], {"axis": 0}, name="mask_size"))
             position += len(placed[at])
-        assert position == len(factors)
         target = self.insert.op("Concat", sizes, {"axis": 0}, name="mask_target", dtype=ir.DataType.INT64)
         return self.insert.op("Reshape", [base, target], name="mask", dtype=ir.DataType.BOOL)
 

@@ -1,165 +1,277 @@
-"""Rules CV: convolutions, whose kernels look a fixed distance past each entry."""
+"""Rules CV: convolutions, whose kernels look a fixed distance past each entry.
 
+Rule ids: CV3 every entry by itself, CV4 no valid place reads padding, CV5 padding that is read holds zero, CV7 transposed:
+what padding would add to valid places is zero.
+"""
+
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import onnx_ir as ir
+import sympy
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import ZERO, Interval
-from compiler.analysis.layout import Axis, Frames, Segment, Side
-from compiler.analysis.registry import Table
+from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.known_sizes import canonical
+from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
+from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, stated, windows_of
 from compiler.ir import Dim
 
 
-class Window:
-    """Kernel, stride, dilation and padding of a convolution or pool, per spatial axis.
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """What a kernel does to a bound.
 
-    Args:
-        case: the node.
-        kernel: size of the kernel per spatial axis.
+    Attributes:
+        kernel: its spatial sizes.
+        rise: per output channel, the sum of its positive weights.
+        fall: per output channel, the sum of its negative weights.
+        low: per output channel, the bias, or the least it may be.
+        high: the most it may be.
     """
 
-    def __init__(self, case: Case, kernel: tuple[int, ...]) -> None:
-        count = len(kernel)
-        self.kernel = kernel
-        self.strides = case.ints_attribute("strides") or (1,) * count
-        self.dilations = case.ints_attribute("dilations") or (1,) * count
-        pads = case.ints_attribute("pads") or (0,) * (2 * count)
-        self.begins, self.ends = list(pads[:count]), list(pads[count:])
-        self.same = {}
-        auto = case.attribute("auto_pad", "NOTSET")
-        if auto in ("SAME_UPPER", "SAME_LOWER"):
-            for at in range(count):
-                total = self.reach(at)
-                small, large = total // 2, total - total // 2
-                self.begins[at], self.ends[at] = (small, large) if auto == "SAME_UPPER" else (large, small)
-                self.same[at] = self.strides[at] > 1
+    kernel: tuple[int, ...]
+    rise: np.ndarray
+    fall: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
-    def reach(self, at: int) -> int:
-        """Entries that the kernel spans beyond the first."""
-        return self.dilations[at] * (self.kernel[at] - 1)
+    def bounds(self, read: Interval, limit: float) -> Interval:
+        """What comes out of entries within an interval; anything where sums may run over."""
+        if not read.is_finite:
+            return ANYTHING
+        low = self.rise * read.low + self.fall * read.high + self.low
+        high = self.rise * read.high + self.fall * read.low + self.high
+        largest = (self.rise - self.fall) * read.magnitude + np.maximum(np.abs(self.low), np.abs(self.high))
+        return Interval(float(low.min()), float(high.max())) if np.all(largest <= limit) else ANYTHING
 
 
 def convolution(case: Case) -> Verdict:
-    """Conv: a kernel that reads past the last valid entry must read zeros there, as it does without padding."""
-    weight, window = _weight(case)
+    """Conv, ConvInteger, QLinearConv: a kernel that reads past the last valid entry must read what it reads alone."""
+    weights = _weights(case)
+    windows = windows_of(case, weights.kernel)
     _check_channels(case)
-    axes = _outer(case)
-    sizes: list[Dim] = []
-    for at in range(len(window.kernel)):
-        layout = spatial(case, window, at, sizes, 0.0)
-        if layout is not None:
-            axes[at + 2] = layout
-    out = case.output(axes, _content(case, weight, any(window.begins) or any(window.ends)))
-    alone = all(k == 1 for at, k in enumerate(window.kernel) if at + 2 in axes) and set(window.strides) == {1}
-    reason = "no valid entry reads past the valid ones" if not case.needs else "past the valid entries lie zeros"
-    return case.verdict("CV", reason, out, pointwise=alone, at_least_one=sizes)
+    slid = {at + 2: found for at, window in enumerate(windows) if (found := slide(case, at + 2, window)) is not None}
+    neutral = _zero_point(case) if any(each.sees_padding for each in slid.values()) else 0.0
+    for at, each in slid.items():
+        if each.sees_padding:
+            case.fill(0, at, neutral)
+    axes = {**_outer(case.fact()), **{at: each.axis for at, each in slid.items()}}
+    out = case.output(axes, _content(case, weights, windows, set(slid)))
+    sizes = [size for each in slid.values() for size in each.least]
+    if all(windows[at - 2].is_point for at in slid):
+        return case.verdict("CV3", "every entry is convolved by itself", out, pointwise=True)
+    if any(each.sees_padding for each in slid.values()):
+        return case.verdict("CV5", "behind the valid entries lie zeros, as alone", out, at_least_one=sizes)
+    return case.verdict("CV4", "no valid place reads padding", out, at_least_one=sizes)
 
 
-def _weight(case: Case) -> tuple[np.ndarray | None, Window]:
-    if case.fact(1).axes or case.fact(1).is_number or (case.has(2) and case.fact(2).axes):
-        raise refuse(f"{case.op} with padded or batched weights", "use constant weights")
-    dims = case.dims(1)
-    kernel = tuple(dim for dim in dims[2:] if isinstance(dim, int))
-    if len(kernel) != len(dims) - 2:
-        raise refuse(f"{case.op} with weights of shape {[str(d) for d in dims]}", "use weights of fixed size")
-    return case.array(1), Window(case, kernel)
+def _operands(case: Case) -> tuple[int, int | None]:
+    """Positions of the weights and of the bias."""
+    match case.op:
+        case "QLinearConv":
+            return 3, 8
+        case "ConvInteger":
+            return 1, None
+    return 1, 2
+
+
+def _weights(case: Case) -> Weights:
+    weight, bias = _operands(case)
+    for operand in case.present[1:]:
+        if case.fact(operand).axes or case.fact(operand).is_number:
+            raise refuse(
+                f"{case.op} with weights or parameters that have a padded axis or the batch, or follow from lengths",
+                "use weights that all rows share",
+            )
+    dims = case.dims(weight)
+    fixed = [dim for dim in dims if isinstance(dim, int)]
+    if len(fixed) != len(dims) or len(dims) != case.rank() or len(dims) < 3:
+        raise refuse(f"{case.op} with weights of shape {[str(dim) for dim in dims]}", "use weights of fixed size")
+    group = case.int_attribute("group", 1)
+    channels = fixed[1] * group if case.op == "ConvTranspose" else fixed[0]
+    rise, fall = _sums(case, weight, fixed, group)
+    low = high = np.zeros(channels)
+    if bias is not None and case.has(bias):
+        array, content = case.array(bias), case.fact(bias).valid
+        low = np.full(channels, content.low) if array is None else array.astype(np.float64)
+        high = np.full(channels, content.high) if array is None else low
+    return Weights(tuple(fixed[2:]), rise, fall, low, high)
+
+
+def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the positive and of the negative weights per output channel.
+
+    Raises:
+        Refused: a weight may be infinite, so that zero times it is no zero.
+    """
+    array, content = case.array(operand), case.fact(operand).valid
+    if array is None or case.op in ("ConvInteger", "QLinearConv"):
+        if not content.is_finite:
+            raise refuse(f"{case.op} with weights that may be infinite or NaN", "use finite weights")
+        entries = math.prod(dims) / (dims[1] if case.op == "ConvTranspose" else dims[0])
+        room = 256.0 if case.op in ("ConvInteger", "QLinearConv") else 0.0  # a zero point is subtracted
+        most = np.array([entries * (content.magnitude + room)])
+        return most, -most
+    if not np.all(np.isfinite(array)):
+        raise refuse(f"{case.op} with infinite weights or NaN", "use finite weights")
+    kernel = array.astype(np.float64)
+    if case.op == "ConvTranspose":  # [inputs, outputs of a group, ...] -> [outputs, ...]
+        kernel = kernel.reshape(group, dims[0] // group, dims[1], -1).swapaxes(1, 2)
+        kernel = kernel.reshape(group * dims[1], -1)
+    flat = kernel.reshape(kernel.shape[0], -1)
+    return np.maximum(flat, 0).sum(1), np.minimum(flat, 0).sum(1)
 
 
 def _check_channels(case: Case) -> None:
     if case.fact().axis(1) is not None:
         case.refuse_rows(0, 1, "sums over")
-        raise refuse(f"{case.op} sums over a padded axis as channels", "transpose frames behind the channels")
+        raise refuse(
+            f"{case.op} sums over axis 1, which is padded, as channels", "transpose frames behind the channels"
+        )
 
 
-def _outer(case: Case) -> dict[int, Axis]:
+def _outer(fact: Fact) -> dict[int, Axis]:
     """The layout of axis 0, each entry of which is convolved by itself."""
-    layout = case.fact().axis(0)
+    layout = fact.axis(0)
     return {} if layout is None else {0: layout}
 
 
-def spatial(case: Case, window: Window, at: int, sizes: list[Dim], neutral: float) -> Axis | None:
-    """The layout of one spatial axis of the output; states the fill it needs.
+def _zero_point(case: Case) -> float:
+    """What an entry holds that stands for zero.
 
     Raises:
-        Refused: entries would be chosen by slot instead of by position.
+        Refused: it is computed.
     """
-    axis = at + 2
-    frames = case.simple_frames(0, axis)
-    if frames is None:
-        return None
-    size = case.out_dims()[axis]
-    if window.same.get(at):
-        raise refuse(
-            f"{case.op} with automatic padding and a stride, which depends on the size", "give pads as numbers"
-        )
-    begin, end, stride = window.begins[at], window.ends[at], window.strides[at]
-    if frames.is_suffix_padded:
-        if end > 0:
-            case.fill(0, axis, neutral)
-        side = Side.LEFT
-    elif frames.is_prefix_padded and stride == 1:
-        if begin > 0:
-            case.fill(0, axis, neutral)
-        side = Side.RIGHT
-    else:
-        raise refuse(f"{case.op} in steps of {stride} along {frames}", "convolve the new frames before joining them")
-    sizes.append(size)
-    return (Frames((Segment(size, side),)),)
+    position = {"ConvInteger": 2, "QLinearConv": 2}.get(case.op)
+    if position is None or not case.has(position):
+        return 0.0
+    content = case.fact(position).valid
+    if not content.is_constant:
+        raise refuse(f"{case.op} with a computed zero point reads padding", "use a constant zero point")
+    return content.low
 
 
-def _content(case: Case, weight: np.ndarray | None, sees_zeros: bool) -> Callable[[Region], Interval]:
-    """Bounds from sums of absolute weights per output channel."""
+def _content(
+    case: Case, weights: Weights, windows: Sequence[Window], tracked: set[int]
+) -> Callable[[Region], Interval]:
     fact = case.fact()
-    bias = case.fact(2).valid if case.has(2) else ZERO
-    if weight is None:
-        gain = math.inf
-    elif case.op == "ConvTranspose":
-        gain = float(np.abs(weight.astype(np.float64)).sum(axis=(0, *range(2, weight.ndim))).max())
-    else:
-        gain = float(np.abs(weight.astype(np.float64)).reshape(weight.shape[0], -1).sum(1).max())
+    sliding = {at for at in tracked if not windows[at - 2].is_point}
+    zeros = any(each.begin or each.end is None or each.end or each.ceil for each in windows)
+    if case.op == "QLinearConv":
+        limits = Interval(case.lowest(0), case.highest(0))
+        dtype = case.node.outputs[0].dtype
+        if dtype is not None and dtype != case.dtype(0):
+            limits = Interval(-128.0, 255.0)
+        return lambda region: limits
+    shift = case.fact(2).valid if case.op == "ConvInteger" and case.has(2) else ZERO
+    limit = largest_sum(case)
 
     def content(region: Region) -> Interval:
-        """An entry in the padding may read valid entries, padding and zeros."""
-        regions = [frozenset(each) for each in fact.regions if each <= region]
-        read = iv.hull(ZERO, *(fact.content(each) for each in regions))
-        if not sees_zeros and len(regions) == 1:
-            read = fact.content(regions[0])
-        if read.is_zero:
-            return bias
-        if not read.is_finite or not math.isfinite(gain):
-            return iv.ACTIVATION if not region and read.is_finite else iv.ANYTHING
-        return iv.add(iv.bounded(gain * read.magnitude), bias)
+        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        read = iv.add(read, iv.negate(shift))
+        return weights.bounds(iv.hull(read, ZERO) if zeros else read, limit)
 
     return content
 
 
+def largest_sum(case: Case) -> float:
+    """The largest sum that is surely finite in the type of the first input, with a margin of 30."""
+    return 2000.0 if case.dtype() == ir.DataType.FLOAT16 else iv.LARGEST
+
+
 def transposed_convolution(case: Case) -> Verdict:
-    """ConvTranspose: what the entries behind the last valid one add to its trimmed tail must be zero."""
-    weight, window = _weight(case)
+    """ConvTranspose: entry i adds to the places i*stride - begin + dilation*[0, kernel); padding must add zero."""
+    weights = _weights(case)
     _check_channels(case)
-    if case.ints_attribute("output_shape") or case.attribute("auto_pad", "NOTSET") != "NOTSET":
-        raise refuse("ConvTranspose with an output shape", "give pads and output_padding as numbers")
-    extra = case.ints_attribute("output_padding") or (0,) * len(window.kernel)
-    axes = _outer(case)
+    windows, extra = _transposed_windows(case, weights.kernel)
+    axes: dict[int, Axis] = {}
     sizes: list[Dim] = []
-    for at in range(len(window.kernel)):
-        axis = at + 2
-        frames = case.simple_frames(0, axis)
-        if frames is None:
+    for at, window in enumerate(windows):
+        spread = _spread(case, at + 2, window, extra[at])
+        if spread is None:
             continue
-        if not frames.is_suffix_padded:
-            raise refuse(f"ConvTranspose along {frames}", "pad behind the valid entries")
-        if window.reach(at) + 1 + extra[at] - window.ends[at] > window.strides[at]:
-            case.fill(0, axis, 0.0)
-        size = case.out_dims()[axis]
-        sizes.append(size)
-        axes[axis] = (Frames((Segment(size),)),)
-    out = case.output(axes, _content(case, weight, True))
-    return case.verdict("CV10", "tails overlap zeros only", out, at_least_one=sizes)
+        axes[at + 2] = spread.axis
+        sizes += spread.least
+        if spread.sees_padding:
+            case.fill(0, at + 2, 0.0)
+    fact, limit, sliding = case.fact(), largest_sum(case), set(axes)
+    axes |= _outer(fact)
+
+    def content(region: Region) -> Interval:
+        read = iv.hull(ZERO, *(fact.content(each) for each in regions_read(fact, region, sliding)))
+        return weights.bounds(read, limit)
+
+    out = case.output(axes, content)
+    return case.verdict("CV7", "padding adds nothing to valid places", out, at_least_one=sizes)
 
 
-TABLE: Table = {("", "Conv"): convolution, ("", "ConvTranspose"): transposed_convolution}
+def _transposed_windows(case: Case, kernel: tuple[int, ...]) -> tuple[list[Window], tuple[int, ...]]:
+    """The windows and the output padding.
+
+    Raises:
+        Refused: the pads depend on the size, or runtimes read the attributes differently.
+    """
+    count = len(kernel)
+    extra = case.ints_attribute("output_padding") or (0,) * count
+    strides = case.ints_attribute("strides") or (1,) * count
+    dilations = case.ints_attribute("dilations") or (1,) * count
+    pads = case.ints_attribute("pads") or (0,) * (2 * count)
+    auto = str(case.attribute("auto_pad", "NOTSET"))
+    if case.ints_attribute("output_shape"):
+        raise refuse("ConvTranspose with an output shape", "give pads and output_padding as numbers")
+    if auto == "VALID":
+        pads = (0,) * (2 * count)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [dilations[at] * (kernel[at] - 1) + 1 + extra[at] - strides[at] for at in range(count)]
+        if min(totals) < 0 or max(dilations) > 1 or max(extra) > 0:
+            raise refuse(
+                f"ConvTranspose with auto_pad {auto} and gaps between what entries add", "give pads as numbers"
+            )
+        small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        pads = (*small, *large) if auto == "SAME_UPPER" else (*large, *small)
+    elif auto != "NOTSET":
+        raise refuse(f"ConvTranspose with auto_pad {auto!r}", "give pads as numbers")
+    windows = [Window(kernel[at], strides[at], dilations[at], pads[at], pads[at + count]) for at in range(count)]
+    return windows, tuple(extra)
+
+
+def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:
+    """How a padded axis is spread out; None when the axis is not tracked.
+
+    Raises:
+        Refused: a gap lies between the valid entries.
+    """
+    frames = case.simple_frames(0, at)
+    if frames is None:
+        return None
+    assert window.end is not None
+    stride, tail = window.stride, window.reach + 1 + extra - window.begin - window.end
+    size = stated(case, at, canonical(stride * (sympy.sympify(frames.size) - 1) + tail))
+    adds_behind = window.reach - window.end + extra >= stride
+    adds_in_front = window.reach - window.begin >= stride
+    if frames.is_suffix_padded:
+        return Slid((Frames((Segment(size),)),), size, (size,), sees_back=adds_behind)
+    front = frames.segments[0]
+    if frames.is_prefix_padded and not front.is_full:
+        return Slid((Frames((Segment(size, Side.RIGHT),)),), size, (size,), sees_front=adds_in_front)
+    if len(frames.segments) == 2 and front.side is Side.RIGHT and not front.is_full and not frames.segments[1].is_full:
+        before = canonical(stride * front.size)
+        axis = joined([Segment(before, Side.RIGHT), Segment(canonical(size - before), Side.LEFT)])
+        inner = [part.size + 1 for factor in axis if isinstance(factor, Frames) for part in factor.segments]
+        return Slid(axis, size, (size, *inner), adds_in_front, adds_behind)
+    raise refuse(f"ConvTranspose along {frames}, with padding between valid entries", "act before joining them")
+
+
+TABLE: Table = {
+    ("", "Conv"): convolution,
+    ("", "ConvInteger"): convolution,
+    ("", "QLinearConv"): convolution,
+    ("", "ConvTranspose"): transposed_convolution,
+    ("", "DeformConv"): named_refusal("reads at places that are computed", "use a convolution of fixed places"),
+}

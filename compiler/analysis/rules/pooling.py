@@ -1,46 +1,133 @@
-"""Rules PL: pooling over windows."""
+"""Rules PL: pooling over windows.
+
+Rule ids: PL1 maxima, PL2 averages, PL3 norms; what lies behind the valid entries is neutral, or is not counted.
+"""
+
+import math
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import ZERO, Interval
+from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis
-from compiler.analysis.registry import Table
-from compiler.analysis.rules.convolution import Window, spatial
-from compiler.ir import Dim
+from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.convolution import largest_sum
+from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, windows_of
 
 
-def pool(case: Case) -> Verdict:
-    """MaxPool, AveragePool, LpPool: a window that reads past the valid entries must read what it reads alone."""
-    window = Window(case, case.ints_attribute("kernel_shape"))
-    if case.fact().axis(1) is not None:
-        case.refuse_rows(0, 1, "pools beside")
-    axes: dict[int, Axis] = {at: axis for at, axis in case.fact().axes if at < 2}
-    neutral = case.lowest() if case.op == "MaxPool" else 0.0
-    sizes: list[Dim] = []
-    for at in range(len(window.kernel)):
-        if case.fact().axis(at + 2) is None:
-            continue
-        if case.int_attribute("ceil_mode", 0):
-            raise refuse(f"{case.op} in ceil mode along a padded axis", "pool in floor mode")
-        counts_padding = case.int_attribute("count_include_pad", 0)
-        if case.op == "AveragePool" and window.ends[at] > 0 and not counts_padding:
-            raise refuse("AveragePool that leaves padding out of its count", "set count_include_pad")
-        layout = spatial(case, window, at, sizes, neutral)
-        if layout is not None:
-            axes[at + 2] = layout
-    if len(case.node.outputs) > 1 and case.node.outputs[1].uses():
-        raise refuse("MaxPool whose indices are read", "compute indices by ArgMax")
-    fact = case.fact()
-    sees_zeros = case.op != "MaxPool" and (any(window.begins) or any(window.ends))
+def max_pool(case: Case) -> Verdict:
+    """MaxPool: padding that is read holds what is never the largest."""
+    if case.fact().valid.nan:
+        raise refuse("MaxPool of entries that may be NaN, which runtimes order differently", "keep NaN out")
+    if len(case.node.outputs) > 1 and (case.node.outputs[1].uses() or case.node.outputs[1].is_graph_output()):
+        raise refuse("MaxPool whose indices are read: they count slots", "compute indices by ArgMax")
+    windows, slid = _windows(case)
+    least = case.lowest()
+    neutral = least if case.fact().valid.low >= least else -math.inf
+    for at, each in slid.items():
+        if each.sees_padding:
+            case.fill(0, at, neutral)
+    fact, sliding = case.fact(), _sliding(windows, slid)
 
     def content(region: Region) -> Interval:
-        read = iv.hull(*(fact.content(each) for each in fact.regions if each <= region))
-        if case.op == "LpPool":
-            return iv.ANYTHING
-        return iv.hull(read, ZERO) if sees_zeros else read
+        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        return ANYTHING if read.nan else iv.hull(read, iv.constant(least)) if read.low < least else read
 
-    return case.verdict("PL", "windows see what they see alone", case.output(axes, content), at_least_one=sizes)
+    padded_out = any(window.begin or window.end is None or window.end or window.ceil for window in windows)
+
+    def with_empty(region: Region) -> Interval:
+        """A place in the padding may read nothing at all."""
+        return iv.hull(content(region), iv.constant(least)) if region and padded_out else content(region)
+
+    out = case.output(_axes(fact, slid), with_empty)
+    return _verdict(case, "PL1", windows, slid, out)
 
 
-TABLE: Table = {("", "MaxPool"): pool, ("", "AveragePool"): pool, ("", "LpPool"): pool}
+def average_pool(case: Case) -> Verdict:
+    """AveragePool: sums over valid entries by their number; a number that counts slots is counted anew."""
+    windows, slid = _windows(case)
+    counts_all = bool(case.int_attribute("count_include_pad", 0))
+    again = []
+    for at, each in slid.items():
+        window = windows[at - 2]
+        if each.sees_padding:
+            if counts_all and window.overruns(case.dims()[at]):
+                raise refuse(
+                    "AveragePool in ceil mode that counts padding divides the last place by how far it hangs over",
+                    "set count_include_pad or ceil_mode to 0",
+                )
+            case.fill(0, at, 0.0)
+            if not counts_all:
+                again.append(at)
+    if again:
+        case.rewrite("average_pool", tuple(again))
+    fact, sliding = case.fact(), _sliding(windows, slid)
+    count = math.prod(window.kernel for window in windows)
+    zeros = bool(again) or (counts_all and any(window.begin or window.end is None or window.end for window in windows))
+
+    def content(region: Region) -> Interval:
+        read = iv.hull(*(fact.content(each) for each in regions_read(fact, region, sliding)))
+        if not read.is_finite or read.magnitude * count > largest_sum(case):
+            return ANYTHING
+        return iv.hull(read, ZERO) if zeros else read
+
+    return _verdict(case, "PL2", windows, slid, case.output(_axes(fact, slid), content))
+
+
+def lp_pool(case: Case) -> Verdict:
+    """LpPool: zeros add nothing to a norm."""
+    windows, slid = _windows(case)
+    for at, each in slid.items():
+        if each.sees_padding:
+            case.fill(0, at, 0.0)
+    power = case.int_attribute("p", 2)
+    fact, sliding = case.fact(), _sliding(windows, slid)
+    count = math.prod(window.kernel for window in windows)
+
+    def content(region: Region) -> Interval:
+        read = iv.hull(ZERO, *(fact.content(each) for each in regions_read(fact, region, sliding)))
+        if not read.is_finite or power < 1 or read.magnitude > (largest_sum(case) / count) ** (1 / power):
+            return ANYTHING
+        return Interval(0.0, read.magnitude * count ** (1 / power))
+
+    return _verdict(case, "PL3", windows, slid, case.output(_axes(fact, slid), content))
+
+
+def _windows(case: Case) -> tuple[tuple[Window, ...], dict[int, Slid]]:
+    """The windows, and every tracked spatial axis after them.
+
+    Raises:
+        Refused: an axis that is not spatial is padded as channels.
+    """
+    kernel = case.ints_attribute("kernel_shape")
+    if len(kernel) != case.rank() - 2 or not kernel:
+        raise refuse(f"{case.op} with kernel {kernel} over {case.rank()} axes", "give one size per spatial axis")
+    windows = windows_of(case, kernel)
+    slid = {at + 2: found for at, window in enumerate(windows) if (found := slide(case, at + 2, window)) is not None}
+    return windows, slid
+
+
+def _sliding(windows: tuple[Window, ...], slid: dict[int, Slid]) -> set[int]:
+    return {at for at in slid if not windows[at - 2].is_point}
+
+
+def _axes(fact: Fact, slid: dict[int, Slid]) -> dict[int, Axis]:
+    """Axes 0 and 1, each entry of which is pooled by itself, and the spatial ones."""
+    return {**{at: axis for at, axis in fact.axes if at < 2}, **{at: each.axis for at, each in slid.items()}}
+
+
+def _verdict(case: Case, rule: str, windows: tuple[Window, ...], slid: dict[int, Slid], out: Fact) -> Verdict:
+    sizes = [size for each in slid.values() for size in each.least]
+    sees = any(each.sees_padding for each in slid.values())
+    reason = "padding that is read changes nothing" if sees else "no valid place reads padding"
+    return case.verdict(rule, reason, out, pointwise=not _sliding(windows, slid), at_least_one=sizes)
+
+
+TABLE: Table = {
+    ("", "MaxPool"): max_pool,
+    ("", "AveragePool"): average_pool,
+    ("", "LpPool"): lp_pool,
+    ("", "MaxUnpool"): named_refusal("puts entries at places that are counted in slots", "use Resize or ConvTranspose"),
+    ("", "MaxRoiPool"): named_refusal("pools regions that are given as data", "pool windows of fixed size"),
+    ("", "RoiAlign"): named_refusal("pools regions that are given as data", "pool windows of fixed size"),
+}
