@@ -134,6 +134,7 @@ class _Cutting:
     """The fact of a Slice's output while axis after axis is cut."""
 
     def __init__(self, case: Case, fact: Fact) -> None:
+        self.step = 1
         self.case, self.fact = case, fact
         self.axes: dict[int, Axis] = dict(fact.axes)
         self.index: Index | None = fact.index
@@ -164,7 +165,7 @@ class _Cutting:
         case.refuse_rows(0, at, "cuts")
         frames = case.simple_frames(0, at)
         assert frames is not None
-        self.pointwise = False
+        self.pointwise, self.step = False, cut.step
         self.rule, self.reason = "SL2", "cut where slots and positions agree"
         kept = self._kept(frames, at, cut)
         kept = restated(kept, stated)
@@ -333,7 +334,7 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
         return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
     frames = work.fact.frames(axis)
     last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
-    if last and same_end(stop, frames):
+    if last and same_end(stop, frames) and work.step == 1:
         return _last_entries(work, axis, frames, before)
     raise _refuse_inside(start, first, "from")
 
