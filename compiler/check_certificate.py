@@ -5,8 +5,8 @@ The graph before and after padding and the certificate go in. The checker takes 
 1. Structure: every node is still there, reads what it read, or what a recorded need put in its place.
 2. Chain: what a record says of its inputs is what the record of their producer says, and of graph inputs, the worst.
 3. Steps: every node is run by itself, unpadded row by row and padded with all rows at once, on values that the facts
-   allow, with NaN, infinities and huge numbers wherever they do; valid places must agree, and the padding must hold what
-   the record says.
+   allow, with NaN, infinities and huge numbers wherever they do; valid places must agree, and the padding must hold
+   what the record says.
 4. Masks and forms: every inserted mask is computed from true lengths and compared with what is valid.
 
 A step that survives is not proved by that, but the checker shares no rule, no table and no line with what proved it.
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 Array = npt.NDArray[Any]
 Record = Mapping[str, Any]
@@ -216,7 +216,7 @@ def _size(size: str | int, values: Mapping[str, int]) -> int:
     """An integer expression over axis names."""
     if isinstance(size, int):
         return size
-    return math.floor(_arithmetic(ast.parse(size, mode="eval").body, values))
+    return int(math.floor(_arithmetic(ast.parse(size, mode="eval").body, values)))
 
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

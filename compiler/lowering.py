@@ -198,9 +198,9 @@ def _replay_certificates(before: Lowered, outcome: Outcome) -> int:
     if not outcome.records:
         return 0
     house.infer_shapes(before.model)
-    graphs = [ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model)]
+    unpadded, padded = (ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model))
     try:
-        return sum(check_certificate.check(*graphs, record) for record in outcome.records)
+        return sum(check_certificate.check(unpadded, padded, record) for record in outcome.records)
     except check_certificate.Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",

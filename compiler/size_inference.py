@@ -48,7 +48,7 @@ def _on_top(
 def _last_entries(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[-size:] and table[rows - size:] have `size` entries, which the library leaves open when the size is an expression."""
+    """table[-size:] and table[rows - size:] have `size` entries, which the library leaves open for expressions."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
@@ -57,7 +57,7 @@ def _last_entries(
         if data is None or data.shape is None or output.shape is None or len(given) < 3:
             return
         starts, ends, axes = given[:3]
-        if starts is None or ends is None or axes is None or len(starts) != 1 or len(given) > 3 and given[3] != [1]:
+        if starts is None or ends is None or axes is None or len(starts) != 1 or (len(given) > 3 and given[3] != [1]):
             return
         (start,), (end,), (axis,) = starts, ends, axes
         if isinstance(start, int) or not isinstance(end, int) or end < 2**31 - 1 or not isinstance(axis, int):

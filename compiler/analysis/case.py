@@ -196,7 +196,7 @@ class Case:
             The operand's fact afterwards.
 
         Raises:
-            Refused: the operand is shared by all rows and has no place for the batch, whose rows have their own lengths.
+            Refused: the operand is shared by all rows, which have lengths of their own, and has no place for the batch.
         """
         fact = self.fact(operand)
         padding = fact.padding(axis)

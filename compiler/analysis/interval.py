@@ -125,7 +125,8 @@ def reciprocal(a: Interval) -> Interval:
     """1 / a; anything when a may be 0."""
     if a.nan or a.low <= 0 <= a.high:
         return ANYTHING
-    return Interval(*sorted((1 / a.low, 1 / a.high)))
+    low, high = sorted((1 / a.low, 1 / a.high))
+    return Interval(low, high)
 
 
 def maximum(a: Interval, b: Interval) -> Interval:

@@ -9,6 +9,7 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
+from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
 
@@ -35,8 +36,8 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int]) -> dict[str,
     sizes: dict[Dim, None] = {
         size: None for each in derivation.judged for size in each.verdict.at_least_one if not isinstance(size, int)
     }
-    for size in sizes:
-        for name in [name for name in start if symbol(name) in size.free_symbols]:
+    for size in map(sympy.sympify, sizes):
+        for name in [name for name in start if symbol(name) in symbols_of(size)]:
             least[name] = max(least[name], _least(size, name, start))
     return least
 
@@ -124,7 +125,8 @@ def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
         value.shape = ir.Shape([_text(_replaced(dim, settled)) for dim in dims])
     noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
     if noted is not None and "Min" in noted:
-        known = [_replaced(each if isinstance(each, int) else house.expression(each), settled) for each in json.loads(noted)]
+        sizes = [each if isinstance(each, int) else house.expression(each) for each in json.loads(noted)]
+        known = [_replaced(each, settled) for each in sizes]
         value.metadata_props[onnx_shape_inference.SYM_DATA_KEY] = json.dumps([_text(each) for each in known])
 
 

@@ -75,8 +75,6 @@ def _alone(node: ir.Node, operands: Mapping[int, int]) -> ir.Node | None:
     )
     opsets = dict(node.graph.opset_imports) if node.graph is not None else {"": 20}
     free = [value for value in inputs if value is not None and value not in initializers]
-    graph = ir.Graph(
-        free, outputs, nodes=[copy_node], initializers=initializers, opset_imports=opsets, name="alone"
-    )
+    graph = ir.Graph(free, outputs, nodes=[copy_node], initializers=initializers, opset_imports=opsets, name="alone")
     house.infer_shapes(ir.Model(graph, ir_version=10))
     return copy_node

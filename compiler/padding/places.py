@@ -58,9 +58,9 @@ class Places:
 
     def settle(self) -> None:
         """Forget what pruning has removed, and write behind what is left, in front of the model's own nodes."""
-        for made in (self.made, self.rows.made, self.slots.made):
-            for key in [key for key, value in made.items() if is_removed(value)]:  # type: ignore[attr-defined]
-                del made[key]  # type: ignore[attr-defined]
+        self.made = {key: value for key, value in self.made.items() if not is_removed(value)}
+        for arithmetic in (self.rows, self.slots):
+            arithmetic.made = {key: value for key, value in arithmetic.made.items() if not is_removed(value)}
         self.slots.symbols = _Slots(self)
         stamp = self.insert.stamp
         own = (node for node in self.model.graph if node.metadata_props.get(house.PASS_KEY) != stamp)

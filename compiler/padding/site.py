@@ -54,7 +54,8 @@ class Site:
         old = self.node.outputs[output]
         if value.shape is None:
             value.shape = old.shape
-        value.dtype = value.dtype or old.dtype
+        if value.dtype is None and old.dtype is not None:
+            value.dtype = old.dtype
         house.take_over(self.model, old, value)
         self.replaced.extend([None] * (output + 1 - len(self.replaced)))
         self.replaced[output] = value

@@ -320,7 +320,10 @@ def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
     sizes = {str(dims[0]) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))}
     if len(sizes) == 1 and next(iter(sizes)).isdigit():
         return int(sizes.pop())
-    raise refuse(f"the padded inputs have first axes {sorted(sizes)}", "make the batch their first axis and declare it with buckets")
+    raise refuse(
+        f"the padded inputs have first axes {sorted(sizes)}",
+        "make the batch their first axis and declare it with buckets",
+    )
 
 
 def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
@@ -377,7 +380,7 @@ def _check_state(fact: Fact, axis: int, value: ir.Value, window: Window, place: 
         frames.is_prefix_padded
         and len(fact.padded) == 1
         and fact.padding(axis).is_zero
-        and (frames.size == whole or frames.size.subs(house.symbol(window.axis), window.frames) == window.frames)
+        and (frames.size == whole or _slots_when_full(frames.size, window) == window.frames)
     ):
         return
     raise refuse(
@@ -386,6 +389,11 @@ def _check_state(fact: Fact, axis: int, value: ir.Value, window: Window, place: 
         axis=window.axis,
         **place,
     )
+
+
+def _slots_when_full(size: Dim, window: Window) -> int:
+    """Slots of an axis when the window is full."""
+    return int(sympy.sympify(size).subs(house.symbol(window.axis), window.frames))
 
 
 def _check_empty(least: int, window: Window) -> None:

@@ -20,7 +20,6 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axis
-from compiler.errors import Refused
 from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome

@@ -58,7 +58,8 @@ def _record(certificate: dict[str, Any], op: str) -> dict[str, Any]:
 
 
 def _node(model: onnx.ModelProto, op: str) -> onnx.NodeProto:
-    return next(node for node in model.graph.node if node.op_type == op)
+    found: onnx.NodeProto = next(node for node in model.graph.node if node.op_type == op)
+    return found
 
 
 def _drop_fill(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ def check_padded(origin: Lowered, outcome: Outcome, *, seed: int = 0, rows: int 
             shape = [rows if str(d) == BATCH else slots[str(d)] if str(d) in slots else int(str(d)) for d in dims]
             full = np.full(shape, poison if kind.kind == "f" else 0, kind)
             for row, feed in enumerate(singles):
-                full[(row, *(slice(0, size) for size in feed[name].shape[1:]))] = feed[name][0]
+                full[_corner(row, feed[name].shape[1:])] = feed[name][0]
             feeds[name] = full
         for name, each in axes.items():
             feeds[each.length_input] = np.array(lengths[name], np.int64)
@@ -86,7 +86,7 @@ def check_padded(origin: Lowered, outcome: Outcome, *, seed: int = 0, rows: int 
         for at, result in enumerate(results):
             for row in range(rows):
                 wanted = references[row][at][0]
-                got = result[(row, *(slice(0, size) for size in wanted.shape))]
+                got = result[_corner(row, wanted.shape)]
                 valid.append(got)
                 scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
                 difference = float(np.abs(got - wanted).max(initial=0.0)) / scale
@@ -97,6 +97,11 @@ def check_padded(origin: Lowered, outcome: Outcome, *, seed: int = 0, rows: int 
             raise Differs(f"bits change with {poison} in the padding")
         first = first if first is not None else valid
     return worst
+
+
+def _corner(row: int, sizes: Sequence[int]) -> tuple[int | slice, ...]:
+    """The valid entries of one row."""
+    return (row, *(slice(0, size) for size in sizes))
 
 
 def verify_offline(lowered: Lowered, *, seeds: int = 3, tolerance: float = 1e-5) -> Outcome:

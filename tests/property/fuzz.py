@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -60,7 +60,7 @@ class Garden:
         self,
         op: str,
         inputs: Sequence[ir.Value | None],
-        attributes: dict[str, int | str | list[int]] | None = None,
+        attributes: Mapping[str, int | str | Sequence[int]] | None = None,
         dtype: ir.DataType = ir.DataType.FLOAT,
     ) -> ir.Value:
         """Append a node."""
@@ -138,7 +138,8 @@ def _conv(garden: Garden) -> None:
     grouped = bool(garden.rng.integers(0, 2))
     weights = garden.weights(WIDTH, 1 if grouped else WIDTH, kernel)
     inputs = [found.value, weights] + ([garden.weights(WIDTH)] if garden.rng.integers(0, 2) else [])
-    attributes = {"pads": pads, "strides": [stride], "dilations": [dilation], "group": WIDTH if grouped else 1}
+    attributes: dict[str, int | str | Sequence[int]] = {"pads": pads, "strides": [stride], "dilations": [dilation]}
+    attributes["group"] = WIDTH if grouped else 1
     garden.keep(garden.op("Conv", inputs, attributes), True)
 
 
@@ -157,7 +158,7 @@ def _pool(garden: Garden) -> None:
     found = garden.pick(True)
     op = str(garden.rng.choice(["MaxPool", "AveragePool"]))
     kernel, stride = int(garden.rng.integers(1, 4)), int(garden.rng.integers(1, 3))
-    attributes: dict[str, int | str | list[int]] = {"kernel_shape": [kernel], "strides": [stride]}
+    attributes: dict[str, int | str | Sequence[int]] = {"kernel_shape": [kernel], "strides": [stride]}
     if kernel > 1:
         attributes["pads"] = [int(each) for each in garden.rng.integers(0, kernel // 2 + 1, 2)]
     if op == "AveragePool":

@@ -16,7 +16,7 @@ CONSTANTS = """<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int
 
 
 def graph(body: str, dims: str = "batch,time,4", result: str = "batch,r,4") -> str:
-    """x [batch, time, 4] -> y."""
+    """A graph from x [batch, time, 4] to y."""
     names = {
         "w": "float[4,4] w", "v": "float[4,4] v", "table": "float[1,40,4] table", "kernel": "float[4,4,3] kernel",
         "gamma": "float[4] gamma", "beta": "float[4] beta", "up": "float[4,4,4] up",
