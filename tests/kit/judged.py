@@ -27,9 +27,9 @@ def rewrites(verdict: Verdict) -> list[str]:
     return [need.kind for need in verdict.needs if isinstance(need, Rewrite)]
 
 
-def check(node: Node, rule: str, axes: str, *, trials: int = 8) -> Verdict:
+def check(node: Node, rule: str, axes: str, *, trials: int = 8, extremes: bool = True) -> Verdict:
     """The verdict holds under attack, and is the expected one."""
-    verdict = check_node(node, trials=trials, extremes=True)
+    verdict = check_node(node, trials=trials, extremes=extremes)
     assert (verdict.rule, layouts(verdict)) == (rule, axes)
     return verdict
 
@@ -42,13 +42,13 @@ def check_refused(node: Node, message: str) -> None:
     assert raised.value.cure
 
 
-def attack(draw: Callable[[np.random.Generator], Node], draws: int, fewest: int) -> None:
+def attack(draw: Callable[[np.random.Generator], Node], draws: int, fewest: int, *, extremes: bool = True) -> None:
     """Random nodes are judged soundly or refused, and at least some are not refused."""
     accepted = 0
     for seed in range(draws):
         node = draw(np.random.default_rng(seed))
         try:
-            check_node(node, trials=2, seed=seed, extremes=True)
+            check_node(node, trials=2, seed=seed, extremes=extremes)
         except Refused:
             continue
         except Unsound as unsound:

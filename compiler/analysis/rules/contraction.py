@@ -1,105 +1,140 @@
-"""Rules MM: products, where a padded axis is kept (MM1) or summed over (MM2)."""
+"""Rules MM: products, where a padded axis is kept (MM1) or summed over (MM2).
 
+MatMul and Gemm are judged as the Einsum they are. Padding that is summed over has to add exactly zero: it is zero in
+one factor, and finite in all others, since 0 * NaN and 0 * infinity are NaN.
+"""
+
+import itertools
+import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from compiler import ir as house
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import ZERO, Interval
+from compiler.analysis.data_only import on_data
+from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
 from compiler.analysis.layout import Axis, has_rows, is_padded
 from compiler.analysis.registry import Table
+from compiler.analysis.transfer import limits_of, stored
 
-LARGEST_SUM = 2.0**24
-"""Entries that a contraction over an axis of symbolic size is taken to sum at most."""
+TYPICAL = 256
+"""Entries of an axis of symbolic size, where the smaller one of two values is chosen."""
 
 
 def matmul(case: Case) -> Verdict:
     """MatMul of any ranks, as the Einsum it is."""
     ranks = case.rank(0), case.rank(1)
-    letters = iter("abcdefghijklmnopqrstuvw")
-    batch = [next(letters) for _ in range(max(max(ranks) - 2, 0))]
-    first = batch[len(batch) - max(ranks[0] - 2, 0) :] + (["x", "z"] if ranks[0] > 1 else ["z"])
-    second = batch[len(batch) - max(ranks[1] - 2, 0) :] + (["z", "y"] if ranks[1] > 1 else ["z"])
-    result = batch + (["x"] if ranks[0] > 1 else []) + (["y"] if ranks[1] > 1 else [])
-    return _product(case, [first, second], result)
+    if 0 in ranks:
+        raise refuse("MatMul of a scalar", "multiply elementwise")
+    batch = [f"batch {at}" for at in range(max(max(ranks) - 2, 0))]
+    first = batch[len(batch) - max(ranks[0] - 2, 0) :] + (["row", "summed"] if ranks[0] > 1 else ["summed"])
+    second = batch[len(batch) - max(ranks[1] - 2, 0) :] + (["summed", "column"] if ranks[1] > 1 else ["summed"])
+    result = batch + (["row"] if ranks[0] > 1 else []) + (["column"] if ranks[1] > 1 else [])
+    return product(case, [first, second], result)
 
 
 def gemm(case: Case) -> Verdict:
     """Gemm: a matrix product of two matrices, transposed or not, plus a broadcast term."""
-    first = ["z", "x"] if case.int_attribute("transA", 0) else ["x", "z"]
-    second = ["y", "z"] if case.int_attribute("transB", 0) else ["z", "y"]
-    if not case.has(2):
-        return _product(case, [first, second], ["x", "y"])
-    term = ["x", "y"][2 - case.rank(2) :]
-    return _product(case, [first, second], ["x", "y"], term)
+    first = ["summed", "row"] if case.int_attribute("transA", 0) else ["row", "summed"]
+    second = ["column", "summed"] if case.int_attribute("transB", 0) else ["summed", "column"]
+    term = ["row", "column"][2 - case.rank(2) :] if case.has(2) else None
+    alpha, beta = case.attribute("alpha", 1.0), case.attribute("beta", 1.0)
+    assert isinstance(alpha, float) and isinstance(beta, float)
+    return product(case, [first, second], ["row", "column"], term, alpha, beta)
 
 
 def einsum(case: Case) -> Verdict:
-    """Einsum with an explicit result and no ellipsis."""
+    """Einsum, with or without an explicit result."""
     equation = str(case.attribute("equation", "")).replace(" ", "")
     left, arrow, right = equation.partition("->")
-    terms = [list(term) for term in left.split(",")]
-    if not arrow or "." in equation or len(terms) != len(case.facts):
-        raise refuse(f"Einsum with equation {equation!r}", "write the equation with an explicit result and no ellipsis")
+    written = left.split(",")
+    if len(written) != len(case.facts):
+        raise refuse(f"Einsum of {len(case.facts)} inputs with equation {equation!r}", "write one term per input")
+    terms = [_labels(term, case.rank(operand), equation) for operand, term in enumerate(written)]
     if any(len(set(term)) != len(term) for term in terms):
         raise refuse(f"Einsum takes a diagonal in {equation!r}", "take the diagonal by a gather")
-    return _product(case, terms, list(right))
+    rest = sorted({label for term in terms for label in term if label.startswith(_DOTS)})
+    if arrow:
+        before, dots, behind = right.partition("...")
+        result = [*before, *(rest if dots else []), *behind]
+    else:
+        once = [label for label in left if label.isalpha() and left.count(label) == 1]
+        result = [*rest, *sorted(once)]
+    return product(case, terms, result)
 
 
-def _product(case: Case, terms: Sequence[list[str]], result: list[str], added: list[str] | None = None) -> Verdict:
-    """A sum of products over the labels that are not in the result.
+_DOTS = "axis "
+
+
+def _labels(term: str, rank: int, equation: str) -> list[str]:
+    """One label per axis; those that an ellipsis stands for are counted from their right end."""
+    before, dots, behind = term.partition("...")
+    left_out = rank - len(before) - len(behind)
+    if left_out < 0 or (left_out and not dots):
+        raise refuse(f"Einsum of {rank} axes with term {term!r} of {equation!r}", "write one letter per axis")
+    return [*before, *(f"{_DOTS}{1000 - at}" for at in range(left_out, 0, -1)), *behind]
+
+
+def product(
+    case: Case,
+    terms: Sequence[Sequence[str]],
+    result: Sequence[str],
+    added: Sequence[str] | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+) -> Verdict:
+    """A sum of products over the labels that are not in the result: alpha * sum of products + beta * operand 2.
 
     Args:
-        case: the node.
+        case: the node; its first operands are the factors.
         terms: labels of the factors' axes.
         result: labels of the output's axes.
-        added: labels of a third operand that is added to the product.
+        added: labels of the last axes of operand 2, where it is added to the product.
+        alpha: factor of the product.
+        beta: factor of what is added.
 
     Raises:
         Refused: a label is padded in one factor and has other entries in another, or rows would be summed.
     """
     layouts = _layouts(case, terms)
-    summed = [label for label in layouts if label not in result]
-    for label in summed:
-        if has_rows(layouts[label]):
-            raise refuse(f"{case.op} sums over the batch axis: rows of one batch would mix", "keep the batch apart")
-        if is_padded(layouts[label]):
-            _clean(case, terms, label, summed)
+    cleaned: list[str] = []
+    for label in [label for label in layouts if label not in result and is_padded(layouts[label])]:
+        _clean(case, terms, result, label, cleaned)
+        cleaned.append(label)
+    layouts = _layouts(case, terms)  # a fill may have given a shared factor its batch
+    if any(has_rows(axis) for label, axis in layouts.items() if label not in result):
+        raise refuse(f"{case.op} sums over the batch axis: rows of one batch would mix", "keep the batch apart")
     if added is not None:
-        for axis, layout in case.fact(2).axes:
-            if layouts.get(added[axis], layout) != layout or case.dims(2)[axis] == 1:
-                raise refuse(f"{case.op} adds a term of another layout", "add it after the product")
-            layouts[added[axis]] = layout
-    axes = {result.index(label): layout for label, layout in layouts.items() if label in result}
-    count = _summed_entries(case, terms, result)
+        _join_added(case, added, layouts)
+    dtype = case.node.outputs[0].dtype or case.dtype()
 
     def content(region: Region) -> Interval:
         labels = {result[at] for at in region}
-        total = _sum_of_products(case, terms, labels, summed, count)
+        total = _total(case, terms, result, labels, dtype)
+        if alpha != 1.0:
+            total = _held(iv.multiply(iv.constant(alpha), total), dtype)
         if added is None:
             return total
-        fact = case.fact(2)
-        beta = case.attribute("beta", 1.0)
-        own = frozenset(at for at, label in enumerate(added) if label in labels and at in fact.padded)
-        scale = iv.constant(float(beta) if isinstance(beta, int | float) else 1.0)
-        return iv.add(_scaled(case, total), iv.multiply(scale, fact.content(own)))
+        other = _read(case.fact(2), added, labels)
+        if beta != 1.0:
+            other = _held(iv.multiply(iv.constant(beta), other), dtype)
+        return _held(iv.add(total, other), dtype)
 
-    out = case.output(axes, content)
-    if summed and any(is_padded(layouts[label]) for label in summed):
+    out = case.output({at: layouts[label] for at, label in enumerate(result) if label in layouts}, content)
+    if cleaned:
         return case.verdict("MM2", "the summed padding adds exactly zero", out)
-    return case.verdict("MM1", "no tracked axis is summed over", out, pointwise=True)
+    return case.verdict("MM1", "no padded axis is summed over", out, pointwise=True)
 
 
-def _scaled(case: Case, total: Interval) -> Interval:
-    alpha = case.attribute("alpha", 1.0)
-    return iv.multiply(iv.constant(float(alpha) if isinstance(alpha, int | float) else 1.0), total)
+# Layouts
 
 
-def _layouts(case: Case, terms: Sequence[list[str]]) -> dict[str, Axis]:
+def _layouts(case: Case, terms: Sequence[Sequence[str]]) -> dict[str, Axis]:
     """The layout of every tracked label."""
     found: dict[str, Axis] = {}
     for operand, term in enumerate(terms):
@@ -118,94 +153,173 @@ def _layouts(case: Case, terms: Sequence[list[str]]) -> dict[str, Axis]:
     return found
 
 
+def _join_added(case: Case, added: Sequence[str], layouts: dict[str, Axis]) -> None:
+    """What is added has the layout of the product, or one entry."""
+    for at, label in enumerate(added):
+        own = case.fact(2).axis(at)
+        if own != layouts.get(label) and (own is not None or case.dims(2)[at] != 1):
+            other = "another layout" if own is None else _text(own)
+            raise refuse(f"{case.op} adds a term of {other} along its axis {at}", "add it after the product")
+
+
 def _text(layout: Axis) -> str:
     return " * ".join(map(str, layout))
 
 
-def _clean(case: Case, terms: Sequence[list[str]], label: str, summed: Sequence[str]) -> None:
-    """Padding that is summed over must be zero in one factor and finite in the others, where kept axes are valid."""
-    holders = [(operand, term.index(label)) for operand, term in enumerate(terms) if label in term]
-    for operand, term in enumerate(terms):
-        if label not in term and not case.fact(operand).valid.is_finite:
-            raise refuse(f"{case.op} sums zeros times numbers that may be infinite", "keep constants and masks finite")
+# Padding that is summed over
 
-    def padding(operand: int, at: int) -> Interval:
+
+def _clean(
+    case: Case, terms: Sequence[Sequence[str]], result: Sequence[str], label: str, cleaned: Sequence[str]
+) -> None:
+    """Make the padding of a summed label add zero at the valid places of the result, with as few fills as possible.
+
+    It does where it is zero in one factor and finite in the others. Places in the padding of labels cleaned before add
+    zero already.
+    """
+    holders = [
+        (operand, term.index(label))
+        for operand, term in enumerate(terms)
+        if label in term and case.fact(operand).axis(term.index(label)) is not None
+    ]
+
+    def summed(operand: int, *, padding: bool) -> Interval:
+        """What is read along the summed axes at valid places of the result, in the padding of the label or of any."""
         fact, term = case.fact(operand), terms[operand]
-        free = {axis for axis in fact.padded if term[axis] in summed}
-        return iv.hull(*(fact.content(region) for region in fact.regions if at in region and region <= free))
+        return iv.hull(
+            *(
+                fact.content(region)
+                for region in fact.regions
+                if not any(term[at] in result or term[at] in cleaned for at in region)
+                and (not padding or any(term[at] == label for at in region))
+            )
+        )
 
-    zero = {operand for operand, at in holders if padding(operand, at).is_zero}
+    for operand in range(len(terms)):
+        if operand not in dict(holders) and not summed(operand, padding=False).is_finite:
+            raise refuse(
+                f"{case.op} multiplies zeros with its input {operand}, which may hold infinities",
+                "keep constants and masks finite",
+            )
     for operand, at in holders:
-        others = zero - {operand}
-        if not padding(operand, at).is_finite and (
-            len(holders) == 1 or others or len(zero) == 0 or operand not in zero
-        ):
+        if not summed(operand, padding=True).is_finite:
             case.fill(operand, at, 0.0)
-            zero.add(operand)
-    if not zero:
-        operand, at = _cheapest(case, holders)
+    if not any(summed(operand, padding=True).is_zero for operand, _ in holders):
+        operand, at = min(holders, key=lambda holder: _cost(case, holder[0]))
         case.fill(operand, at, 0.0)
 
 
-def _cheapest(case: Case, holders: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The factor to overwrite: one with a batch axis, of the lower rank."""
-    return min(holders, key=lambda each: (case.fact(each[0]).rows_axis is None, case.rank(each[0]), -each[0]))
+def _cost(case: Case, operand: int) -> tuple[bool, float]:
+    """What it takes to overwrite padding: a place for the batch, and one pass over the value."""
+    fact, dims = case.fact(operand), case.dims(operand)
+    has_place = fact.rows_axis is not None or case.batch is None or (dims[0] == 1 and fact.axis(0) is None)
+    return not has_place, math.prod(float(dim) if isinstance(dim, int) else TYPICAL for dim in dims)
 
 
-def _summed_entries(case: Case, terms: Sequence[list[str]], result: list[str]) -> float:
-    """How many products one output entry sums."""
+# Bounds
+
+
+def _read(fact: Fact, term: Sequence[str], labels: Iterable[str]) -> Interval:
+    """What lies in the padding of some labels, and in no other."""
+    return fact.content(at for at in fact.padded if term[at] in labels)
+
+
+def _total(
+    case: Case, terms: Sequence[Sequence[str]], result: Sequence[str], labels: set[str], dtype: ir.DataType
+) -> Interval:
+    """Bounds of the sum of products at the places of a region, given by labels."""
+    facts = [case.fact(operand) for operand in range(len(terms))]
+    summed = sorted({term[at] for fact, term in zip(facts, terms, strict=True) for at in fact.padded} - set(result))
+    subsets = itertools.chain.from_iterable(itertools.combinations(summed, n) for n in range(len(summed) + 1))
+    parts = [
+        [_read(fact, term, labels | set(subset)) for fact, term in zip(facts, terms, strict=True)] for subset in subsets
+    ]
+    if not all(content.is_finite for part in parts for content in part):
+        return ANYTHING
+    parts = [part for part in parts if not any(content.is_zero for content in part)]
+    if not parts:
+        return ZERO
+    sizes = _summed_sizes(case, terms, result)
+    bounds = [_counted(iv.hull(*(_multiplied(part) for part in parts)), sizes.values())]
+    for operand in range(len(terms) if len(terms) == 2 else 0):
+        axes = {label: at for at, label in enumerate(terms[operand]) if label not in result}
+        sums = _absolute_sums(case, operand, list(axes.values()))
+        if sums is not None:
+            repeated = [n for label, n in sizes.items() if label not in axes or case.dims(operand)[axes[label]] == 1]
+            other = max(part[1 - operand].magnitude for part in parts)
+            bounds.append(_counted(iv.bounded(sums * other), repeated))
+    return _held(min(bounds, key=lambda bound: bound.magnitude), dtype)
+
+
+def _summed_sizes(case: Case, terms: Sequence[Sequence[str]], result: Sequence[str]) -> dict[str, float]:
+    """How many entries lie along every summed label."""
     sizes: dict[str, float] = {}
     for operand, term in enumerate(terms):
         for label, dim in zip(term, case.dims(operand), strict=True):
             if label not in result:
-                size = float(dim) if isinstance(dim, int) else LARGEST_SUM
-                sizes[label] = max(sizes.get(label, 1.0), size)
-    return float(np.prod(list(sizes.values()))) if sizes else 1.0
+                sizes[label] = max(sizes.get(label, 1.0), float(dim) if isinstance(dim, int) else ASSUMED)
+    return sizes
 
 
-def _sum_of_products(
-    case: Case, terms: Sequence[list[str]], labels: set[str], summed: Sequence[str], count: float
-) -> Interval:
-    """Bounds of the sum at the places of a region, padded and valid entries of the summed axes together."""
-    contents = [_read(case, operand, term, labels, summed) for operand, term in enumerate(terms)]
-    if any(content.is_zero for content in contents):
-        return ZERO if all(content.is_finite for content in contents) else iv.ANYTHING
-    if not all(content.is_finite for content in contents):
-        return iv.ANYTHING
-    for operand, term in enumerate(terms):  # a constant factor: its own sums of absolute values
-        sums = _absolute_sums(case, operand, [at for at, label in enumerate(term) if label not in labels])
-        if sums is not None and len(terms) == 2:
-            return iv.bounded(sums * contents[1 - operand].magnitude)
-    product = contents[0]
-    for content in contents[1:]:
-        product = iv.multiply(product, content)
-    low, high = min(product.low * count, 0.0), max(product.high * count, 0.0)
-    return Interval(low, high) if count > 1 else product
+def _counted(one: Interval, sizes: Iterable[float]) -> Interval:
+    """A sum of as many terms as there are entries, or fewer."""
+    count = math.prod(sizes)
+    if count == 1.0:
+        return one
+    return Interval(min(one.low * count, 0.0), max(one.high * count, 0.0)) if one.is_finite else ANYTHING
 
 
-def _read(case: Case, operand: int, term: list[str], labels: set[str], summed: Sequence[str]) -> Interval:
-    fact = case.fact(operand)
-    fixed = frozenset(at for at in fact.padded if term[at] in labels)
-    free = [at for at in fact.padded if term[at] in summed]
-    regions: list[Region] = [fixed]
-    for at in free:
-        regions += [region | {at} for region in regions]
-    return iv.hull(*(fact.content(region) for region in regions))
+def _multiplied(factors: Sequence[Interval]) -> Interval:
+    whole = factors[0]
+    for factor in factors[1:]:
+        whole = iv.multiply(whole, factor)
+    return whole
 
 
-_SUMS: "weakref.WeakKeyDictionary[ir.Value, float]" = weakref.WeakKeyDictionary()
+def _held(bound: Interval, dtype: ir.DataType) -> Interval:
+    """What a type holds of a sum: where one term may overflow, the next may be infinite with the other sign."""
+    held = stored(bound, dtype)
+    return held if held.is_finite or limits_of(dtype) is not None else ANYTHING
+
+
+_SUMS: weakref.WeakKeyDictionary[ir.Value, dict[tuple[int, ...], float]] = weakref.WeakKeyDictionary()
 
 
 def _absolute_sums(case: Case, operand: int, axes: Sequence[int]) -> float | None:
-    """The largest sum of absolute values of a constant matrix over its contracted axis; None for anything else."""
+    """The largest sum of absolute values over the summed axes, of a constant or of probabilities; else None."""
     value = case.node.inputs[operand]
-    array = case.array(operand)
-    if value is None or array is None or array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
+    if value is None or not axes:
         return None
-    if value not in _SUMS:
-        sums = [float(np.abs(array.astype(np.float64)).sum(axis=at).max(initial=0.0)) for at in range(array.ndim)]
-        _SUMS[value] = max(sums[-2:])
-    return _SUMS[value]
+    if len(axes) == 1 and sums_to_one(value, axes[0] - case.rank(operand)):
+        return 1.1
+    array = case.array(operand)
+    if array is None or array.dtype.kind not in "fiu":
+        return None
+    known = _SUMS.setdefault(value, {})
+    key = tuple(axes)
+    if key not in known:
+        known[key] = float(np.abs(array, dtype=np.float64).sum(axis=key).max(initial=0.0))
+    return known[key]
 
 
-TABLE: Table = {("", "MatMul"): matmul, ("", "Gemm"): gemm, ("", "Einsum"): einsum}
+def sums_to_one(value: ir.Value | None, axis: int) -> bool:
+    """Whether a value holds, along an axis counted from the back, what a Softmax gave, some of it set to zero."""
+    node = None if value is None else value.producer()
+    if value is None or node is None:
+        return False
+    if house.is_op(node, "Softmax"):
+        rank = len(house.dims_of(value) or ())
+        return rank > 0 and (house.int_attribute(node, "axis", -1) - axis) % rank == 0
+    if house.is_op(node, "Identity", "Dropout", "Where"):
+        zeros = [each for each in node.inputs if (array := house.array_of(each)) is not None and not array.any()]
+        kept = node.inputs[0]
+        if node.op_type == "Where":
+            if len(zeros) != 1 or node.inputs[0] in zeros:
+                return False
+            kept = node.inputs[1] if node.inputs[2] is zeros[0] else node.inputs[2]
+        same_shape = kept is not None and house.dims_of(kept) == house.dims_of(value)
+        return same_shape and sums_to_one(kept, axis)
+    return False
+
+
+TABLE: Table = {("", "MatMul"): on_data(matmul), ("", "Gemm"): on_data(gemm), ("", "Einsum"): on_data(einsum)}

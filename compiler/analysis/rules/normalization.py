@@ -1,175 +1,264 @@
 """Rules SM and NM: softmax and the normalisations."""
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
+from compiler.analysis.data_only import on_data
 from compiler.analysis.facts import Fact, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ZERO, Interval, hull
-from compiler.analysis.registry import Table
+from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
+from compiler.analysis.layout import Frames
+from compiler.analysis.registry import Entry, Table
+from compiler.analysis.rules.reduction import DEEP, averaged_sizes, check_rows
+from compiler.analysis.transfer import stored
 
-DEEP = -1.0e30
-"""Scores at or below are masked: with valid scores above -2**40 their exponential is exactly 0."""
+ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
+"""Normalisations whose variance may be computed as mean(x*x) - mean(x)**2, which can come out negative."""
+
+
+# Softmax
 
 
 def softmax(case: Case) -> Verdict:
     """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed.
 
-    Where the model masks on its own account a row may hold nothing but masked entries, over which softmax is uniform:
-    then only minus infinity is below all of them.
+    A row of scores without NaN and +infinity is taken to hold one score above -2**40 at least. A row that holds none
+    gives what it gives alone where its padding is -infinity: that is what scores that may be -infinity are filled with.
     """
     axis = case.axis_attribute("axis", -1)
-    case.refuse_rows(0, axis, "normalises over")
     frames = case.simple_frames(0, axis)
     fact = case.fact()
     if frames is None:
-        out = case.output(fact.tracked, lambda region: _result(case, everywhere(fact, region, axis)))
+        out = case.output(fact.tracked, lambda region: _of_row(case, fact, region, axis))
         return case.verdict("SM1", "over another axis", out, pointwise=True)
-    if not _is_masked(fact, frozenset(), axis):
-        fact = case.fill(0, axis, case.lowest() if _is_live(fact.valid) else -math.inf)
+    if not is_masked(fact, axis):
+        fact = case.fill(0, axis, _mask_value(case, fact))
+    if case.op == "Hardmax":
+        _check_ties(case, fact, axis, frames)
 
     def content(region: Region) -> Interval:
-        others = frozenset(region) - {axis}
-        valid = fact.content(others)
-        row = hull(valid, fact.content(others | {axis}))
-        if valid.nan or row.nan or row.high == math.inf or valid.low == -math.inf:
-            return Interval(-math.inf if case.op == "LogSoftmax" else 0.0, 1.0, True)
-        if axis in region and case.op != "LogSoftmax" and _is_masked(fact, others, axis):
-            return ZERO
-        return Interval(-math.inf, 0.0) if case.op == "LogSoftmax" else Interval(0.0, 1.0)
+        if axis not in region or case.op == "LogSoftmax":
+            return _of_row(case, fact, region, axis)
+        valid = fact.content(region - {axis})
+        score = not valid.nan and valid.high < math.inf and (region == {axis} or valid.low >= DEEP / 10)
+        return ZERO if score and _is_deep(fact.content(region)) else _of_row(case, fact, region, axis)
 
-    reason = "padded entries are masked before the sum"
-    return case.verdict("SM2", reason, case.output(fact.tracked, content), at_least_one=[frames.size])
+    out = case.output(fact.tracked, content)
+    return case.verdict("SM2", "padded entries are masked before the sum", out, at_least_one=[frames.size])
 
 
-def _is_live(valid: Interval) -> bool:
-    """Whether no entry can be a masked one."""
-    return not valid.nan and valid.low >= -iv.ASSUMED
+def is_masked(fact: Fact, axis: int) -> bool:
+    """Whether scores in the padding of an axis count for nothing already, wherever the other axes are valid."""
+    return _is_deep(fact.content({axis}))
 
 
-def _is_masked(fact: Fact, others: Region, axis: int) -> bool:
-    """Whether the padding along an axis has exponentials of exactly 0 next to any entry that may be valid."""
-    padding = fact.content(others | {axis})
-    deep = not padding.nan and padding.high <= DEEP
-    return padding == Interval(-math.inf, -math.inf) or (deep and _is_live(fact.content(others)))
+def _is_deep(content: Interval) -> bool:
+    return not content.nan and content.high <= DEEP
 
 
-def _result(case: Case, row: Interval) -> Interval:
-    """The range of the result: a row that is not finite gives NaN."""
-    low = -math.inf if case.op == "LogSoftmax" else 0.0
-    clean = not row.nan and row.high < math.inf and row.low > -math.inf
-    return Interval(low, 0.0 if case.op == "LogSoftmax" else 1.0, not clean)
+def _mask_value(case: Case, fact: Fact) -> float:
+    """The lowest finite number; -infinity where that may not be lower than all valid scores."""
+    lowest = case.lowest()
+    return lowest if fact.valid.is_finite and lowest <= DEEP else -math.inf
+
+
+def _check_ties(case: Case, fact: Fact, axis: int, frames: Frames) -> None:
+    """Hardmax takes the first one of the largest entries, -infinities included."""
+    strictly = fact.valid.low > fact.content({axis}).high
+    if not strictly and not (frames.is_suffix_padded and fact.valid.low >= fact.content({axis}).high):
+        raise refuse(f"{case.op} over {frames}, where padding could win ties", "keep the scores finite")
+
+
+def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
+    """The range of the result: a row with NaN, with +infinity, or of -infinities alone gives NaN."""
+    row, others = everywhere(fact, region, axis), region - {axis}
+    nan = row.nan or row.high == math.inf or (bool(others) and fact.content(others).low == -math.inf)
+    if case.op == "Hardmax":
+        return Interval(0.0, 1.0)
+    if case.op == "Softmax":
+        return Interval(0.0, 1.0, nan)
+    size = case.dims()[axis]
+    count = float(size) if isinstance(size, int) else ASSUMED
+    low = row.low - row.high - math.log(max(count, 1.0)) if row.is_finite else -math.inf
+    return ANYTHING if nan else stored(Interval(min(low, 0.0), 0.0), case.dtype())
+
+
+# Statistics over axes
 
 
 def layer_normalization(case: Case) -> Verdict:
-    """LayerNormalization and RMSNormalization over trailing axes; over padded ones in the form "normalize"."""
-    first = case.axis_attribute("axis", -1)
-    normalized = list(range(first, case.rank()))
-    return _normalization(case, normalized, _parameter_bound(case, math.prod(_sizes(case, normalized))))
-
-
-def _sizes(case: Case, axes: list[int]) -> list[float]:
-    dims = case.dims()
-    return [float(dim) if isinstance(dim, int) else 2.0**24 for dim in (dims[at] for at in axes)]
-
-
-def _parameter_bound(case: Case, count: float) -> float:
-    """sqrt(D) * max|scale| + max|bias|, the largest value of D normalised entries."""
-    scale = case.fact(1).valid.magnitude if case.has(1) else 1.0
-    bias = case.fact(2).valid.magnitude if case.has(2) else 0.0
-    return math.sqrt(count) * scale + bias
-
-
-def _normalization(case: Case, normalized: list[int], bound: float) -> Verdict:
-    """A normalisation over the given axes of operand 0; scale and bias are constants."""
-    if any(case.fact(operand).axes or case.fact(operand).is_number for operand in case.present[1:]):
-        raise refuse(f"{case.op} with padded parameters", "use constant parameters")
-    if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
-        raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
-    sizes = [size for axis in normalized if (size := case.reduced_size(0, axis)) is not None]
-    padded = [axis for axis in normalized if case.fact().axis(axis) is not None]
-    for axis in padded:
-        case.fill(0, axis, 0.0)
+    """LayerNormalization and RMSNormalization over trailing axes."""
+    axes = list(range(case.axis_attribute("axis", -1), case.rank()))
     fact = case.fact()
-    epsilon = case.attribute("epsilon", 1e-5)
-    positive = isinstance(epsilon, float) and epsilon > 1e-30
-
-    def content(region: Region) -> Interval:
-        row = fact.content(region)
-        for axis in normalized:
-            row = iv.hull(row, everywhere(fact, region, axis))
-        return iv.bounded(bound) if row.magnitude < 1e18 and positive else ANYTHING
-
-    if padded:
-        case.rewrite("normalize", tuple(normalized))
-        out = case.output(fact.tracked, lambda region: ANYTHING if region else iv.ACTIVATION)
-        return case.verdict("NM2", "statistics over valid entries alone", out, at_least_one=sizes)
-    return case.verdict("NM1", "normalises over other axes", case.output(fact.tracked, content), pointwise=True)
+    for operand in case.present[1:]:
+        shift = case.rank() - case.rank(operand)
+        for axis in axes:
+            if fact.axis(axis) is not None and axis >= shift and case.dims(operand)[axis - shift] != 1:
+                raise refuse(f"{case.op} with one parameter per padded entry", "scale after the normalisation")
+    return _normalization(case, axes, float_attribute(case, "epsilon", 1e-5))
 
 
 def instance_normalization(case: Case) -> Verdict:
     """InstanceNormalization: over all axes behind the channels."""
-    _no_channels(case)
-    return _normalization(
-        case, list(range(2, case.rank())), _parameter_bound(case, math.prod(_sizes(case, list(range(2, case.rank())))))
-    )
+    _keep_channels(case)
+    return _normalization(case, list(range(2, case.rank())), float_attribute(case, "epsilon", 1e-5))
 
 
 def group_normalization(case: Case) -> Verdict:
-    """GroupNormalization: over channels in groups and all axes behind."""
-    _no_channels(case)
-    axes = list(range(2, case.rank()))
-    return _normalization(case, axes, _parameter_bound(case, math.prod(_sizes(case, [1, *axes]))))
+    """GroupNormalization: over channels in groups and all axes behind them."""
+    _keep_channels(case)
+    channels, groups = case.dims()[1], case.int_attribute("num_groups", 1)
+    if not isinstance(channels, int) or channels % groups:
+        raise refuse(f"{case.op} of {channels} channels in {groups} groups", "use a fixed number of whole groups")
+    epsilon = float_attribute(case, "epsilon", 1e-5)
+    return _normalization(case, list(range(2, case.rank())), epsilon, channels // groups)
 
 
-def _no_channels(case: Case) -> None:
-    found = case.fact().axis(1)
-    if found is not None:
+def mean_variance_normalization(case: Case) -> Verdict:
+    """MeanVarianceNormalization over the given axes."""
+    axes = case.ints_attribute("axes") or (0, 2, 3)
+    return _normalization(case, sorted({axis % case.rank() for axis in axes}), 1e-9)
+
+
+def float_attribute(case: Case, name: str, default: float) -> float:
+    """A number that an attribute states."""
+    value = case.attribute(name, default)
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def _keep_channels(case: Case) -> None:
+    if case.fact().axis(1) is not None:
         raise refuse(f"{case.op} of padded channels", "keep frames behind the channels")
+
+
+def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: int = 1) -> Verdict:
+    """A normalisation of operand 0 over some axes, and over so many channels together.
+
+    Over a padded axis it takes the form "normalize".
+    """
+    if any(not case.fact(operand).is_plain for operand in case.present[1:]):
+        raise refuse(f"{case.op} with padded parameters", "use constant parameters")
+    if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
+        raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
+    sizes = averaged_sizes(case, axes)
+    count = channels * math.prod(float(dim) if isinstance(dim := case.dims()[at], int) else ASSUMED for at in axes)
+    if not sizes:
+        fact = case.fact()
+        one_pass = case.op in ONE_PASS
+        out = case.output(
+            fact.tracked,
+            lambda region: ANYTHING if one_pass else _normalized(case, fact.content(region), count, epsilon),
+        )
+        return case.verdict("NM1", "normalises over other axes", out, pointwise=True)
+    for axis in sizes:
+        case.fill(0, axis, 0.0)
+    for axis in axes:
+        case.refuse_rows(0, axis, "normalises over")  # a fill may have given a shared value its rows
+    check_rows(case)
+    fact = case.fact()
+    case.rewrite("normalize", tuple(axes))
+
+    def content(region: Region) -> Interval:
+        entries = _normalized(case, iv.hull(ZERO, fact.content(region - set(axes))), count, epsilon)
+        if not entries.is_finite or not region & set(axes):
+            return entries
+        return case.fact(2).valid if case.has(2) else ZERO  # entries without their mean are zero there
+
+    out = case.output(fact.tracked, content)
+    return case.verdict("NM2", "statistics over valid entries alone", out, at_least_one=sizes.values())
+
+
+def _normalized(case: Case, row: Interval, count: float, epsilon: float) -> Interval:
+    """Finite entries come out within sqrt(count) * |scale| + |bias|: a square is at most the sum of all squares."""
+    scale = case.fact(1).valid.magnitude if case.has(1) else 1.0
+    bias = case.fact(2).valid.magnitude if case.has(2) else 0.0
+    bound = stored(iv.bounded(math.sqrt(count) * scale + bias), case.dtype())
+    overflows = row.magnitude * count > iv.LARGEST / 4 or case.dtype().bitwidth < 32
+    return ANYTHING if overflows or not epsilon > 1e-30 or not bound.is_finite else bound
+
+
+# Normalisations of other kinds
 
 
 def batch_normalization(case: Case) -> Verdict:
     """BatchNormalization at inference: scale and shift per channel."""
     if case.int_attribute("training_mode", 0):
         raise refuse("BatchNormalization in training mode", "export the model in evaluation mode")
-    _no_channels(case)
-    fact = case.fact()
-    arrays = [case.array(operand) for operand in range(1, 5)]
-    if any(array is None for array in arrays):
-        raise refuse("BatchNormalization with computed parameters", "use constant parameters")
-    scale, bias, mean, variance = (array for array in arrays if array is not None)
-    epsilon = case.attribute("epsilon", 1e-5)
-    factor = abs(scale) / (variance + (epsilon if isinstance(epsilon, float) else 0.0)) ** 0.5
-    slope, shift = float(factor.max()), float((abs(bias) + abs(mean) * factor).max())
+    if any(not case.fact(operand).is_plain for operand in range(1, 5)):
+        raise refuse("BatchNormalization with padded parameters", "use constant parameters")
+    _keep_channels(case)
+    fact, dtype = case.fact(), case.dtype()
+    line = _scale_and_shift(case)
 
     def content(region: Region) -> Interval:
         x = fact.content(region)
-        return iv.bounded(x.magnitude * slope + shift) if x.is_finite and math.isfinite(slope + shift) else ANYTHING
+        if line is None or not x.is_finite:
+            return ANYTHING
+        slope, shift, loss = line
+        ends = np.concatenate([slope * x.low + shift, slope * x.high + shift])
+        room = 1e-6 * (x.magnitude * np.abs(slope).max() + loss)
+        held = stored(Interval(float(ends.min() - room), float(ends.max() + room)), dtype)
+        return held if held.is_finite else ANYTHING
 
     return case.verdict("NM3", "scale and shift per channel", case.output(fact.tracked, content), pointwise=True)
+
+
+def _scale_and_shift(case: Case) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Slope and shift of every channel, and the largest number that rounding of the shift starts from."""
+    arrays = [array.astype(np.float64) for at in range(1, 5) if (array := case.array(at)) is not None]
+    if len(arrays) < 4 or arrays[0].size == 0:
+        return None
+    scale, bias, mean, variance = arrays
+    with np.errstate(all="ignore"):
+        slope = scale / np.sqrt(variance + float_attribute(case, "epsilon", 1e-5))
+        shift = bias - mean * slope
+    loss = float((np.abs(bias) + np.abs(mean * slope)).max())
+    return (slope, shift, loss) if np.isfinite(slope).all() and math.isfinite(loss) else None
 
 
 def lp_normalization(case: Case) -> Verdict:
     """LpNormalization: over a padded axis the padding has to be zero."""
     axis = case.axis_attribute("axis", -1)
     frames = case.simple_frames(0, axis)
-    if frames is not None:
+    if frames is None:
+        out = case.output(case.fact().tracked, lambda region: ANYTHING)
+        return case.verdict("NM4", "over another axis", out, pointwise=True)
+    if not case.fact().content({axis}).is_zero:
         case.fill(0, axis, 0.0)
-    fact = case.fact()
-    out = case.output(fact.tracked, lambda region: ANYTHING)
-    sizes = [] if frames is None else [frames.size]
-    return case.verdict("NM4", "zero adds nothing to the norm", out, pointwise=frames is None, at_least_one=sizes)
+    out = case.output(case.fact().tracked, lambda region: ANYTHING)
+    return case.verdict("NM4", "zero adds nothing to the norm", out, at_least_one=[frames.size])
+
+
+def local_response_normalization(case: Case) -> Verdict:
+    """LRN: over neighbouring channels."""
+    _keep_channels(case)
+    alpha, beta, bias = (float_attribute(case, *each) for each in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    fact, dtype = case.fact(), case.dtype()
+
+    def content(region: Region) -> Interval:
+        x = fact.content(region)
+        if not x.is_finite or not (alpha >= 0 and beta >= 0 and bias > 1e-6) or x.magnitude > 1e15:
+            return ANYTHING
+        return stored(iv.bounded(x.magnitude / bias**beta), dtype)
+
+    return case.verdict("NM5", "over channels", case.output(fact.tracked, content), pointwise=True)
 
 
 TABLE: Table = {
-    ("", "Softmax"): softmax,
-    ("", "LogSoftmax"): softmax,
-    ("", "Hardmax"): softmax,
-    ("", "LayerNormalization"): layer_normalization,
-    ("", "RMSNormalization"): layer_normalization,
-    ("", "SimplifiedLayerNormalization"): layer_normalization,
-    ("", "InstanceNormalization"): instance_normalization,
-    ("", "GroupNormalization"): group_normalization,
-    ("", "BatchNormalization"): batch_normalization,
-    ("", "LpNormalization"): lp_normalization,
+    ("", "Softmax"): Entry(on_data(softmax), since=13),
+    ("", "LogSoftmax"): Entry(on_data(softmax), since=13),
+    ("", "Hardmax"): Entry(on_data(softmax), since=13),
+    ("", "LayerNormalization"): on_data(layer_normalization),
+    ("", "RMSNormalization"): on_data(layer_normalization),
+    ("", "SimplifiedLayerNormalization"): on_data(layer_normalization),
+    ("", "InstanceNormalization"): on_data(instance_normalization),
+    ("", "GroupNormalization"): on_data(group_normalization),
+    ("", "BatchNormalization"): on_data(batch_normalization),
+    ("", "MeanVarianceNormalization"): on_data(mean_variance_normalization),
+    ("", "LpNormalization"): on_data(lp_normalization),
+    ("", "LRN"): on_data(local_response_normalization),
 }

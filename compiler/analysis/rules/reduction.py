@@ -1,32 +1,144 @@
-"""Rules RD: reductions, cumulative sums and selections of extremes."""
+"""Rules RD and RN3: reductions, selections of extremes and cumulative sums."""
 
+import itertools
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
-from compiler.analysis.facts import Fact, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, Interval
-from compiler.analysis.layout import Axis
+from compiler.analysis.data_only import on_data
+from compiler.analysis.facts import Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ASSUMED, ONE, ZERO, Interval
+from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table
+from compiler.analysis.transfer import limits_of, stored
+from compiler.ir import Dim
 
-AVERAGES = ("ReduceMean", "GlobalAveragePool")
+AVERAGES = ("GlobalAveragePool", "ReduceMean")
 """Operators that divide by the number of entries."""
 
-MOST = 2.0**24
-"""Entries that a reduction over an axis of symbolic size is taken to have at most."""
+DEFINED_OF_NOTHING = ("ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare")
+"""Reductions that have a result without any entry."""
+
+LARGEST_OF = ("GlobalMaxPool", "ReduceMax")
+POOLS = ("GlobalAveragePool", "GlobalMaxPool")
+REDUCTIONS = (
+    "GlobalAveragePool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
+    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+
+DEEP = -1.0e30
+"""Numbers at or below have an exponential of exactly 0 next to one above -2**40."""
+
+
+# Reductions
+
+
+def reduce(case: Case) -> Verdict:
+    """Reduction over padded axes, after filling with what is neutral, or over others."""
+    reduced, mean = _axes(case), case.op in AVERAGES
+    sizes = averaged_sizes(case, reduced) if mean else padded_sizes(case, reduced)
+    for axis in sizes:
+        regions = _paddings(case.fact(), reduced, axis)
+        if not all(_is_neutral(case, case.fact().valid, case.fact().content(region)) for region in regions):
+            case.fill(0, axis, _neutral(case))
+    for axis in reduced:
+        case.refuse_rows(0, axis, "reduces over")  # a fill may have given a shared value its rows
+    if mean and sizes:
+        check_rows(case)
+        case.rewrite("mean", tuple(reduced))
+    fact = case.fact()
+    back = _kept(case, reduced)
+
+    def content(region: Region) -> Interval:
+        here = frozenset(back[at] for at in region)
+        valid = fact.content(here)
+        paddings = [fact.content(here | each) for each in _paddings(fact, reduced)]
+        seen = [padding for padding in paddings if not _is_neutral(case, valid, padding)]
+        return _reduced(case, iv.hull(valid, *seen), reduced, is_mean_of_more=mean and bool(seen))
+
+    axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
+    out = case.output(axes, content)
+    if not sizes:
+        return case.verdict("RD1", "reduces other axes", out, pointwise=True)
+    needed = () if case.op in DEFINED_OF_NOTHING else sizes.values()
+    return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=needed)
 
 
 def _axes(case: Case) -> list[int]:
-    """The reduced axes, from the attribute (before opset 18) or the input; pools reduce all spatial axes."""
+    """The reduced axes, from the attribute (before opset 18) or the input; pools reduce all behind the channels."""
     rank = case.rank()
-    if case.op in ("GlobalAveragePool", "GlobalMaxPool"):
+    if case.op in POOLS:
         return list(range(2, rank))
-    listed = case.ints_attribute("axes")
-    if case.has(1):
-        listed = case.constants(1, "axes")
-    if not listed:
-        return [] if case.int_attribute("noop_with_empty_axes", 0) else list(range(rank))
-    return sorted({axis % rank for axis in listed})
+    listed = case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
+    if not listed and case.int_attribute("noop_with_empty_axes", 0):
+        raise refuse(f"{case.op} over no axis", "leave the operator out")
+    return sorted({axis % rank for axis in listed}) if listed else list(range(rank))
+
+
+def _kept(case: Case, reduced: Sequence[int]) -> dict[int, int]:
+    """The axes that stay: positions in the input by positions in the output."""
+    keep = case.op in POOLS or bool(case.int_attribute("keepdims", 1))
+    kept = [axis for axis in range(case.rank()) if axis not in reduced]
+    return {axis if keep else at: axis for at, axis in enumerate(kept)}
+
+
+def padded_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
+    """The sizes of those of some axes of operand 0 that are padded.
+
+    Raises:
+        Refused: the batch is in one of them.
+    """
+    return {axis: size for axis in axes if (size := case.reduced_size(0, axis)) is not None}
+
+
+def averaged_sizes(case: Case, axes: Sequence[int]) -> dict[int, Dim]:
+    """The same for a mean, which counts entries.
+
+    Raises:
+        Refused: the batch is in one of them, or how many entries lie along another one is unknown.
+    """
+    sizes = padded_sizes(case, axes)
+    for axis in axes:
+        if sizes and axis not in sizes and not isinstance(case.dims()[axis], int):
+            raise refuse(
+                f"{case.op} counts padded entries next to {case.dims()[axis]} others", "reduce one axis at a time"
+            )
+    return sizes
+
+
+def check_rows(case: Case) -> None:
+    """Refuse to count entries per row of a value that all rows share.
+
+    Raises:
+        Refused: it has no place for the batch.
+    """
+    if case.batch is not None and case.fact().rows_axis is None:
+        raise refuse(f"{case.op} averages a value that all rows share", "give the value a batch axis")
+
+
+def _paddings(fact: Fact, reduced: Sequence[int], axis: int | None = None) -> list[Region]:
+    """The regions in the padding of reduced axes alone, or of one of them."""
+    padded = [at for at in fact.padded if at in reduced]
+    subsets = itertools.chain.from_iterable(itertools.combinations(padded, n) for n in range(1, len(padded) + 1))
+    return [frozenset(each) for each in subsets if axis is None or axis in each]
+
+
+def _is_neutral(case: Case, valid: Interval, padding: Interval) -> bool:
+    """Whether padding changes nothing next to what is valid."""
+    match case.op:
+        case "ReduceProd":
+            return padding == ONE
+        case "ReduceMax" | "GlobalMaxPool":
+            return not padding.nan and not valid.nan and padding.high <= valid.low
+        case "ReduceMin":
+            return not padding.nan and not valid.nan and padding.low >= valid.high
+        case "ReduceLogSumExp":
+            far = padding.high == -math.inf or (padding.high <= DEEP and valid.low >= DEEP / 10)
+            return far and not padding.nan and not valid.nan and case.dtype().is_floating_point()
+    return padding.is_zero
 
 
 def _neutral(case: Case) -> float:
@@ -34,138 +146,181 @@ def _neutral(case: Case) -> float:
     match case.op:
         case "ReduceProd":
             return 1.0
-        case "ReduceMax" | "ReduceLogSumExp" | "GlobalMaxPool":
-            return case.lowest()
+        case "ReduceMax" | "GlobalMaxPool" | "ReduceLogSumExp":
+            return loser(case, -1)
         case "ReduceMin":
-            return case.highest()
+            return loser(case, 1)
     return 0.0
 
 
-def reduce(case: Case) -> Verdict:
-    """Reduction over padded axes, after filling with what is neutral, or over others."""
-    reduced = _axes(case)
-    padded = {axis: size for axis in reduced if (size := case.reduced_size(0, axis)) is not None}
-    neutral = _neutral(case)
-    for axis in padded:
-        case.fill(0, axis, neutral)
-    if case.op in AVERAGES and padded:
-        case.rewrite("mean", tuple(reduced))
-    fact = case.fact()
-    keep = bool(case.int_attribute("keepdims", 1))
-    kept = [axis for axis in range(case.rank()) if axis not in reduced]
-    place = {axis: (axis if keep else kept.index(axis)) for axis in kept}
-    back = {new: old for old, new in place.items()}
-    axes: dict[int, Axis] = {place[at]: axis for at, axis in fact.axes if at in place}
-    count = math.prod(float(d) if isinstance(d, int) else MOST for d in (case.dims()[at] for at in reduced))
-
-    def content(region: Region) -> Interval:
-        here = frozenset(back[at] for at in region)
-        row = _over(fact, here, [at for at in reduced if at in fact.padded])
-        if case.op in AVERAGES and padded and region:
-            return ANYTHING
-        return _transfer(case.op, row, count)
-
-    out = case.output(axes, content)
-    sizes = list(padded.values())
-    if padded:
-        needs = case.op != "ReduceSum"
-        return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=sizes if needs else ())
-    return case.verdict("RD1", "reduces other axes", out, pointwise=True)
+def loser(case: Case, sign: int) -> float:
+    """What no valid entry lies beyond: the largest (+1) or smallest (-1) finite number of the type, or infinity."""
+    dtype, valid = case.dtype(), case.fact().valid
+    if not dtype.is_floating_point():
+        limits = limits_of(dtype)
+        assert limits is not None
+        if dtype.bitwidth < 64:
+            return limits.low if sign < 0 else limits.high
+        ends = np.iinfo(dtype.numpy())
+        return int(ends.min if sign < 0 else ends.max)  # 2^63 - 1 is no float
+    end = case.lowest() if sign < 0 else case.highest()
+    deep_enough = case.op != "ReduceLogSumExp" or end <= DEEP
+    return end if valid.is_finite and deep_enough else sign * math.inf
 
 
-def _over(fact: Fact, region: Region, along: list[int]) -> Interval:
-    regions = [region]
-    for at in along:
-        regions += [each | {at} for each in regions]
-    return iv.hull(*(fact.content(each) for each in regions))
-
-
-def _transfer(op: str, row: Interval, count: float) -> Interval:
-    if op in ("ReduceMax", "ReduceMin", "GlobalMaxPool", *AVERAGES):
-        return row if not row.nan and (op not in AVERAGES or row.magnitude * count < iv.LARGEST) else ANYTHING
+def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more: bool) -> Interval:
+    """What a reduction makes of the entries of a row; a mean may divide by fewer than it sums."""
+    op, dtype = case.op, case.dtype()
+    if op in (*LARGEST_OF, "ReduceMin"):
+        return row
     if not row.is_finite:
         return ANYTHING
-    if op == "ReduceSum":
-        low, high = min(row.low * count, 0.0), max(row.high * count, 0.0)
-        return Interval(low, high)
-    if op == "ReduceL1":
-        return Interval(0.0, row.magnitude * count)
-    if op == "ReduceL2":
-        return Interval(0.0, row.magnitude * math.sqrt(count)) if row.magnitude < 1e15 else ANYTHING
-    if op == "ReduceSumSquare":
-        return Interval(0.0, row.magnitude**2 * count) if row.magnitude < 1e15 else ANYTHING
-    if op == "ReduceLogSumExp":
-        return Interval(row.low, row.high + math.log(count))
+    dims = [case.dims()[axis] for axis in reduced]
+    count = math.prod(float(dim) if isinstance(dim, int) else ASSUMED for dim in dims)
+    if op in AVERAGES:
+        small = _held(case, iv.bounded(row.magnitude * count))
+        if row.is_zero or is_mean_of_more or not small.is_finite:
+            return ZERO if row.is_zero else small
+        return small if limits_of(dtype) == small else stored(row, dtype)
+    is_exact = all(isinstance(dim, int) and dim > 0 for dim in dims)
+    return _held(case, _summed(op, row, count, is_exact))
+
+
+def _held(case: Case, result: Interval) -> Interval:
+    """What the type holds of a sum: where one term may overflow, the next may be infinite with the other sign."""
+    held = stored(result, case.dtype())
+    return held if held.is_finite or result.low >= 0 or not case.dtype().is_floating_point() else ANYTHING
+
+
+def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
+    """What sums to `count` entries, or up to `count`."""
+    most = row.magnitude
+    match op:
+        case "ReduceSum":
+            low, high = row.low * count, row.high * count
+            if not is_exact:
+                return Interval(min(low, 0.0), max(high, 0.0))
+            whole = row.is_constant and abs(low) < 2**24 and row.low == int(row.low)
+            return iv.constant(low) if whole else Interval(math.nextafter(low, -math.inf), high)
+        case "ReduceL1":
+            return Interval(0.0, most * count)
+        case "ReduceL2":
+            return Interval(0.0, most * math.sqrt(count) if most**2 * count < iv.LARGEST else math.inf)
+        case "ReduceSumSquare":
+            return Interval(0.0, most**2 * count)
+        case "ReduceLogSumExp":
+            return Interval(row.low, row.high + math.log(max(count, 1.0)))
+        case "ReduceProd" if most <= 1:
+            return row if row == ONE else Interval(0.0 if row.low >= 0 else -1.0, 1.0)
     return ANYTHING
 
 
+# Extremes
+
+
 def arg_extreme(case: Case) -> Verdict:
-    """ArgMax, ArgMin over a suffix-padded axis: a fill that cannot win, nor a tie, which goes to the first."""
+    """ArgMax, ArgMin over a suffix-padded axis: padding that cannot win, nor a tie, which goes to the first."""
     axis = case.axis_attribute("axis", 0)
     frames = case.simple_frames(0, axis)
+    sign = -1 if case.op == "ArgMax" else 1
     if frames is not None:
-        if not frames.is_suffix_padded or case.int_attribute("select_last_index", 0):
-            raise refuse(
-                f"{case.op} over {frames}, where padding could win ties", "take the first index, suffix-padded"
-            )
-        case.fill(0, axis, case.lowest() if case.op == "ArgMax" else case.highest())
+        last = bool(case.int_attribute("select_last_index", 0))
+        _let_padding_lose(case, axis, frames, sign, ties=not last)
+    back = _kept(case, [axis])
     fact = case.fact()
-    case.refuse_rows(0, axis, "searches")
-    keep = bool(case.int_attribute("keepdims", 1))
-    kept = [at for at in range(case.rank()) if at != axis]
-    place = {at: (at if keep else kept.index(at)) for at in kept}
-    axes = {place[at]: layout for at, layout in fact.axes if at in place}
-    dim = case.dims()[axis]
-    top = float(dim) - 1 if isinstance(dim, int) else MOST
-    out = case.output(axes, lambda region: Interval(0.0, top))
+    axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
+    out = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))
     if frames is None:
         return case.verdict("RD5", "searches another axis", out, pointwise=True)
     return case.verdict("RD5", "padding never wins", out, at_least_one=[frames.size])
 
 
+def _most(case: Case, axis: int) -> float:
+    """The largest index along an axis."""
+    size = case.dims()[axis]
+    return max(float(size) - 1, 0.0) if isinstance(size, int) else ASSUMED
+
+
+def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bool) -> None:
+    """Make padding lose a search for the largest (sign -1) or smallest (+1) entries of a suffix-padded axis.
+
+    Args:
+        case: the node.
+        axis: the axis.
+        frames: its layout.
+        sign: of what padding is filled with.
+        ties: whether the first one of equal entries wins.
+
+    Raises:
+        Refused: positions are not those without padding, or padding may tie with valid entries.
+    """
+    if not frames.is_suffix_padded:
+        raise refuse(f"{case.op} over {frames}, where entries have other positions", "search an axis padded at its end")
+
+    def loses() -> bool:
+        valid, padding = case.fact().valid, case.fact().content({axis})
+        apart = valid.low - padding.high if sign < 0 else padding.low - valid.high
+        return not padding.nan and not valid.nan and (apart > 0 or (apart == 0 and ties))
+
+    if not loses():
+        case.fill(0, axis, loser(case, sign))
+    valid, end = case.fact().valid, case.fact().content({axis}).low
+    if not ties and not (valid.low > end if sign < 0 else valid.high < end):
+        raise refuse(f"{case.op} takes the last one of equal entries, which may be padding", "take the first one")
+
+
 def top_k(case: Case) -> Verdict:
-    """TopK along an axis that is not padded."""
+    """TopK: along a suffix-padded axis the padding has to lose, and as many entries have to be valid."""
     axis = case.axis_attribute("axis", -1)
-    if case.simple_frames(0, axis) is not None:
-        raise refuse("TopK over a padded axis", "search in a fixed number of entries")
-    case.constants(1, "k")
+    frames = case.simple_frames(0, axis)
+    (count,) = case.constants(1, "k")
+    largest = bool(case.int_attribute("largest", 1))
+    if frames is not None:
+        if not case.int_attribute("sorted", 1):
+            raise refuse("TopK in no order over a padded axis", "let it sort")
+        _let_padding_lose(case, axis, frames, -1 if largest else 1, ties=True)
     fact = case.fact()
-    values = case.output(fact.tracked, lambda region: everywhere(fact, region, axis))
-    indices = case.output(fact.tracked, lambda region: Interval(0.0, MOST))
-    return case.verdict("RD6", "sorts another axis", values, indices, pointwise=True)
+    axes = {at: layout for at, layout in fact.axes if at != axis}
+    values = case.output(axes, lambda region: everywhere(fact, region, axis) if region or not frames else fact.valid)
+    indices = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))
+    if frames is None:
+        return case.verdict("RD6", "sorts another axis", values, indices, pointwise=True)
+    return case.verdict("RD6", "padding comes last", values, indices, at_least_one=[frames.size - (count - 1)])
+
+
+# Sums so far
 
 
 def cumulative_sum(case: Case) -> Verdict:
-    """CumSum: forward along suffix padding nothing is needed; from the other side the padding must be zero."""
+    """CumSum: from the valid side nothing is needed; from the other side the padding must be zero."""
     (axis,) = (at % case.rank() for at in case.constants(1, "axis"))
     frames = case.simple_frames(0, axis)
-    reverse = bool(case.int_attribute("reverse", 0))
-    if frames is not None:
-        padding_is_last = frames.is_suffix_padded
-        padding_is_first = frames.is_prefix_padded
-        if not (padding_is_last and not reverse) and not (padding_is_first and reverse):
-            case.fill(0, axis, 0.0)
-    fact = case.fact()
+    reverse, exclusive = bool(case.int_attribute("reverse", 0)), bool(case.int_attribute("exclusive", 0))
+    valid_first = frames is None or (frames.is_prefix_padded if reverse else frames.is_suffix_padded)
+    if not valid_first and not case.fact().content({axis}).is_zero:
+        case.fill(0, axis, 0.0)
+    fact, dtype = case.fact(), case.dtype()
+    size = case.dims()[axis]
+    count = float(size) if isinstance(size, int) else ASSUMED
 
     def content(region: Region) -> Interval:
-        row = everywhere(fact, region, axis)
-        return iv.hull(iv.ZERO, iv.bounded(row.magnitude * MOST)) if row.is_finite else ANYTHING
+        row = fact.content(region) if valid_first and axis not in region else everywhere(fact, region, axis)
+        row = iv.hull(row, ZERO) if exclusive else row
+        if not row.is_finite:
+            return ANYTHING
+        held = stored(Interval(min(row.low * count, row.low), max(row.high * count, row.high)), dtype)
+        return held if held.is_finite or not dtype.is_floating_point() else ANYTHING
 
-    out = case.output(fact.tracked, content)
+    counts = frames is not None and frames.is_suffix_padded and not reverse and fact.anywhere == ONE
+    index = Index(axis, 0 if exclusive else 1) if counts else None
+    out = case.output(fact.tracked, content, index)
     return case.verdict("RN3", "sums run from the valid side", out, pointwise=frames is None)
 
 
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
-
 TABLE: Table = {
-    **{("", op): reduce for op in REDUCTIONS},
-    ("", "GlobalAveragePool"): reduce,
-    ("", "GlobalMaxPool"): reduce,
-    ("", "ArgMax"): arg_extreme,
-    ("", "ArgMin"): arg_extreme,
-    ("", "TopK"): top_k,
-    ("", "CumSum"): cumulative_sum,
+    **{("", op): on_data(reduce) for op in REDUCTIONS},
+    ("", "ArgMax"): on_data(arg_extreme),
+    ("", "ArgMin"): on_data(arg_extreme),
+    ("", "TopK"): on_data(top_k),
+    ("", "CumSum"): on_data(cumulative_sum),
 }
