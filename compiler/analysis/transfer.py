@@ -302,8 +302,7 @@ def rest(a: Interval, b: Interval) -> Interval:
     """The rest of a / b with the sign of a, as C has it."""
     if not a.is_finite or b.nan or b.low <= 0 <= b.high:
         return ANYTHING
-    size = min(a.magnitude, b.magnitude)
-    return Interval(-size if a.low < 0 else 0.0, size if a.high > 0 else 0.0)
+    return Interval(-min(max(-a.low, 0.0), b.magnitude), min(max(a.high, 0.0), b.magnitude))
 
 
 def power(a: Interval, b: Interval) -> Interval:

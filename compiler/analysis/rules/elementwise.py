@@ -173,9 +173,10 @@ def nary(case: Case) -> Verdict:
     same = case.op == "Mul" and len(set(case.node.inputs)) == 1
 
     def content(region: Region) -> Interval:
-        if case.op == "Sub" and (apart := difference(case, region, rank)) is not None:
-            return stored(apart, dtype)
         operands = [_within(read(case, operand, region, rank), dtype) for operand in case.present]
+        if case.op == "Sub" and (apart := difference(case, region, rank)) is not None:
+            by_content = transfer.subtract(*operands)
+            return stored(Interval(max(apart.low, by_content.low), min(apart.high, by_content.high)), dtype)
         if same:
             return stored(transfer.power(operands[0], iv.constant(2.0)), dtype)
         result = functools.reduce(image, operands)

@@ -7,6 +7,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
+from onnx_ir import DataType
+
 from compiler.analysis import interval as iv
 from compiler.analysis import transfer
 from compiler.analysis.case import Case
@@ -121,6 +123,10 @@ class _Factors(Case):
 
     def dims(self, operand: int = 0) -> tuple[Dim, ...]:
         return super().dims(self.positions[operand])
+
+    def dtype(self, operand: int = 0) -> DataType:
+        """Sums are kept as 32-bit integers."""
+        return DataType.INT32
 
     def array(self, operand: int) -> None:
         """Sums of a constant factor would have to count its zero point."""

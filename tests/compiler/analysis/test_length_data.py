@@ -1,0 +1,52 @@
+"""Axis lengths that meet data: numbers again among what rows share, one per row among rows, refused without rows."""
+
+import onnx_ir as ir
+import pytest
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import NUMBER, Fact, Rewrite, make_fact
+from compiler.analysis.interval import ACTIVATION, ANYTHING, ASSUMED, Interval
+from compiler.analysis.layout import Rows, Side, suffix
+from compiler.analysis.length_data import lengths_alone, per_row
+from compiler.errors import Refused
+from compiler.ir import infer_shapes, symbol
+from tests.kit.attacked import Node, Operand, model_of, number
+
+FLOAT = ir.DataType.FLOAT
+ROWS = make_fact({0: (Rows(symbol("batch")),), 1: suffix(symbol("time"))}, lambda region: ANYTHING)
+SHARED = make_fact({0: suffix(symbol("time"))}, lambda region: ANYTHING)
+
+
+def case_of(first: Fact, size: str, batch: str | None = "batch") -> Case:
+    """Div(first, size)."""
+    shape = ("batch", "time") if first is ROWS else ("time",)
+    model = model_of(Node("Div", [Operand(shape), number(size, FLOAT)]))
+    infer_shapes(model)
+    node = next(each for each in model.graph if each.name == "target")
+    return Case(node, [first, NUMBER], batch, {"time": Side.LEFT})
+
+
+def test_among_rows_it_is_one_number_per_row() -> None:
+    case = case_of(ROWS, "time + 2")
+    assert lengths_alone(case) is None
+    per_row(case)
+    assert case.needs == [Rewrite("number", (1,))]
+    assert case.fact(1).valid == Interval(2.0, ASSUMED)
+    falling = case_of(ROWS, "7 - time")
+    per_row(falling)
+    assert falling.fact(1).valid == ACTIVATION
+
+
+def test_among_what_rows_share_it_stays_a_number() -> None:
+    verdict = lengths_alone(case_of(SHARED, "time"))
+    assert verdict is not None and verdict.outputs == (NUMBER,)
+
+
+def test_the_batch_is_no_number_for_a_row() -> None:
+    with pytest.raises(Refused, match="batch size"):
+        per_row(case_of(ROWS, "batch"))
+
+
+def test_without_a_batch_axis_there_is_no_place_for_it() -> None:
+    with pytest.raises(Refused, match="one per row"):
+        lengths_alone(case_of(SHARED, "time", batch=None))
