@@ -98,8 +98,8 @@ def drawn(random: np.random.Generator) -> Node:
     scale = constant(random.choice([0.01, 0.3, 2.0, 1e4]))
     low, high = sorted(random.standard_normal(2) * random.choice([1.0, 50.0, 1e6]))
     content = data(Interval(float(low), float(high)), "batch", "time", 3)
-    levels = sorted(float(level) for level in random.integers(0, 100, 2))
-    given = quantized("batch", "time", 3, dtype=dtype, padding=Interval(*levels, nan=False))
+    lowest, highest = sorted(float(level) for level in random.integers(0, 100, 2))
+    given = quantized("batch", "time", 3, dtype=dtype, padding=Interval(lowest, highest))
     other = quantized("batch", 3, "time", dtype=UINT8)
     summed = quantized("batch", 2, "time", dtype=dtype)
     return [
