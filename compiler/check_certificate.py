@@ -216,7 +216,8 @@ def _size(size: str | int, values: Mapping[str, int]) -> int:
     """An integer expression over axis names."""
     if isinstance(size, int):
         return size
-    return int(math.floor(_arithmetic(ast.parse(size, mode="eval").body, values)))
+    exact = fractions.Fraction(_arithmetic(ast.parse(size, mode="eval").body, values))
+    return math.floor(exact)
 
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -67,7 +67,8 @@ def _last_entries(
         first = _expression(start)
         at_zero = first.subs(dict.fromkeys(first.free_symbols, 0))
         rows = data.shape[axis]
-        size = -first if at_zero < 0 or first.could_extract_minus_sign() else rows - first
+        from_end = at_zero < 0 or (at_zero == 0 and first.could_extract_minus_sign())
+        size = -first if from_end else rows - first
         dims = list(data.shape)
         dims[axis] = ir.SymbolicDim(str(size))
         output.shape = ir.Shape(dims)

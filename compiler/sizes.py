@@ -59,6 +59,9 @@ def _normal_floor(inner: sympy.Expr) -> Dim:
         share = rest.args[0]
         if share.is_Rational and share.p == 1 and (constant * share.q).is_Integer:
             return _normal_floor(sympy.expand((rest.args[1].args[0] + constant * share.q) * share))
+    numerator, denominator = sympy.fraction(sympy.together(-inner))
+    if rest.could_extract_minus_sign() and numerator.is_integer:  # rounded up, written with floor
+        return normal_form(-sympy.floor((numerator + denominator - 1) / denominator))
     outside = sympy.floor(constant)
     result = sympy.floor(rest + constant - outside) + outside
     return int(result) if result.is_Integer else result
@@ -71,6 +74,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
     ast.FloorDiv: lambda a, b: sympy.floor(sympy.Rational(1) * a / b),
     ast.Div: lambda a, b: sympy.Rational(1) * a / b,
     ast.Mod: sympy.Mod,
+    ast.Pow: operator.pow,
 }
 _FUNCTIONS = {
     "Min": sympy.Min,

@@ -3,7 +3,8 @@
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import ACTIVATION, ANYTHING
-from compiler.analysis.rules import rule_of
+from compiler.analysis.registry import Rule, Versioned
+from compiler.analysis.rules import RULES
 from compiler.errors import Refused
 
 ARITHMETIC = frozenset(
@@ -42,6 +43,14 @@ def judge(case: Case) -> Verdict:
     except (Refused, AssertionError):
         return _untracked(case)
     return _untracked(case) if verdict.needs else verdict
+
+
+def rule_of(domain: str, op: str, opset: int) -> Rule | None:
+    """The rule of an operator in an opset, or None."""
+    found = RULES.get(("" if domain == "ai.onnx" else domain, op))
+    if isinstance(found, Versioned):
+        return found.rule if found.covers(opset) else None
+    return found
 
 
 def _is_arithmetic(case: Case) -> bool:

@@ -12,7 +12,7 @@ Rule: TypeAlias = Callable[[Case], Verdict]
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class Versioned:
     """A rule and the opsets it holds for.
 
     Attributes:
@@ -32,13 +32,13 @@ class Entry:
         return self.since <= opset and (self.until is None or opset <= self.until)
 
 
-Table: TypeAlias = dict[tuple[str, str], Rule | Entry]
+Table: TypeAlias = dict[tuple[str, str], Rule | Versioned]
 
 
-def named_refusal(reason: str, cure: str) -> Entry:
+def named_refusal(reason: str, cure: str) -> Versioned:
     """An entry for an operator that is known and cannot be proved."""
 
     def rule(case: Case) -> Verdict:
         raise refuse(f"{case.op} {reason}", cure)
 
-    return Entry(rule, refusal=reason)
+    return Versioned(rule, refusal=reason)

@@ -31,6 +31,7 @@ from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
+from compiler.ir import Dim
 from compiler.padding.forms import FORMS
 from compiler.padding.places import Length, Places, is_removed
 from compiler.padding.site import Site

@@ -110,10 +110,21 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.passes",
             "compiler.spec",
             "compiler.stages",
-            "compiler.window_inputs",
+            "compiler.padding",
         ),
     ),
-    ("compiler.analysis", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.stages")),
+    (
+        "compiler.analysis",
+        (
+            "compiler.analysis",
+            "compiler.errors",
+            "compiler.evaluate",
+            "compiler.ir",
+            "compiler.sizes",
+            "compiler.stages",
+        ),
+    ),
+    ("compiler.padding", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.padding", "compiler.sizes")),
     (
         "compiler.targets",
         ("compiler.errors", "compiler.ir", "compiler.passes", "compiler.spec", "compiler.stages", "compiler.targets"),

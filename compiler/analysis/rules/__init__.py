@@ -4,7 +4,7 @@ A rule looks at one node and the facts of its operands and answers with a verdic
 needs, batching whether rows stay apart, state selection whether a node is pointwise along an axis.
 """
 
-from compiler.analysis.registry import Entry, Rule, Table
+from compiler.analysis.registry import Table
 from compiler.analysis.rules import (
     attention,
     contraction,
@@ -31,11 +31,3 @@ MODULES = (
 
 RULES: Table = {key: rule for module in MODULES for key, rule in module.TABLE.items()}
 """The table. Whatever is not here is refused by name as soon as something tracked reaches it."""
-
-
-def rule_of(domain: str, op: str, opset: int) -> Rule | None:
-    """The rule of an operator in an opset, or None."""
-    found = RULES.get(("" if domain == "ai.onnx" else domain, op))
-    if isinstance(found, Entry):
-        return found.rule if found.covers(opset) else None
-    return found

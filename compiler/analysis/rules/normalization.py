@@ -11,7 +11,7 @@ from compiler.analysis.data_only import on_data
 from compiler.analysis.facts import Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
 from compiler.analysis.layout import Frames
-from compiler.analysis.registry import Entry, Table
+from compiler.analysis.registry import Versioned, Table
 from compiler.analysis.rules.reduction import DEEP, averaged_sizes, check_rows
 from compiler.analysis.transfer import stored
 
@@ -249,9 +249,9 @@ def local_response_normalization(case: Case) -> Verdict:
 
 
 TABLE: Table = {
-    ("", "Softmax"): Entry(on_data(softmax), since=13),
-    ("", "LogSoftmax"): Entry(on_data(softmax), since=13),
-    ("", "Hardmax"): Entry(on_data(softmax), since=13),
+    ("", "Softmax"): Versioned(on_data(softmax), since=13),
+    ("", "LogSoftmax"): Versioned(on_data(softmax), since=13),
+    ("", "Hardmax"): Versioned(on_data(softmax), since=13),
     ("", "LayerNormalization"): on_data(layer_normalization),
     ("", "RMSNormalization"): on_data(layer_normalization),
     ("", "SimplifiedLayerNormalization"): on_data(layer_normalization),

@@ -1,0 +1,34 @@
+"""Certificates are plain data, complete and readable."""
+
+import json
+
+from compiler.analysis.certificate import fact_record
+from compiler.analysis.facts import NUMBER, Index, make_fact
+from compiler.analysis.interval import ANYTHING, ZERO
+from compiler.analysis.layout import Plain, Rows, suffix
+from compiler.ir import symbol
+from compiler.passes.pad_axes import PadAxes
+from tests.kit.graphs import copy_of, streaming
+
+
+def test_a_fact_is_written_whole() -> None:
+    axes = {0: (Rows(symbol("batch")), Plain(2)), 1: suffix(symbol("time") + 1)}
+    fact = make_fact(axes, lambda region: ANYTHING if region else ZERO, Index(1, 3))
+    assert fact_record(fact) == {
+        "axes": {"0": [{"rows": "batch"}, {"plain": "2"}], "1": [{"frames": [["time + 1", "left"]]}]},
+        "contents": [[[], 0.0, 0.0, False], [[1], "-inf", "inf", True]],
+        "index": {"axis": 1, "offset": "3"},
+    }
+    assert fact_record(NUMBER)["number"]
+
+
+def test_the_certificate_of_a_stream_says_what_it_speaks_of() -> None:
+    (proof,) = PadAxes().apply(copy_of(streaming())).records
+    assert json.loads(json.dumps(proof, allow_nan=False)) == proof
+    assert (proof["batch"], proof["sides"], proof["length_inputs"]) == (
+        "batch", {"cache": "right"}, {"cache": "real_length"},
+    )  # fmt: skip
+    assert proof["mask_inputs"] == {"mask": ["cache + 2", "right"]}
+    assert len(proof["assumes"]) == 2
+    known = {"clamp", "fill", "rewrite"}
+    assert all(known & need.keys() for record in proof["records"] for need in record["needs"])

@@ -1,0 +1,43 @@
+"""Facts: regions, contents, and what a fill makes of them."""
+
+from compiler.analysis.facts import Fact, assumed, make_fact, regions_of
+from compiler.analysis.interval import ACTIVATION, ANYTHING, ZERO, Interval, constant
+from compiler.analysis.layout import Rows, suffix
+from compiler.ir import symbol
+
+TIME, BATCH = symbol("time"), symbol("batch")
+
+
+def fact() -> Fact:
+    """[batch, time, time] with anything in the padding."""
+    axes = {0: (Rows(BATCH),), 1: suffix(TIME), 2: suffix(TIME)}
+    return make_fact(axes, lambda region: ANYTHING if region else ACTIVATION)
+
+
+def test_regions_are_the_subsets_of_the_padded_axes() -> None:
+    assert fact().padded == (1, 2)
+    assert fact().rows_axis == 0
+    assert [sorted(region) for region in regions_of((1, 2))] == [[], [1], [2], [1, 2]]
+
+
+def test_a_fill_reaches_every_region_of_its_axis_and_no_other() -> None:
+    filled = fact().filled(2, 7.0)
+    assert filled.content({2}) == filled.content({1, 2}) == constant(7.0)
+    assert filled.content({1}) == ANYTHING
+    assert filled.padding(2) == constant(7.0)
+    assert filled.valid == ACTIVATION
+
+
+def test_axes_that_hold_neither_rows_nor_padding_are_dropped() -> None:
+    assert make_fact({0: suffix(4)}, lambda region: ZERO) == Fact(contents=((frozenset(), ZERO),))
+    assert Fact().is_plain
+
+
+def test_the_assumption_spares_what_is_made_of_mask_constants() -> None:
+    assert assumed(ANYTHING, True) == ACTIVATION
+    assert assumed(Interval(-1e30, -1e30), False) == Interval(-1e30, -1e30)
+
+
+def test_text_names_axes_and_contents() -> None:
+    assert "rows(batch)" in str(fact())
+    assert "[1, 2]: anything" in str(fact())

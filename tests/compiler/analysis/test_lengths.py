@@ -1,0 +1,34 @@
+"""Which lengths a proof holds for."""
+
+import pytest
+
+from compiler.analysis.layout import Side
+from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
+from compiler.analysis.propagate import Axes, input_facts, propagate
+from compiler.ir import dims_of, symbol
+from tests.kit.graphs import parse, random_weights
+
+
+def test_rows_of_a_table_limit_the_length_and_keep_its_size() -> None:
+    model = parse(
+        """(float[batch,time,4] x, float[1,9,4] table) => (float[batch,time,4] y)
+        <int64[1] zero = {0}, int64[1] one = {1}>
+        { n = Shape<start = 1, end = 2>(x)  rows = Slice(table, zero, n, one)  y = Add(x, rows) }""",
+        random_weights({"table": (1, 9, 4)}),
+    )
+    limits = infer_settled(model)
+    assert longest_lengths(limits, ["time"]) == {"time": 9}
+    rows = next(node for node in model.graph if node.op_type == "Slice").outputs[0]
+    assert dims_of(rows) == (1, symbol("time"), 4)
+
+
+@pytest.mark.parametrize(("attributes", "least"), [("", 3), ("dilations = [2]", 5), ("pads = [1, 1]", 1)])
+def test_the_shortest_length_gives_every_size_an_entry(attributes: str, least: int) -> None:
+    model = parse(
+        f"""(float[batch,4,time] x, float[4,4,3] k) => (float[batch,4,r] y) <int64[1] two = {{2}}>
+        {{ c = Conv<{attributes or "group = 1"}>(x, k)  y = ReduceMax(c, two) }}""",
+        random_weights({"k": (4, 4, 3)}),
+    )
+    axes = Axes("batch", {"time": Side.LEFT})
+    derivation = propagate(model, axes, input_facts(model, axes))
+    assert least_lengths(derivation, {"time": 1}) == {"time": least}

@@ -1,0 +1,26 @@
+"""A length that serves as data is the true length of each row."""
+
+import pytest
+
+from compiler.errors import Refused
+from compiler.passes.pad_axes import PadAxes
+from tests.kit.offline import offline, verify_offline
+
+BODIES = [
+    "f = Cast<to = 1>(n)  y = Mul(x, f)",
+    "f = Cast<to = 1>(n)  r = Sqrt(f)  q = Add(r, one)  y = Div(x, q)",
+    "m = Sub(n, whole)  f = Cast<to = 1>(m)  y = Add(x, f)",
+]
+HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1}>
+    { n = Shape<start = 1, end = 2>(x)  BODY }"""
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_rows_read_their_own_length(body: str) -> None:
+    verify_offline(offline(HEAD.replace("BODY", body)))
+
+
+def test_the_batch_size_is_no_number_to_compute_with() -> None:
+    text = HEAD.replace("BODY", "b = Shape<start = 0, end = 1>(x)  f = Cast<to = 1>(b)  y = Mul(x, f)")
+    with pytest.raises(Refused, match="batch"):
+        PadAxes().apply(offline(text))
