@@ -1,11 +1,11 @@
 """The forms "average_pool", "mirror" and "hold": windows and borders that count from the true end of an axis.
 
 Before:
-    y = AveragePool(x, pads=[1, 1], count_include_pad=0)      y = Pad(x, [1, 1], mode="reflect")      y = Resize(x, linear)
+    y = AveragePool(x, pads=[1, 1], count_include_pad=0); z = Pad(x, [1, 1], mode="reflect"); w = Resize(x, linear)
 After:
     y = AveragePool(x filled with 0) / AveragePool(1 at valid slots)
-    y = GatherND(x, slot of the entry that stands at every place)
-    y = Resize(GatherND(x, Min(slots, time_length - 1)))
+    z = GatherND(x, slot of the entry that stands at every place)
+    w = Resize(GatherND(x, Min(slots, time_length - 1)))
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import ir as house
 from compiler.analysis.layout import Frames, Side
 from compiler.ir import Dim
+from compiler.padding.rows import rows_of, spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -63,21 +63,31 @@ def _along(
 
 
 def mirror(site: Site) -> None:
-    """Pad by what the valid entries hold: at every place of the padded axis in the details stands one of them."""
-    axis, mode, begin, size = site.details
-    site.replace(0, _taken(site, axis, _entries(site, axis, mode, begin, size), str(site.node.outputs[0].name)))
+    """Pad by what the valid entries hold: at every place of the padded axes in the details stands one of them.
+
+    Axes that need no lengths are padded by the node itself.
+    """
+    mode, axes, rest = site.details
+    value = site.node.inputs[0]
+    assert value is not None
+    for axis, begin, size in axes:
+        value = _taken(site, value, axis, _entries(site, axis, mode, begin, size))
+    if any(rest):
+        attributes = {"mode": mode}
+        value = site.insert.op("Pad", [value, site.insert.int64s(*rest)], attributes, name="padded", dtype=value.dtype)
+    site.replace(0, value)
 
 
 def hold(site: Site) -> None:
     """The last valid entries stand in the padding of the axes in the details, too; then the node as it is."""
-    node = site.node
-    value = node.inputs[0]
+    (axes,) = site.details
+    value = site.node.inputs[0]
     assert value is not None
-    for axis in site.details[0]:
-        size = site.dims()[axis]
-        value = _taken(site, axis, _entries(site, axis, "edge", 0, size), f"{value.name}_held", value)
-        value.shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    node.replace_input_with(0, value)
+    shape = value.shape
+    for axis in axes:
+        value = _taken(site, value, axis, _entries(site, axis, "edge", 0, site.dims()[axis]))
+    value.shape = shape
+    site.node.replace_input_with(0, value)
 
 
 def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Value:
@@ -107,19 +117,20 @@ def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Valu
     return entry if shift is None else insert.op("Add", [entry, shift], name="entry_slot")
 
 
-def _taken(site: Site, axis: int, index: ir.Value, name: str, value: ir.Value | None = None) -> ir.Value:
+def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
     """Entries along an axis by an index per row, int64 [batch, places]."""
-    insert, fact, rank = site.insert, site.fact(), len(site.dims())
-    value = value or site.node.inputs[0]
-    assert value is not None
-    rows_axis = fact.rows_axis
+    insert, rank = site.insert, len(site.dims())
+    rows_axis, layout = rows_of(site)
     front = [rows_axis, axis] if rows_axis is not None else [axis]
     order = [*front, *(at for at in range(rank) if at not in front)]
+    name = f"{value.name}_by_row"
     turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
-    shape = insert.int64s(0, -1, 1) if rows_axis is not None else insert.int64s(-1, 1)
-    index = insert.op("Reshape", [index, shape], name="entry_index", dtype=ir.DataType.INT64)
+    index = spread_rows(site, index, 2, layout)
+    if rows_axis is None:
+        index = insert.op("Squeeze", [index, insert.int64s(0)], name="entry_index", dtype=ir.DataType.INT64)
+    index = insert.op("Unsqueeze", [index, insert.int64s(-1)], name="entry_index", dtype=ir.DataType.INT64)
     batch_dims = len(front) - 1
-    found = insert.op("GatherND", [turned, index], {"batch_dims": batch_dims}, name=f"{name}_taken", dtype=value.dtype)
+    found = insert.op("GatherND", [turned, index], {"batch_dims": batch_dims}, name=name, dtype=value.dtype)
     back = [order.index(at) for at in range(rank)]
     return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
 

@@ -40,7 +40,8 @@ def max_pool(case: Case) -> Verdict:
         return iv.hull(content(region), iv.constant(least)) if region and padded_out else content(region)
 
     out = case.output(_axes(fact, slid), with_empty)
-    return _verdict(case, "PL1", windows, slid, out)
+    ordered = not fact.anywhere.nan  # which of NaN and a number is the larger depends on where they lie
+    return _verdict(case, "PL1", windows, slid, out, pointwise=ordered)
 
 
 def average_pool(case: Case) -> Verdict:
@@ -116,11 +117,13 @@ def _axes(fact: Fact, slid: dict[int, Slid]) -> dict[int, Axis]:
     return {**{at: axis for at, axis in fact.axes if at < 2}, **{at: each.axis for at, each in slid.items()}}
 
 
-def _verdict(case: Case, rule: str, windows: tuple[Window, ...], slid: dict[int, Slid], out: Fact) -> Verdict:
+def _verdict(
+    case: Case, rule: str, windows: tuple[Window, ...], slid: dict[int, Slid], out: Fact, *, pointwise: bool = True
+) -> Verdict:
     sizes = [size for each in slid.values() for size in each.least]
     sees = any(each.sees_padding for each in slid.values())
     reason = "padding that is read changes nothing" if sees else "no valid place reads padding"
-    return case.verdict(rule, reason, out, pointwise=not _sliding(windows, slid), at_least_one=sizes)
+    return case.verdict(rule, reason, out, pointwise=pointwise and not _sliding(windows, slid), at_least_one=sizes)
 
 
 TABLE: Table = {

@@ -1,70 +1,190 @@
-"""Rules RN: recurrent networks, and bodies that run more than once."""
+"""Rules RN: recurrent networks, and bodies that run more than once.
 
+Rule ids: RN1 outputs see what came before only, RN2 true lengths are given, RN3 the model gives lengths that suffice.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, Interval
-from compiler.analysis.layout import Axis
+from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.layout import Axis, Frames
 from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.convolution import largest_sum
+
+LONGEST = 2.0**24
+"""Steps that a recurrence is taken to make at most."""
+
+ACTIVATIONS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+"""Activations per direction where none are named; with them states are bounded."""
+
+LENGTHS, HIDDEN, CELL = 4, 5, 6
+"""Optional inputs: true lengths, initial states."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a network runs along time.
+
+    Attributes:
+        frames: layout of time, or None when it is fixed.
+        batch: layout of the batch axis, or None.
+        has_lengths: whether true lengths are given, by the model or by the padded form.
+    """
+
+    frames: Frames | None
+    batch: Axis | None
+    has_lengths: bool
 
 
 def recurrent(case: Case) -> Verdict:
-    """LSTM, GRU, RNN over [time, batch, features] with true lengths per row where the padding could be seen.
+    """LSTM, GRU, RNN over [time, batch, features].
 
-    Forward outputs never see suffix padding. Final states and reverse directions do, so `sequence_lens` is given.
+    A forward output sees what came before, so never the padding behind. Final states and reverse directions see it, so
+    they are given true lengths.
     """
     if case.int_attribute("layout", 0):
-        raise refuse(f"{case.op} of batch-first layout", "export time first")
-    for operand in (1, 2, 3):
-        if case.has(operand) and (case.fact(operand).axes or case.fact(operand).is_number):
-            raise refuse(f"{case.op} with computed weights", "use constant weights")
-    fact = case.fact()
+        raise refuse(f"{case.op} with the batch in front (layout 1), which runtimes lack", "export time first")
+    _check_operands(case)
     case.refuse_rows(0, 0, "runs along")
-    frames = case.simple_frames(0, 0)
-    if fact.axis(2) is not None:
-        raise refuse(f"{case.op} of padded or batched features", "keep time, batch and features apart")
-    for operand in (5, 6):
-        if case.has(operand) and case.fact(operand).padded:
-            raise refuse(f"{case.op} with a padded initial state", "use an initial state per row")
-    rows = fact.axis(1)
-    needs_lengths = frames is not None and (
-        str(case.attribute("direction", "forward")) != "forward"
-        or any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:])
-    )
-    if frames is not None and not frames.is_suffix_padded:
-        raise refuse(f"{case.op} along {frames}", "run over the new frames and carry its state")
-    if needs_lengths:
-        if case.has(4):
-            raise refuse(f"{case.op} with sequence_lens of its own", "leave sequence_lens out")
-        if rows is None and case.batch is not None:
+    frames, batch = case.simple_frames(0, 0), case.fact().axis(1)
+    rule, reason = _needed(case, frames)
+    if rule == "RN2":
+        if batch is None and case.batch is not None:
             raise refuse(f"{case.op} of a value that all rows share", "give the value a batch axis")
         case.rewrite("sequence_lens")
-    axes: dict[int, Axis] = {} if frames is None else {0: (frames,)}
-    states: dict[int, Axis] = {}
-    if rows is not None:
-        axes[2] = rows
-        states[1] = rows
-    bounded = Interval(-1.0, 1.0) if fact.valid.is_finite and case.op != "RNN" else ANYTHING
+    run = Run(frames, batch, rule == "RN2" or case.has(LENGTHS))
+    outputs = [_states(case, run), *(_last(case, run, at) for at in range(1, len(case.node.outputs)))]
+    sizes = [] if frames is None else [frames.size]
+    return case.verdict(rule, reason, *outputs, pointwise=frames is None, at_least_one=sizes)
+
+
+def _needed(case: Case, frames: Frames | None) -> tuple[str, str]:
+    """The rule that holds, and why.
+
+    Raises:
+        Refused: the run would pass padding before it meets a valid entry.
+    """
+    if frames is None:
+        return "RN1", "time is not padded"
+    direction = str(case.attribute("direction", "forward"))
+    reads_last = any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:])
+    if frames.is_suffix_padded:
+        if case.has(LENGTHS):
+            return "RN3", "the lengths that the model gives end before the padding"
+        if direction == "forward" and not reads_last:
+            return "RN1", "a forward output sees what came before"
+        return "RN2", "true lengths are given"
+    if frames.is_prefix_padded and direction == "reverse" and not reads_last and not case.has(LENGTHS):
+        return "RN1", "a reverse output sees what comes behind"
+    raise refuse(
+        f"{case.op} of direction {direction} along {frames}: it would pass padding first",
+        "run over the new frames alone and carry the state",
+    )
+
+
+def _check_operands(case: Case) -> None:
+    """Weights are shared by all rows; states and lengths are laid out as the batch is."""
+    rows = case.fact().axis(1)
+    if case.fact().axis(2) is not None or case.fact().is_number:
+        raise refuse(f"{case.op} of features that are padded or hold the batch", "keep time, batch and features apart")
+    for operand in case.present[1:]:
+        fact = case.fact(operand)
+        expected = {LENGTHS: {0: rows}, HIDDEN: {1: rows}, CELL: {1: rows}}.get(operand, {})
+        if fact.is_number or fact.tracked != {at: axis for at, axis in expected.items() if axis is not None}:
+            what = {LENGTHS: "lengths", HIDDEN: "an initial state", CELL: "an initial cell state"}.get(
+                operand, "weights"
+            )
+            raise refuse(
+                f"{case.op} with {what} laid out as {fact}, not as the batch axis",
+                "let all rows share weights, and make states and lengths of the size of the batch",
+            )
+    if case.has(LENGTHS) and case.fact(LENGTHS).padded:
+        raise refuse(f"{case.op} with lengths of padded rows", "leave sequence_lens out")
+
+
+def _states(case: Case, run: Run) -> Fact:
+    """Output 0, [time, directions, batch, hidden]."""
+    axes: dict[int, Axis] = {}
+    if run.frames is not None:
+        axes[0] = (run.frames,)
+    if run.batch is not None:
+        axes[2] = run.batch
 
     def content(region: Region) -> Interval:
-        return bounded if not region or needs_lengths else ANYTHING
+        if run.has_lengths and 0 in region:
+            return ZERO
+        found = _hidden(case, frozenset({1}) if 2 in region else frozenset(), with_padding=0 in region)
+        return iv.hull(found, ZERO) if case.has(LENGTHS) else found
 
-    outputs = [case.output(axes, content)]
-    outputs += [case.output(states, lambda region: bounded) for _ in case.node.outputs[1:]]
-    reason = "true lengths are given" if needs_lengths else "a forward output sees what came before"
-    sizes = [] if frames is None else [frames.size]
-    return case.verdict("RN1", reason, *outputs, at_least_one=sizes)
+    return case.output(axes, content)
 
 
-def if_(case: Case) -> Verdict:
-    """If is judged by its branches, which are folded away when the condition is known before."""
-    raise refuse("If on a condition that is not known when the graph is built", "export the branch that runs")
+def _last(case: Case, run: Run, output: int) -> Fact:
+    """Outputs 1 and 2, [directions, batch, hidden]; not known where nothing reads them."""
+    axes: dict[int, Axis] = {} if run.batch is None else {1: run.batch}
+    is_known = run.frames is None or run.has_lengths
+
+    def content(region: Region) -> Interval:
+        found = _hidden(case, region, with_padding=False) if is_known else ANYTHING
+        if output == 2 and found.is_finite:
+            cell = case.fact(CELL).content(region).magnitude if case.has(CELL) else 0.0
+            return iv.bounded(cell + LONGEST)
+        return iv.hull(found, ZERO) if found.is_finite else found
+
+    return case.output(axes, content)
+
+
+def _hidden(case: Case, rows: Region, *, with_padding: bool) -> Interval:
+    """Bounds of a hidden state of the rows of a region, from the activations; they hold where no sum runs over."""
+    fact = case.fact()
+    regions = [each for each in fact.regions if each - {0} == rows and (with_padding or 0 not in each)]
+    read = iv.hull(*(fact.content(each) for each in regions))
+    start = case.fact(HIDDEN).content(rows) if case.has(HIDDEN) else ZERO
+    cell = case.fact(CELL).content(rows) if case.has(CELL) else ZERO
+    if not (read.is_finite and start.is_finite and cell.is_finite) or not _has_default_activations(case):
+        return ANYTHING
+    hidden = max(1.0, start.magnitude)
+    peephole = _largest_row(case, 7) * (cell.magnitude + LONGEST) if case.has(7) else 0.0
+    sums = _largest_row(case, 1) * read.magnitude + _largest_row(case, 2) * hidden + peephole
+    sums += 2 * case.fact(3).valid.magnitude if case.has(3) else 0.0
+    if not sums <= largest_sum(case):
+        return ANYTHING
+    return iv.bounded(hidden if case.op == "GRU" else 1.0)
+
+
+def _has_default_activations(case: Case) -> bool:
+    named = case.attribute("activations", ())
+    assert isinstance(named, list | tuple)
+    names = tuple(str(each).lower() for each in named)
+    default = ACTIVATIONS[case.op]
+    return names == default * (len(names) // len(default))
+
+
+def _largest_row(case: Case, operand: int) -> float:
+    """The largest sum of absolute weights of one row."""
+    array = case.array(operand)
+    if array is not None:
+        return float(np.abs(array.astype(np.float64)).sum(-1).max())
+    last = case.dims(operand)[-1]
+    return case.fact(operand).valid.magnitude * (last if isinstance(last, int) else LONGEST)
 
 
 TABLE: Table = {
     ("", "LSTM"): recurrent,
     ("", "GRU"): recurrent,
     ("", "RNN"): recurrent,
-    ("", "If"): if_,
-    ("", "Loop"): named_refusal("runs its body as often as its inputs say", "unroll the loop, or run it outside"),
-    ("", "Scan"): named_refusal("carries a state through padded steps", "write the recurrence as LSTM, GRU or RNN"),
+    ("", "If"): named_refusal(
+        "branches on a condition that is known only when the graph runs, or differs between rows",
+        "export the branch that runs, or choose by Where",
+    ),
+    ("", "Loop"): named_refusal(
+        "runs its body as often as lengths or data say", "unroll the loop, or write it as LSTM, GRU, RNN or CumSum"
+    ),
+    ("", "Scan"): named_refusal(
+        "carries its state through padded steps", "write the recurrence as LSTM, GRU, RNN or CumSum"
+    ),
 }

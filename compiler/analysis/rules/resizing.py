@@ -1,79 +1,289 @@
-"""Rules PD: entries added at the ends of axes."""
+"""Rules PD and RS: entries added at the ends of axes, and axes that are stretched.
+
+Rule ids: IX13 constants are added, IX14 copies of valid entries are added, RS3 every row by itself, RS4 blocks of
+channels become places.
+"""
+
+import dataclasses
+from collections.abc import Mapping
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Region, Verdict, refuse
 from compiler.analysis.interval import Interval
-from compiler.analysis.layout import Axis, Frames, Segment, Side
-from compiler.analysis.registry import Table
+from compiler.analysis.known_sizes import canonical, function_of, names_in, never_falls, numbers_of, quotient
+from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
+from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.length import is_known
+from compiler.analysis.rules.resampling import resize
+from compiler.analysis.rules.windows import stated
+from compiler.ir import Dim
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """What is added to one axis; negative numbers are cut off.
+
+    Attributes:
+        begin: entries in front.
+        end: entries behind.
+    """
+
+    begin: Dim
+    end: Dim
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the axis stays as it is."""
+        return (self.begin, self.end) == (0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+    """A padded axis after entries were added.
+
+    Attributes:
+        axis: the layout.
+        least: sizes that have to be 1 or more.
+        fill: whether the padding becomes added entries, and so has to hold their value.
+        is_cut: whether valid entries may come to lie in the padding.
+    """
+
+    axis: Axis
+    least: tuple[Dim, ...] = ()
+    fill: bool = False
+    is_cut: bool = False
 
 
 def pad(case: Case) -> Verdict:
-    """Pad: what is added behind the valid entries must lie in the padding already."""
+    """Pad: what is added next to the valid entries lies in the padding, which must hold it."""
     mode = str(case.attribute("mode", "constant"))
-    axes_given = case.constants(3, "axes") if case.has(3) else tuple(range(case.rank()))
-    known = case.integers(1)
-    if known is None:
-        raise refuse("Pad by amounts computed from data", "pad by constants or sizes")
-    count = len(axes_given)
-    value = _value(case)
-    fact = case.fact()
-    axes: dict[int, Axis] = fact.tracked
-    added = dict(
-        zip((at % case.rank() for at in axes_given), zip(known[:count], known[count:], strict=True), strict=True)
-    )
-    cut: set[int] = set()
-    for at, (begin, end) in added.items():
-        if (begin, end) == (0, 0):
-            continue
+    ends = {at: each for at, each in _ends(case).items() if not each.is_nothing}
+    for at in ends:
         case.refuse_rows(0, at, "pads")
-        frames = case.simple_frames(0, at)
-        if frames is None:
-            made = case.layout(case.out_dims()[at])
-            if made is not None:
-                raise refuse(f"Pad adds {begin} and {end} entries to a fixed axis", "make the axis by Expand or Range")
-            continue
-        if not isinstance(begin, int) or not isinstance(end, int):
-            raise refuse(f"Pad adds {begin} and {end} entries to {frames}", "pad by constants")
-        if mode != "constant" and (end > 0 or not frames.is_suffix_padded):
-            raise refuse(f"Pad by {mode} behind {frames}, where the slots are padding", "pad with a constant")
-        if frames.is_suffix_padded:
-            if end > 0:
-                case.fill(0, at, value)
-            side = Side.LEFT
-        elif frames.is_prefix_padded:
-            if begin > 0:
-                case.fill(0, at, value)
-            side = Side.RIGHT
-        else:
-            raise refuse(f"Pad of {frames}", "pad before joining")
-        if end < 0 or begin < 0:
-            cut.add(at)
-        axes[at] = (Frames((Segment(case.out_dims()[at], side),)),)
+    if mode != "constant":
+        return _pad_by_entries(case, mode, ends)
+    value = _value(case)
+    grown = {at: found for at, each in ends.items() if (found := _grow(case, at, each)) is not None}
+    for at, each in grown.items():
+        if each.fill:
+            if not value.is_constant:
+                raise refuse(f"Pad with a computed value behind {case.fact().frames(at)}", "pad with a constant")
+            case.fill(0, at, value.low)
     fact = case.fact()
-    axes = {**fact.tracked, **{at: axes[at] for at in axes}}
-    anything_added = mode == "constant" and any(begin != 0 or end != 0 for begin, end in added.values())
+    axes = {**fact.tracked, **{at: each.axis for at, each in grown.items()}}
+    created = set(axes) - set(fact.padded)
+    cut = {at for at, each in grown.items() if each.is_cut}
 
     def content(region: Region) -> Interval:
-        regions = [region]
-        for at in cut & region:
-            regions += [each - {at} for each in regions]
-        found = iv.hull(*(fact.content(each) for each in regions))
-        return iv.hull(found, iv.constant(value)) if anything_added else found
+        if region & created & set(grown):
+            return value
+        found = iv.hull(*(fact.content(each) for each in fact.regions if region - cut <= each <= region))
+        return iv.hull(found, value) if ends else found
 
-    moved = any(added[at] != (0, 0) for at in added if at in axes)
+    sizes = [size for each in grown.values() for size in each.least]
+    reason = "added entries are what the padding holds" if sizes else "other axes are padded"
+    out = case.output(axes, content)
+    return case.verdict("IX13", reason, out, pointwise=not grown, at_least_one=sizes)
+
+
+def _ends(case: Case) -> dict[int, Ends]:
+    """What is added per axis.
+
+    Raises:
+        Refused: it follows from data.
+    """
+    rank = case.rank()
+    axes = [at % rank for at in case.constants(3, "axes")] if case.has(3) else list(range(rank))
+    known = numbers_of(case.node.inputs[1])
+    if known is None or len(known) != 2 * len(axes) or not all(is_known(case, number) for number in known):
+        raise refuse("Pad by amounts that do not follow from axis lengths", "pad by constants or by sizes")
+    numbers = [canonical(number) for number in known]
+    return {at: Ends(numbers[place], numbers[place + len(axes)]) for place, at in enumerate(axes)}
+
+
+def _value(case: Case) -> Interval:
+    if not case.has(2):
+        return iv.ZERO
+    fact = case.fact(2)
+    if fact.axes or fact.is_number:
+        raise refuse("Pad with a value that follows from lengths or differs per row", "pad with a constant")
+    return fact.valid
+
+
+def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
+    """An axis with entries added; None when it is fixed and stays so.
+
+    Raises:
+        Refused: the amounts shrink while the lengths grow, or more may be cut off than there is.
+    """
+    frames = case.simple_frames(0, at)
+    if frames is None:
+        size = case.dims()[at]
+        if all(isinstance(each, int) for each in (size, ends.begin, ends.end)):
+            return None
+        frames = Frames((Segment(size),))
+    parts = list(frames.segments)
+    least: list[Dim] = []
+    fill = False
+    first, last = parts[0], parts[-1]
+    if _is_cut(ends.begin):
+        parts[0] = Segment(canonical(first.size + ends.begin), first.side)
+        least.append(parts[0].size + 1)
+    elif ends.begin != 0 and first.side is Side.RIGHT and not first.is_full:
+        parts[0], fill = Segment(_growing(case, first.size + ends.begin, ends.begin), Side.RIGHT), True
+    elif ends.begin != 0:
+        parts.insert(0, Segment(_growing(case, ends.begin, ends.begin), Side.RIGHT))
+    last = parts[-1]
+    if _is_cut(ends.end):
+        parts[-1] = Segment(canonical(last.size + ends.end), last.side)
+        least.append(parts[-1].size + 1)
+    elif ends.end != 0 and last.side is Side.LEFT and not last.is_full:
+        parts[-1], fill = Segment(_growing(case, last.size + ends.end, ends.end), Side.LEFT), True
+    elif ends.end != 0:
+        parts.append(Segment(_growing(case, ends.end, ends.end)))
+    if any(isinstance(part.size, int) and part.size < 0 for part in parts):
+        raise refuse(f"Pad cuts {ends.begin} and {ends.end} entries off {frames}", "cut off less")
+    axis = joined(parts)
+    size = stated(case, at, canonical(frames.size + ends.begin + ends.end))
+    (whole,) = axis
+    assert isinstance(whole, Frames)
+    if len(whole.segments) == 1:
+        axis = (Frames((dataclasses.replace(whole.segments[0], size=size),)),)
+    is_cut = _is_cut(ends.begin) or _is_cut(ends.end)
+    return Grown(axis, (*least, size + 1), fill, is_cut)
+
+
+def _is_cut(amount: Dim) -> bool:
+    return isinstance(amount, int) and amount < 0
+
+
+def _growing(case: Case, size: Dim, amount: Dim) -> Dim:
+    """A size that some entries were added to.
+
+    Raises:
+        Refused: shorter rows would get more of them, or some would be cut off.
+    """
+    whole = canonical(size)
+    if not isinstance(amount, int) and (not never_falls(whole) or not _is_never_negative(amount)):
+        raise refuse(
+            f"Pad adds {amount} entries, which does not grow with the length or may be negative",
+            "pad by constants, or by amounts that grow with the length",
+        )
+    return whole
+
+
+def _is_never_negative(size: Dim) -> bool:
+    names = sorted(names_in(size), key=str)
+    value = function_of(size, names)
+    return all(value(*[length + 5 * at for at in range(len(names))]) >= 0 for length in range(600))
+
+
+def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
+    """Pad by edge, reflection or wrapping: what stands next to the padding is a copy of a valid entry.
+
+    Raises:
+        Refused: the amounts are computed, or the valid entries do not lie together.
+    """
+    if mode not in ("edge", "reflect", "wrap"):
+        raise refuse(f"Pad by {mode!r}", "pad by constant, edge, reflect or wrap")
+    axes: dict[int, Axis] = {}
+    anew: list[tuple[int, int, Dim]] = []
+    rest = [0] * (2 * case.rank())
+    sizes: list[Dim] = []
+    for at, each in ends.items():
+        begin, end = each.begin, each.end
+        if not isinstance(begin, int) or not isinstance(end, int):
+            raise refuse(f"Pad by {mode} of {begin} and {end} entries", "pad by constant amounts")
+        frames = case.simple_frames(0, at)
+        rest[at], rest[at + case.rank()] = begin, end
+        if frames is None:
+            continue
+        if len(frames.segments) != 1:
+            raise refuse(f"Pad by {mode} of {frames}", "pad before joining")
+        side = frames.segments[0].side
+        size = stated(case, at, canonical(frames.size + begin + end))
+        axes[at] = (Frames((Segment(size, side),)),)
+        sees = begin > 0 if side is Side.RIGHT else end > 0
+        if sees or (mode == "wrap" and max(begin, end) > 0):
+            if min(begin, end) < 0:
+                raise refuse(f"Pad by {mode} that cuts off entries, too", "cut with Slice")
+            anew.append((at, begin, size))
+            rest[at] = rest[at + case.rank()] = 0
+        reads = {"edge": 1, "reflect": max(begin, end, 0) + 1, "wrap": max(begin, end, 1)}[mode]
+        sizes.append(canonical(frames.size + min(begin, 0) + min(end, 0) - (reads - 1)))
+    fact = case.fact()
+    if anew:
+        if fact.rows_axis is None and case.batch is not None:
+            raise refuse(f"Pad by {mode} of a value that all rows share", "give the value a batch axis")
+        case.rewrite("mirror", mode, tuple(anew), tuple(rest))
+    copied = {at for at, _, _ in anew}
+    cut = {at for at in axes if _is_cut(ends[at].begin) or _is_cut(ends[at].end)}
+
+    def content(region: Region) -> Interval:
+        here = region - copied
+        return iv.hull(*(fact.content(each) for each in fact.regions if here - cut <= each <= here))
+
+    out = case.output({**fact.tracked, **axes}, content)
+    return case.verdict("IX14", "copies of valid entries", out, pointwise=not axes, at_least_one=sizes)
+
+
+def blocks(case: Case) -> Verdict:
+    """DepthToSpace, SpaceToDepth: channels become neighbours, or the other way round."""
+    size = case.int_attribute("blocksize", 1)
+    case.refuse_rows(0, 1, "rearranges")
+    if case.fact().axis(1) is not None:
+        raise refuse(f"{case.op} rearranges a padded axis", "transpose frames behind the channels")
+    fact = case.fact()
+    axes: dict[int, Axis] = {at: axis for at, axis in fact.axes if at == 0}
+    for at in (2, 3):
+        frames = case.simple_frames(0, at)
+        if frames is None:
+            continue
+        parts = []
+        for part in frames.segments:
+            scaled = part.size * size if case.op == "DepthToSpace" else _whole(case, part.size, size)
+            parts.append(Segment(canonical(scaled), part.side))
+        if len(parts) == 1:
+            parts = [dataclasses.replace(parts[0], size=stated(case, at, parts[0].size))]
+        axes[at] = (Frames(tuple(parts)),)
+    return case.verdict("RS4", "blocks stay whole", case.output(axes, fact.content), pointwise=len(axes) <= 1)
+
+
+def _whole(case: Case, size: Dim, block: int) -> Dim:
+    found = quotient(canonical(size), block)
+    if found is None:
+        raise refuse(f"{case.op} cuts {size} entries into blocks of {block}", "make the length a multiple of it")
+    return found
+
+
+def by_entry(case: Case) -> Verdict:
+    """An operator that computes every entry of axis 0 from the same entry of its operands, where nothing is padded.
+
+    Raises:
+        Refused: another axis is tracked, or operands hold the batch in different ways.
+    """
+    tracked = [(operand, case.fact(operand)) for operand in case.present if case.fact(operand).axes]
+    layouts = {fact.axis(0) for _, fact in tracked}
+    if any(set(fact.tracked) != {0} for _, fact in tracked) or len(layouts) != 1:
+        raise refuse(f"{case.op} over padded axes, whose positions are shares of the length", "resize by Resize")
+    if any(case.fact(operand).is_number for operand in case.present):
+        raise refuse(f"{case.op} by numbers that follow from lengths", "give them as constants")
+    (axis,) = layouts
+    assert axis is not None
     return case.verdict(
-        "PD1", "added entries are what the padding holds", case.output(axes, content), pointwise=not moved
+        "RS3", "every row by itself", case.output({0: axis}, lambda region: iv.ANYTHING), pointwise=True
     )
 
 
-def _value(case: Case) -> float:
-    if not case.has(2):
-        return 0.0
-    array = case.array(2)
-    if array is None or array.size != 1:
-        raise refuse("Pad with a computed value", "pad with a constant")
-    return float(array.reshape(-1)[0])
-
-
-TABLE: Table = {("", "Pad"): pad}
+TABLE: Table = {
+    ("", "Pad"): pad,
+    ("", "Resize"): resize,
+    ("", "Upsample"): named_refusal("is deprecated", "export with opset 17 or newer, which has Resize"),
+    ("", "DepthToSpace"): blocks,
+    ("", "SpaceToDepth"): blocks,
+    ("", "GridSample"): by_entry,
+    ("", "AffineGrid"): by_entry,
+    ("", "Col2Im"): by_entry,
+    ("", "CenterCropPad"): named_refusal("cuts around the middle of an axis", "use Slice and Pad"),
+}

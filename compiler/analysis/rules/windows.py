@@ -84,7 +84,7 @@ def residues(size: Dim, modulus: int) -> set[int]:
 
 
 def period(size: Dim) -> tuple[int, int]:
-    """A constant and a step so that every value of a size is the constant plus a multiple of the step; step 0: fixed."""
+    """A constant and a step: every value of a size is the constant plus a multiple of the step; 0 when it is fixed."""
     whole = canonical(size)
     if isinstance(whole, int):
         return whole, 0
@@ -135,6 +135,8 @@ def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: 
     """
     if dilation > 1:
         raise refuse(f"{case.op} with auto_pad {auto} and dilations, which runtimes read differently", "give pads")
+    if kernel < stride:
+        raise refuse(f"{case.op} with auto_pad {auto} and gaps between its places", "give pads as numbers")
     totals = [max(kernel - 1 - rest, 0) for rest in residues(size - 1, stride)]
     begins = {total // 2 if auto == "SAME_UPPER" else total - total // 2 for total in totals}
     if len(begins) > 1:

@@ -1,0 +1,217 @@
+"""Rules RS: Resize, which computes every place of an axis from entries around a position.
+
+Rule ids: RS1 every valid place reads valid entries alone, RS2 the nearest valid entry stands in the padding. Positions
+and what is read around them are exact fractions here.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import sympy
+
+from compiler.analysis import interval as iv
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, Interval
+from compiler.analysis.known_sizes import canonical, numbers_of
+from compiler.analysis.layout import Axis, Frames, Segment, Side
+from compiler.analysis.rules.convolution import largest_sum
+from compiler.analysis.rules.windows import period, regions_read, residues, stated
+from compiler.ir import Dim
+
+MOST_PARTS = 64
+"""The largest denominator of a scale that is taken to be meant exactly."""
+
+HALF = Fraction(1, 2)
+
+POSITIONS: dict[str, Callable[[int, Fraction], Fraction]] = {
+    "asymmetric": lambda place, scale: place / scale,
+    "half_pixel": lambda place, scale: (place + HALF) / scale - HALF,
+    "half_pixel_symmetric": lambda place, scale: (place + HALF) / scale - HALF,
+    "pytorch_half_pixel": lambda place, scale: (place + HALF) / scale - HALF,
+}
+"""The position on the input axis of a place, where it does not depend on the size of the axis."""
+
+NEAREST: dict[str, Callable[[Fraction], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round_prefer_floor": lambda position: math.ceil(position - HALF),
+    "round_prefer_ceil": lambda position: math.floor(position + HALF),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How places read entries.
+
+    Attributes:
+        mode: nearest, linear or cubic.
+        position: position of a place.
+        nearest: which entry is nearest, for mode nearest.
+    """
+
+    mode: str
+    position: Callable[[int, Fraction], Fraction]
+    nearest: Callable[[Fraction], int]
+
+    def reads(self, place: int, scale: Fraction) -> tuple[int, int]:
+        """The first and the last entry that a place reads, as if the axis had no ends."""
+        position = self.position(place, scale)
+        if self.mode == "nearest":
+            return self.nearest(position), self.nearest(position)
+        before = math.floor(position)
+        return (before, before + 1) if self.mode == "linear" else (before - 1, before + 2)
+
+    def sees_front(self, scale: Fraction) -> bool:
+        """Whether a valid place reads in front of the axis."""
+        return any(self.reads(place, scale)[0] < 0 for place in range(2 * scale.numerator))
+
+    def sees_back(self, scale: Fraction) -> bool:
+        """Whether a valid place reads behind the axis, for any size; sizes of one period show all there is."""
+        sizes = range(1, 2 * scale.denominator + 1)
+        lasts = [(size, math.floor(size * scale) - 1) for size in sizes]
+        return any(self.reads(last, scale)[1] > size - 1 for size, last in lasts if last >= 0)
+
+
+def resize(case: Case) -> Verdict:
+    """Resize: what a place reads depends on the scale alone, and lies among the valid entries or equals the last."""
+    scales = _scales(case)
+    mode = str(case.attribute("mode", "nearest"))
+    if mode not in ("nearest", "linear", "cubic"):
+        raise refuse(f"Resize by {mode!r}", "resize by nearest, linear or cubic")
+    for at, _ in case.fact().axes:
+        if scales[at] != 1:
+            case.refuse_rows(0, at, "resizes")
+    resized = {at: scale for at, scale in scales.items() if scale != 1 and case.fact().axis(at) is not None}
+    sampling = _sampling(case, mode) if resized else None
+    axes: dict[int, Axis] = {}
+    sizes: list[Dim] = []
+    held = []
+    for at, scale in resized.items():
+        assert sampling is not None and scale is not None
+        frames = case.simple_frames(0, at)
+        assert frames is not None
+        axes[at], size = _stretched(case, at, frames, scale)
+        sizes += [size, *_at_least_two(case, size, scale)]
+        front = frames.segments[0].side is Side.RIGHT
+        if sampling.sees_front(scale) if front else sampling.sees_back(scale):
+            held.append(at)
+            sizes.append(frames.size)
+    if held:
+        if case.fact().rows_axis is None and case.batch is not None:
+            raise refuse("Resize of a value that all rows share", "give the value a batch axis")
+        case.rewrite("hold", tuple(held))
+    if mode != "nearest":
+        _clean(case, set(held))
+    fact, sliding = case.fact(), set(resized)
+    spread = sum(scale != 1 for scale in scales.values()) if mode == "cubic" else 0
+
+    def content(region: Region) -> Interval:
+        here = region - set(held)
+        read = iv.hull(*(fact.content(each) for each in regions_read(fact, here, sliding)))
+        if mode == "nearest":
+            return read
+        if not read.is_finite or read.magnitude * 1.5**spread > largest_sum(case):
+            return ANYTHING
+        return iv.bounded(read.magnitude * 1.5**spread) if mode == "cubic" else read
+
+    out = case.output({**fact.tracked, **axes}, content)
+    reason = "the nearest valid entry stands in the padding" if held else "places read valid entries"
+    pointwise = not resized and mode == "nearest"
+    return case.verdict("RS2" if held else "RS1", reason, out, pointwise=pointwise, at_least_one=sizes)
+
+
+def _scales(case: Case) -> dict[int, Fraction | None]:
+    """The scale of every axis; None for a fixed axis that is resized in some other way.
+
+    Raises:
+        Refused: a tracked axis is not stretched by a short fraction, whatever its size.
+    """
+    rank = case.rank()
+    named = case.ints_attribute("axes")
+    axes = [at % rank for at in named] if named else list(range(rank))
+    found: dict[int, Fraction | None] = dict.fromkeys(range(rank), Fraction(1))
+    scales = case.array(2) if case.has(2) else None
+    if scales is not None and scales.size == len(axes):
+        found |= {at: Fraction(float(scale)) for at, scale in zip(axes, scales.reshape(-1), strict=True)}
+    else:
+        sizes = numbers_of(case.node.inputs[3]) if case.has(3) else None
+        if sizes is None or len(sizes) != len(axes):
+            raise refuse("Resize by scales or to sizes that follow from data", "give scales as constants")
+        if str(case.attribute("keep_aspect_ratio_policy", "stretch")) != "stretch":
+            raise refuse("Resize that keeps the aspect ratio of sizes", "give scales as constants")
+        found |= {at: _ratio(size, case.dims()[at]) for at, size in zip(axes, sizes, strict=True)}
+    for at, _ in case.fact().axes:
+        scale = found[at]
+        if scale is None or not scale > 0 or scale.denominator > MOST_PARTS or scale.numerator > 2**16:
+            raise refuse(
+                f"Resize of axis {at}, which is padded or holds the batch, from {case.dims()[at]} entries to "
+                f"{case.out_dims()[at]}: no short fraction of it",
+                "resize by a constant scale such as 2 or 0.5",
+            )
+    return found
+
+
+def _ratio(size: Dim, before: Dim) -> Fraction | None:
+    ratio = sympy.cancel(sympy.sympify(size) / before) if before != 0 else sympy.nan
+    return Fraction(int(ratio.p), int(ratio.q)) if ratio.is_Rational else None
+
+
+def _sampling(case: Case, mode: str) -> Sampling:
+    """How a tracked axis is sampled.
+
+    Raises:
+        Refused: positions or weights depend on the size of the axis.
+    """
+    how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
+    nearest = str(case.attribute("nearest_mode", "round_prefer_floor"))
+    if how not in POSITIONS or nearest not in NEAREST:
+        raise refuse(
+            f"Resize by {how} positions, which depend on the length of the axis", "use asymmetric or half_pixel"
+        )
+    if case.int_attribute("antialias", 0):
+        raise refuse("Resize with antialiasing, whose weights depend on the ends of the axis", "turn it off")
+    sharpness = case.attribute("cubic_coeff_a", -0.75)
+    if mode == "cubic" and (
+        case.int_attribute("exclude_outside", 0) or not isinstance(sharpness, float) or not -1.0 <= sharpness <= 0.0
+    ):
+        raise refuse("cubic Resize with weights that depend on the ends of the axis", "set exclude_outside to 0")
+    return Sampling(mode, POSITIONS[how], NEAREST[nearest])
+
+
+def _stretched(case: Case, at: int, frames: Frames, scale: Fraction) -> tuple[Axis, Dim]:
+    """The layout and the size of a padded axis after it was stretched.
+
+    Raises:
+        Refused: the padding in front is not stretched to whole slots, or lies between valid entries.
+    """
+    how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
+    if how == "half_pixel_symmetric" and residues(frames.size, scale.denominator) != {0}:
+        raise refuse(f"Resize by {how} of {frames} by {scale}", "use half_pixel")
+    size = stated(case, at, canonical(sympy.floor(sympy.sympify(frames.size) * sympy.Rational(str(scale)))))
+    side = frames.segments[0].side
+    whole_shift = side is Side.LEFT or period(frames.size)[1] % scale.denominator == 0
+    if len(frames.segments) != 1 or not whole_shift:
+        raise refuse(f"Resize of {frames} by {scale}", "resize the new frames before joining them")
+    return (Frames((Segment(size, side),)),), size
+
+
+def _at_least_two(case: Case, size: Dim, scale: Fraction) -> list[Dim]:
+    """`pytorch_half_pixel` puts a single place at position 0, so there must be two where that differs."""
+    how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
+    return [canonical(size - 1)] if how == "pytorch_half_pixel" and scale < 1 else []
+
+
+def _clean(case: Case, held: set[int]) -> None:
+    """Runtimes multiply the neighbours of a place by a weight of 0, along axes of scale 1, too; so all must be finite.
+
+    Raises:
+        Refused: a valid entry may be infinite or NaN.
+    """
+    if not case.fact().valid.is_finite:
+        raise refuse("interpolation of entries that may be infinite or NaN", "keep them out")
+    for at in case.fact().padded:
+        if at not in held and not case.fact().padding(at).is_finite:
+            case.fill(0, at, 0.0)
