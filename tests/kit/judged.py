@@ -42,13 +42,20 @@ def check_refused(node: Node, message: str) -> None:
     assert raised.value.cure
 
 
-def attack(draw: Callable[[np.random.Generator], Node], draws: int, fewest: int, *, extremes: bool = True) -> None:
+def attack(
+    draw: Callable[[np.random.Generator], Node],
+    draws: int,
+    fewest: int,
+    *,
+    extremes: bool = True,
+    tolerance: float = 1e-5,
+) -> None:
     """Random nodes are judged soundly or refused, and at least some are not refused."""
     accepted = 0
     for seed in range(draws):
         node = draw(np.random.default_rng(seed))
         try:
-            check_node(node, trials=2, seed=seed, extremes=extremes)
+            check_node(node, trials=2, seed=seed, extremes=extremes, tolerance=tolerance)
         except Refused:
             continue
         except Unsound as unsound:
