@@ -199,6 +199,16 @@ def at_zero(size: Dim) -> int | None:
 
 
 @functools.lru_cache(maxsize=4096)
+def never_negative(size: Dim) -> bool:
+    """Whether a size of one length is 0 or more at every length of a period and beyond, and does not fall far away."""
+    names = sorted(names_in(size), key=str)
+    if len(names) != 1:
+        return isinstance(size, int) and size >= 0
+    value = function_of(size, names)
+    return all(value(length) >= 0 for length in (*range(FURTHEST), 1009, 2027, 4093, 10**6, 10**6 + 1))
+
+
+@functools.lru_cache(maxsize=4096)
 def never_falls(size: Dim) -> bool:
     """Whether a size grows or stays when lengths grow."""
     if isinstance(size, int):

@@ -12,7 +12,7 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of
+from compiler.analysis.known_sizes import at_zero, canonical, never_falls, never_negative, numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known
@@ -27,10 +27,10 @@ TO_THE_END = 2**31 - 1
 def concat(case: Case) -> Verdict:
     """Concat: segments are appended along the joined axis; along all others the operands are laid out alike."""
     axis = case.axis_attribute("axis", 0)
-    operands = case.present
-    if any(case.fact(operand).is_number for operand in operands):
+    operands = [operand for operand in case.present if not case.fact(operand).is_number]
+    if not operands:
         return case.verdict("CC2", "numbers are joined", NUMBER)
-    axes = _common_axes(case, axis)
+    axes = _common_axes(case, operands, axis)
     parts = [part for operand in operands for part in _segments(case, operand, axis)]
     if any(case.fact(operand).axis(axis) is not None for operand in operands):
         axes[axis] = restated(joined(parts), case.out_dims()[axis])
@@ -41,25 +41,28 @@ def concat(case: Case) -> Verdict:
         return hull(*(case.fact(operand).content(region) for operand in holding))
 
     along = axis in axes
+    if len(operands) < len(case.present):  # differs as data; the indices of rows and frames are such
+        joint = NUMBER if along else dataclasses.replace(case.output(axes, content), is_number=True)
+        return case.verdict("CC2", "numbers are joined", joint)
     reason = "segments in logical order" if along else "joined along another axis"
     return case.verdict("CC1" if along else "CC2", reason, case.output(axes, content), pointwise=not along)
 
 
-def _common_axes(case: Case, axis: int) -> dict[int, Axis]:
+def _common_axes(case: Case, operands: Sequence[int], axis: int) -> dict[int, Axis]:
     """The layouts along the axes that are not joined.
 
     Raises:
         Refused: the operands differ there.
     """
     axes: dict[int, Axis] = {}
-    for operand in case.present:
+    for operand in operands:
         for at, layout in case.fact(operand).axes:
             if at != axis and axes.setdefault(at, layout) != layout:
                 raise refuse(
                     f"Concat of operands laid out {_shown(axes[at])} and {_shown(layout)} along axis {at}",
                     "pad the operands alike before joining them",
                 )
-    for operand in case.present:
+    for operand in operands:
         for at in axes:
             if case.fact(operand).axis(at) is None:
                 raise refuse(
@@ -300,10 +303,14 @@ def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bo
             work.at_least.append(canonical(last.size - after + 1))
             return [*whole, Segment(after)], False
         return [*whole, Segment(sympy.Min(last.size, after))], False
-    grows = never_falls(after) and never_falls(before) and (at_zero(after) or 0) >= 0 and (at_zero(before) or 0) >= 0
-    if last.side is Side.LEFT and len(segments) == 1 and grows:
+    if last.side is Side.LEFT and len(segments) == 1 and never_falls(after) and _lies_between(after, before):
         return [Segment(after)], True
     raise _refuse_inside(stop, last, "up to")
+
+
+def _lies_between(after: Dim, before: Dim) -> bool:
+    """Whether a position is behind the start and in front of the end, at these distances, whatever the lengths."""
+    return all(never_negative(each) or (never_falls(each) and (at_zero(each) or 0) >= 0) for each in (after, before))
 
 
 def _axis_of(work: _Cutting, frames: Frames) -> int:

@@ -15,6 +15,7 @@ from compiler.analysis.interval import Interval, hull, of_array
 from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
 from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.grids import gather_nd, layout_text, positions_into, stay_in_range
 from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.ir import Dim, symbol
 
@@ -131,9 +132,9 @@ def gather(case: Case) -> Verdict:
     if data.rows_axis is not None and indices.rows_axis is not None:
         raise refuse("Gather of one row's entries by every row's indices", "use GatherElements")
     if frames is not None:
-        _positions_into(case, 1, frames)
+        positions_into(case, 1, frames)
     else:
-        _stay_in_range(case, 1, case.dims(0)[axis])
+        stay_in_range(case, 1, case.dims(0)[axis])
     out = _gathered(case, axis)
     reason = "entries of another axis" if frames is None else "valid indices count from the start"
     return case.verdict("IX2" if frames is None else "IX1", reason, out, pointwise=frames is None)
@@ -154,46 +155,6 @@ def _gathered(case: Case, axis: int) -> Fact:
         return hull(data.content(kept), data.content(kept | looked_up)) if strays else data.content(kept)
 
     return case.output(axes, content)
-
-
-def _stay_in_range(case: Case, operand: int, size: Dim) -> None:
-    """Indices in the padding may be anything: they must not leave the axis, which ends the run."""
-    if not case.fact(operand).padded:
-        return
-    if isinstance(size, int):
-        case.clamp(operand, -size, size - 1)
-    else:
-        _fill_indices(case, operand)
-
-
-def _positions_into(case: Case, operand: int, frames: Frames) -> None:
-    """Computed indices into a padded axis point at the same entries in both programs.
-
-    Raises:
-        Refused: some count from the end, or the axis does not begin with entry 0.
-    """
-    fact = case.fact(operand)
-    if not frames.is_suffix_padded or fact.valid.low < 0:
-        raise refuse(
-            f"{case.op} by indices of {fact.valid} along {frames}",
-            "count indices from the start of an axis padded behind",
-        )
-    counts_slots = fact.index is not None and fact.index.offset == 0 and fact.frames(fact.index.axis) == frames
-    if not counts_slots:
-        _fill_indices(case, operand)
-
-
-def _fill_indices(case: Case, operand: int) -> None:
-    """Indices in the padding look up entry 0.
-
-    Raises:
-        Refused: all rows share the indices, whose padding differs between rows.
-    """
-    fact = case.fact(operand)
-    if fact.padded and fact.rows_axis is None and case.batch is not None:
-        raise refuse(f"{case.op} by computed indices that all rows share", "give the indices the batch axis")
-    for at in fact.padded:
-        case.fill(operand, at, 0.0)
 
 
 def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]) -> Verdict:
@@ -255,13 +216,13 @@ def gather_elements(case: Case) -> Verdict:
     for at in range(case.rank(0)):
         if at != axis and data.axis(at) != indices.axis(at):
             raise refuse(
-                f"GatherElements of data laid out {_layout(case, 0, at)} by indices laid out {_layout(case, 1, at)}",
+                f"GatherElements of {layout_text(case, 0, at)} by indices of {layout_text(case, 1, at)}",
                 "lay both out alike along the other axes",
             )
     if frames is not None:
-        _positions_into(case, 1, frames)
+        positions_into(case, 1, frames)
     else:
-        _stay_in_range(case, 1, case.dims(0)[axis])
+        stay_in_range(case, 1, case.dims(0)[axis])
     looked_up = frozenset({axis} & set(data.padded))
 
     def content(region: Region) -> Interval:
@@ -270,11 +231,6 @@ def gather_elements(case: Case) -> Verdict:
 
     out = case.output(case.fact(1).tracked, content)
     return case.verdict("IX2" if frames is None else "IX1", "entries along one axis", out, pointwise=frames is None)
-
-
-def _layout(case: Case, operand: int, at: int) -> str:
-    axis = case.fact(operand).axis(at)
-    return f"[{case.dims(operand)[at]}]" if axis is None else " * ".join(map(str, axis))
 
 
 def one_hot(case: Case) -> Verdict:
@@ -318,51 +274,13 @@ def scatter_elements(case: Case) -> Verdict:
             raise refuse(
                 f"{case.op} with {case.dims(1)[at]} indices for {case.dims(0)[at]} entries", "give all of them"
             )
-    _stay_in_range(case, 1, case.dims(0)[axis])
+    stay_in_range(case, 1, case.dims(0)[axis])
     if case.attribute("reduction", "none") not in ("none", "max", "min"):
         raise refuse(
             f"{case.op} that reduces by {case.attribute('reduction')}", "write the values by Where and ReduceSum"
         )
     out = case.output(data.tracked, lambda region: hull(data.content(region), updates.content(region)))
     return case.verdict("IX3", "entries put in place along another axis", out, pointwise=True)
-
-
-def gather_nd(case: Case) -> Verdict:
-    """GatherND of whole rows' entries: leading axes that both share, and fixed indices into untracked axes."""
-    data, indices = case.fact(0), case.fact(1)
-    shared = case.int_attribute("batch_dims", 0)
-    if data.is_number or indices.is_number:
-        raise refuse("GatherND with axis lengths", "use lengths as shapes only")
-    depth = case.dims(1)[-1]
-    rank, index_rank = case.rank(0), case.rank(1)
-    if not isinstance(depth, int) or indices.axis(index_rank - 1) is not None:
-        raise refuse(f"GatherND by indices of {depth} numbers", "give a fixed number")
-    for at in range(shared):
-        if data.axis(at) != indices.axis(at):
-            raise refuse(
-                f"GatherND of data laid out {_layout(case, 0, at)} by indices laid out {_layout(case, 1, at)}",
-                "lay both out alike along the leading axes",
-            )
-    looked_up = range(shared, shared + depth)
-    if any(data.axis(at) is not None for at in looked_up):
-        raise refuse("GatherND into padded axes or the batch", "gather along one axis, or select by Where")
-    if any(at >= shared and data.rows_axis == at and indices.rows_axis is not None for at in range(rank)):
-        raise refuse("GatherND of one row's entries by every row's indices", "share the batch axis by batch_dims")
-    smallest = [size for at in looked_up if isinstance(size := case.dims(0)[at], int)]
-    if len(smallest) != depth:
-        raise refuse("GatherND into axes of unknown size", "use tables of fixed size")
-    _stay_in_range(case, 1, min(smallest))
-    place = {
-        at: at if at < shared else at - depth - shared + index_rank - 1 for at in range(rank) if at not in looked_up
-    }
-    back = {new: old for old, new in place.items()}
-    axes = {place[at]: layout for at, layout in data.axes}
-    axes |= dict(case.fact(1).axes)
-
-    def content(region: Region) -> Interval:
-        return data.content(back[at] for at in region if at in back and back[at] in data.padded)
-
-    return case.verdict("IX2", "entries of other axes", case.output(axes, content), pointwise=True)
 
 
 TABLE: Table = {

@@ -7,6 +7,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import sympy
+
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, make_fact, refuse, regions_of
 from compiler.analysis.interval import Interval, hull
@@ -215,10 +217,16 @@ def _times(segment: Segment, count: Dim) -> Segment:
 
 
 def restated(axis: Axis, stated: Dim) -> Axis:
-    """The same layout with its size written as shape inference writes it, where it is a single segment."""
-    if len(axis) == 1 and isinstance(axis[0], Frames) and len(axis[0].segments) == 1 and same(axis[0].size, stated):
-        return (Frames((dataclasses.replace(axis[0].segments[0], size=stated),)),)
-    return axis
+    """The same layout with its size written as shape inference writes it, where it is a single segment.
+
+    Where shape inference could not tell which of two sizes is the smaller one, the layout's own size stays.
+    """
+    undecided = not isinstance(stated, int) and stated.has(sympy.Min, sympy.Max, sympy.Mod)
+    if undecided or len(axis) != 1 or not isinstance(axis[0], Frames) or len(axis[0].segments) != 1:
+        return axis
+    if not same(axis[0].size, stated):
+        return axis
+    return (Frames((dataclasses.replace(axis[0].segments[0], size=stated),)),)
 
 
 def _regrouped(fact: Fact, axes: Mapping[int, Axis], groups: Sequence[Sequence[Piece]]) -> Fact:

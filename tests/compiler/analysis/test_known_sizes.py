@@ -9,6 +9,7 @@ from compiler.analysis.known_sizes import (
     count_of,
     function_of,
     never_falls,
+    never_negative,
     numbers_of,
     quotient,
     same,
@@ -55,6 +56,14 @@ def test_growth() -> None:
     assert not never_falls(-TIME)
     assert not never_falls(expression("batch - time"))
     assert (at_zero(7), at_zero(TIME - 1), at_zero(TIME / 2 + sympy.Rational(1, 2))) == (7, -1, None)
+
+
+def test_signs() -> None:
+    assert never_negative(expression("time - 4*(time//4)"))
+    assert not never_negative(expression("3 - time"))
+    assert not never_negative(expression("time//4 - 1"))
+    assert not never_negative(TIME + BATCH)  # of several lengths nothing is tried
+    assert never_negative(3)
 
 
 def test_counting() -> None:

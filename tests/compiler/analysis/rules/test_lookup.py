@@ -118,7 +118,7 @@ def test_other_lookups() -> None:
         Node("ScatterElements", [X, ids, Operand(("batch", "time", 1))], {"axis": 2}), "IX3", f"{ROWS}, 1: [time, left]"
     )
     frames = Operand(("batch", "time", 1), INT64, valid=Interval(0, 2))
-    check(Node("GatherND", [Operand(("batch", 3, 2)), frames], {"batch_dims": 1}), "IX2", f"{ROWS}, 1: [time, left]")
+    check(Node("GatherND", [Operand(("batch", 3, 2)), frames], {"batch_dims": 1}), "IX4", f"{ROWS}, 1: [time, left]")
 
 
 GAP = Operand(("batch", "time + 2", 3), axes={1: joined([Segment(2), Segment(TIME, Side.RIGHT)])})
@@ -135,7 +135,7 @@ REFUSED = [
     (Node("Gather", [Operand(("time", 3)), dataclasses.replace(IDS, shape=(1, "late"))]), "that all rows share"),
     (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "by an axis length"),
     (Node("GatherElements", [X, dataclasses.replace(IDS, shape=(1, "time", 3))], {"axis": 2}), "rows(batch) by"),
-    (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "into padded axes"),
+    (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "along [time, left]"),
     (Node("OneHot", [SIGNED, number("time"), constant([0.0, 1.0])]), "OneHot of indices of finite[-1, 0]"),
     (Node("ScatterElements", [X, ONE_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
     (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "writes by index over padded axes"),
