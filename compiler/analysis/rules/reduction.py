@@ -182,6 +182,8 @@ def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more:
         if row.is_zero or is_mean_of_more or not small.is_finite:
             return ZERO if row.is_zero else small
         return small if limits_of(dtype) == small else stored(row, dtype)
+    if op == "ReduceProd" and row.magnitude <= 1:
+        return row if row == ONE else Interval(0.0 if row.low >= 0 else -1.0, 1.0)
     is_exact = all(isinstance(dim, int) and dim > 0 for dim in dims)
     return _held(case, _summed(op, row, count, is_exact))
 
@@ -210,8 +212,6 @@ def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
             return Interval(0.0, most**2 * count)
         case "ReduceLogSumExp":
             return Interval(row.low, row.high + math.log(max(count, 1.0)))
-        case "ReduceProd" if most <= 1:
-            return row if row == ONE else Interval(0.0 if row.low >= 0 else -1.0, 1.0)
     return ANYTHING
 
 
