@@ -2,8 +2,8 @@
 
 import pytest
 
-from compiler.analysis.registry import Versioned, named_refusal
 from compiler.analysis.judge import rule_of
+from compiler.analysis.registry import Versioned, named_refusal
 from compiler.analysis.rules import MODULES, RULES
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes

@@ -24,6 +24,7 @@ DEEP = Interval(-math.inf, -1e30)
 MASKED = Interval(-math.inf, 9.0)
 WINDOW = joined([Segment(TIME, Side.RIGHT), Segment(3)])
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
+ROWS_OF: list[str | int] = ["batch", "2*batch", 1]
 FRAMES_OF_CHANNELS = (Plain(2), Frames((Segment(TIME),)))
 
 
@@ -226,7 +227,7 @@ def test_batch_normalization_is_a_line_per_channel() -> None:
     verdict = check(node, "NM3", f"{ROWS}, 2: [time, left]")
     assert verdict.pointwise and not verdict.needs
     held = verdict.outputs[0].padding(2)
-    assert (held.low, held.high) == (pytest.approx(-4.0, abs=0.01), pytest.approx(7.75, abs=0.01))
+    assert held.low == pytest.approx(-4.0, abs=0.01) and held.high == pytest.approx(7.75, abs=0.01)
     node = Node("BatchNormalization", [x("batch", 4, "time"), *parameters])
     assert check(node, "NM3", f"{ROWS}, 2: [time, left]").outputs[0].padding(2) == ANYTHING
 
@@ -270,7 +271,7 @@ def drawn(rng: np.random.Generator) -> Node:
         "time": None, "key": None, "time + 3": WINDOW, "2*time - 1": CENTERED, 3: None, 2: None,
         "2*time": FRAMES_OF_CHANNELS,
     }  # fmt: skip
-    dims: list[str | int] = [["batch", "2*batch", 1][int(rng.integers(3))], 4]
+    dims: list[str | int] = [ROWS_OF[int(rng.integers(3))], 4]
     axes: dict[int, Axis] = {}
     for at in range(2, int(rng.integers(3, 5))):
         dim = list(pool)[int(rng.integers(len(pool)))]

@@ -23,6 +23,7 @@ MASKED = Interval(-math.inf, 9.0)
 LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 WINDOW = joined([Segment(TIME, Side.RIGHT), Segment(3)])
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
+ROWS_OF: list[str | int] = ["batch", "2*batch", 1]
 FRAMES_OF_CHANNELS = (Plain(2), Frames((Segment(TIME),)))
 INT = ir.DataType.INT64
 
@@ -289,7 +290,7 @@ def drawn(rng: np.random.Generator) -> Node:
     pool: dict[str | int, Axis | None] = {
         "time": None, "key": None, "time + 3": WINDOW, "2*time - 1": CENTERED, 3: None, "2*time": FRAMES_OF_CHANNELS,
     }  # fmt: skip
-    dims: list[str | int] = [["batch", "2*batch", 1][int(rng.integers(3))]]
+    dims: list[str | int] = [ROWS_OF[int(rng.integers(3))]]
     axes: dict[int, Axis] = {}
     for at in range(1, int(rng.integers(2, 5))):
         dims.append(list(pool)[int(rng.integers(len(pool)))])
