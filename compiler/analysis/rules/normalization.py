@@ -11,7 +11,7 @@ from compiler.analysis.data_only import on_data
 from compiler.analysis.facts import Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
 from compiler.analysis.layout import Frames
-from compiler.analysis.registry import Versioned, Table
+from compiler.analysis.registry import Table, Versioned
 from compiler.analysis.rules.reduction import DEEP, averaged_sizes, check_rows
 from compiler.analysis.transfer import stored
 

@@ -10,7 +10,8 @@ from tests.kit.offline import check_padded, offline, verify_offline
 WEIGHTS = random_weights(
     {"w": (4, 4), "v": (4, 4), "table": (1, 40, 4), "kernel": (4, 4, 3), "gamma": (4,), "beta": (4,), "up": (4, 4, 4)}
 )
-CONSTANTS = """<int64[1] zero = {0}, int64[6] front = {0, 0, 2, 0, 0, 0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] end = {9223372036854775807},
+CONSTANTS = """<int64[6] front = {0, 0, 2, 0, 0, 0}, int64[1] zero = {0},
+ int64[1] one = {1}, int64[1] two = {2}, int64[1] end = {9223372036854775807},
  int64 last = {-1}, float half = {0.5}, int64[1] less = {-1}, float[1] low = {-1e30}, int64 first = {0},
  int64 step = {1}, int64[3] flat = {0, -1, 2}, int64[6] pads = {0, 0, 0, 0, 0, 2}>"""
 
