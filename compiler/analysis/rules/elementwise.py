@@ -148,7 +148,7 @@ def _limit(case: Case, operand: int, name: str, end: float) -> Interval:
         return case.fact(operand).valid
     if case.attribute(name) is not None:
         return iv.constant(number_attribute(case, name, end))
-    return Interval(min(end, iv.LARGEST), max(end, -iv.LARGEST))
+    return Interval(end, case.lowest()) if end < 0 else Interval(case.highest(), end)
 
 
 def identity(case: Case) -> Verdict:
