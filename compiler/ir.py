@@ -81,7 +81,8 @@ def infer_shapes(model: ir.Model) -> None:
     for node in model.graph:
         for output in node.outputs:
             output.metadata_props.pop(SYM_DATA, None)
-    onnx_shape_inference.infer_symbolic_shapes(model)
+    # Names that it adopts from equalities cost most of its time, and no proof needs them.
+    onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
 
 
 def forget_shapes(model: ir.Model) -> None:

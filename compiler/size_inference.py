@@ -1,4 +1,4 @@
-"""Teaches the shape inference library what it leaves out: quotients, remainders and signs of symbolic sizes."""
+"""Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,22 @@ import onnx_shape_inference
 import sympy
 from onnx_shape_inference import ShapeInferenceContext
 
-from compiler.sizes import expression
+from compiler.sizes import bounds_of_cut, expression
 
 Sizes = list[int | ir.SymbolicDim]
 
 
 def register() -> None:
-    """Register inference for integer Div, Mod, Neg and Abs of sizes, on top of the library's own."""
+    """Register inference for integer Div, Mod, Neg, Abs, Min and Max of sizes, and cuts by sizes, on top of the library's own."""
     onnx_shape_inference.registry.collect()
     cut = onnx_shape_inference.registry.get("", "Slice", version=13)
     assert cut is not None
-    onnx_shape_inference.registry.register("", "Slice", since_version=13)(_last_entries(cut))
+    onnx_shape_inference.registry.register("", "Slice", since_version=13)(_cuts(cut))
+    for op, extreme in (("Min", sympy.Min), ("Max", sympy.Max)):
+        for version in (6, 8, 12, 13):
+            known = onnx_shape_inference.registry.get("", op, version=version)
+            if known is not None:
+                onnx_shape_inference.registry.register("", op, since_version=version)(_extremes(known, extreme))
     for op, function in RULES.items():
         for version in (6, 7, 10, 13, 14, 18):
             known = onnx_shape_inference.registry.get("", op, version=version)
@@ -45,33 +50,48 @@ def _on_top(
     return infer
 
 
-def _last_entries(
+def _cuts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[-size:] and table[rows - size:] have `size` entries, which the library leaves open for expressions."""
+    """table[a:b] with computed bounds has b - a entries and keeps its other axes, which the library leaves open."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
         data, output = node.inputs[0], node.outputs[0]
         given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
-        if data is None or data.shape is None or output.shape is None or len(given) < 3:
+        if data is None or data.shape is None or len(given) < 3 or None in given:
             return
-        starts, ends, axes = given[:3]
-        if starts is None or ends is None or axes is None or len(starts) != 1 or (len(given) > 3 and given[3] != [1]):
+        starts, ends, axes, *steps = [each for each in given if each is not None]
+        if steps and any(step != 1 for step in steps[0]):
             return
-        (start,), (end,), (axis,) = starts, ends, axes
-        if isinstance(start, int) or not isinstance(end, int) or end < 2**31 - 1 or not isinstance(axis, int):
-            return
-        if not isinstance(data.shape[axis], int):
-            return
-        first = _expression(start)
-        at_zero = first.subs(dict.fromkeys(first.free_symbols, 0))
-        rows = data.shape[axis]
-        from_end = at_zero < 0 or (at_zero == 0 and first.could_extract_minus_sign())
-        size = -first if from_end else rows - first
         dims = list(data.shape)
-        dims[axis] = ir.SymbolicDim(str(size))
+        for start, end, axis in zip(starts, ends, axes, strict=True):
+            rows = dims[axis] if isinstance(axis, int) else None
+            if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
+                return
+            bounds = bounds_of_cut(_expression(start), _expression(end), rows)
+            if bounds is None:
+                return
+            size = bounds[1] - bounds[0]
+            dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
         output.shape = ir.Shape(dims)
+
+    return infer
+
+
+def _extremes(
+    known: Callable[[ShapeInferenceContext, ir.Node], None], function: Callable[..., sympy.Expr]
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """The smaller or larger of two sizes, for which the library makes up a new name."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
+        if all(operand is not None and len(operand) == 1 for operand in operands):
+            result = function(*(_expression(operand[0]) for operand in operands if operand is not None))
+            context.set_symbolic_value(
+                node.outputs[0], [int(result) if result.is_Integer else ir.SymbolicDim(str(result))]
+            )
 
     return infer
 

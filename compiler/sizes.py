@@ -109,3 +109,29 @@ def symbol(name: str) -> sympy.Symbol:
 def mentions(dim: Dim, axis: str) -> bool:
     """Whether a dimension depends on an axis."""
     return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)
+
+
+def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """The first entry that a slice takes, and the first after it that it does not, both counted from the front.
+
+    Args:
+        start: as written; below 0 it counts from the end.
+        end: likewise; a very large one is the end.
+        rows: entries of the axis.
+
+    Returns:
+        None where it depends on the lengths from which end a bound counts. A bound that counts from the front is valid
+        as long as it lies within 0 and `rows`, which is for the caller to ensure.
+    """
+    first, last = _from_front(start, rows), _from_front(end, rows)
+    return None if first is None or last is None else (first, last)
+
+
+def _from_front(bound: sympy.Expr, rows: int) -> sympy.Expr | None:
+    if bound.is_Integer and bound >= 2**31 - 1:
+        return sympy.Integer(rows)
+    at_zero = bound.subs(dict.fromkeys(bound.free_symbols, 0))
+    falls = all(factor < 0 for term, factor in bound.as_coefficients_dict().items() if term.free_symbols)
+    if at_zero < 0 or (at_zero == 0 and falls and not bound.is_Integer):
+        return rows + bound if falls else None
+    return bound

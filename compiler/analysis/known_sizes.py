@@ -19,6 +19,9 @@ from compiler.sizes import Dim, normal_form
 FURTHEST = 600
 """Two sizes of one length are compared up to here when their forms differ."""
 
+MOST = 64
+"""Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""
+
 
 def names_in(size: Dim) -> set[sympy.Symbol]:
     """The axis names that a size mentions."""
@@ -94,8 +97,27 @@ def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
     Follows producers where shape inference stopped. Integer division counts as floor: sizes are not negative.
     """
-    if value is None:
+    return _numbers(value, {})
+
+
+def _numbers(value: ir.Value | None, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
+    if value is None or not _is_small(value):
         return None
+    if value not in seen:
+        seen[value] = None  # of a graph that reads itself nothing is known
+        seen[value] = _found(value, seen)
+    return seen[value]
+
+
+def _is_small(value: ir.Value) -> bool:
+    """Whether a value can be a handful of numbers: what is large is not followed any further."""
+    dims = None if value.shape is None else list(value.shape)
+    return dims is None or (
+        all(isinstance(dim, int) for dim in dims) and math.prod(int(str(dim)) for dim in dims) <= MOST
+    )
+
+
+def _found(value: ir.Value, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
     array = array_of(value)
     if array is not None:
         return _elements(array)
@@ -103,11 +125,11 @@ def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
     if known is not None and not any(_is_placeholder(name) for number in known for name in names_in(number)):
         return known
     node = value.producer()
-    return None if node is None or node.domain not in ("", "ai.onnx") else _computed(node)
+    return None if node is None or node.domain not in ("", "ai.onnx") else _computed(node, seen)
 
 
 def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
-    if array.size > 64 or array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)):
+    if array.size > MOST or array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)):
         return None
     whole = [int(x) for x in array.reshape(-1)]
     return tuple(whole) if np.all(array.reshape(-1) == whole) else None
@@ -118,11 +140,11 @@ def _is_placeholder(name: sympy.Symbol) -> bool:
     return re.fullmatch(r"_d\d+", str(name)) is not None
 
 
-def _computed(node: ir.Node) -> tuple[Dim, ...] | None:
+def _computed(node: ir.Node, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
     if node.op_type == "Shape":
         dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
         return None if dims is None else tuple(dims[at] for at in dims_read(node, len(dims)))
-    operands = [numbers_of(each) for each in node.inputs if each is not None]
+    operands = [_numbers(each, seen) for each in node.inputs if each is not None]
     if any(each is None for each in operands):
         return None
     known = [each for each in operands if each is not None]

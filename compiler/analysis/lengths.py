@@ -12,6 +12,7 @@ from compiler.analysis.facts import refuse
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
+from compiler.sizes import bounds_of_cut
 
 Limit = tuple[sympy.Expr, int]
 """A size that may not exceed a number: rows looked up in a table of so many."""
@@ -116,7 +117,21 @@ def _limits(node: ir.Node) -> list[Limit]:
     for rows, size in zip(before or (), after or (), strict=False):
         if isinstance(rows, int) and isinstance(size, sympy.Min):
             found += [(each, rows) for each in size.args if not each.is_number and sympy.Min(rows, each) == size]
-    return found
+    return found + _limits_of_bounds(node, before or ())
+
+
+def _limits_of_bounds(node: ir.Node, dims: Sequence[Dim]) -> list[Limit]:
+    """Bounds of a cut that are computed from sizes have to stay within the entries."""
+    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
+    found: list[Limit] = []
+    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
+        rows = dims[axis] if isinstance(axis, int) else None
+        if not isinstance(rows, int) or isinstance(start, int):
+            continue
+        bounds = bounds_of_cut(start, sympy.sympify(end), rows)
+        if bounds is not None:
+            found += [(-bounds[0], 0), (bounds[1], rows)]
+    return [(size, most) for size, most in found if not size.is_number]
 
 
 def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
