@@ -16,8 +16,10 @@ from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageH
 from compiler.recipe import LoadedRecipe
 from compiler.references import shown_path
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
-from compiler.targets.base import Built, Emitted
+from compiler.stream_gates import StreamGates
+from compiler.targets.base import Built
 from compiler.tool_versions import tool_versions
+from compiler.utterances import UtteranceGates
 from runtime_lite.costs import Cost
 from runtime_lite.manifest import Sources
 from runtime_lite.runtime import Runtime
@@ -140,28 +142,31 @@ class Assembly:
 
     def _verify(self, folder: Path, lowering: Lowering, built: Built) -> tuple[bytes, dict[str, Any]]:
         """Parity, bucket agreement and invariance of one graph's artefacts."""
-        smallest: Emitted = built.artifacts[0]
         name = lowering.name
+        steps = lowering.original.steps(max(lowering.gate.chained_steps, 1))
+        check = (
+            UtteranceGates(folder, lowering.final(), built.artifacts, lowering.gate, steps)
+            if lowering.final().padded_axes
+            else StreamGates(folder, name, built.artifacts, lowering.gate, steps, lowering.original.streams())
+        )
         with self.progress.stage(name, "verify") as handle:
             started = time.perf_counter()
-            steps = lowering.original.steps(max(lowering.gate.chained_steps, 1))
-            differences, golden = gates.check_artifact(folder, smallest, name, steps, lowering.gate, handle.advance)
-            rows = gates.parity_rows(name, differences, lowering.gate)
-            self.parity += rows
-            buckets = gates.check_buckets(folder, built.artifacts, name, lowering.original.streams(), lowering.gate)
+            differences = check.check_parity(handle.advance)
+            self.parity += gates.parity_rows(name, differences, lowering.gate)
+            buckets = check.check_buckets()
             worst = verify.worst_of(differences, lowering.gate.max_abs)
             self._report(
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(lowering.gate.max_abs),
-                detail=f"{worst.steps} chained steps",
+                detail=f"{worst.steps} {check.unit}",
             )  # fmt: skip
         with self.progress.stage(name, "invariance") as handle:
             started = time.perf_counter()
-            padding = gates.check_padding(folder, built.artifacts, lowering.original.streams()[0])
+            padding = check.check_invariance()
             self._report(
                 handle, "invariance", started, name, detail=f"poison {', '.join(verify.POISONS)}: no bit changed"
             )
-        return golden, {
-            "chained": [dataclasses.asdict(d) for d in differences],
+        return check.golden(), {
+            "compared": [dataclasses.asdict(d) for d in differences],
             "limit": lowering.gate.max_abs,
             "buckets": buckets,
             "invariance": padding,

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RecipeError
+from compiler.ir import dims_of
 from compiler.recipe import LoadedRecipe
+from compiler.sizes import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from runtime_lite.costs import Costs, json_from_costs
@@ -71,6 +73,8 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         roles[window.length_input] = "length"
         if window.mask_input is not None:
             roles[window.mask_input] = "mask"
+    padded = {each.axis: each for each in lowered.padded_axes}
+    roles |= {each.length_input: "length" for each in lowered.padded_axes}
     inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
     outputs = tuple(_tensor(value, roles) for value in lowered.model.graph.outputs)
     shapes = {tensor.name: tensor for tensor in inputs}
@@ -80,7 +84,10 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         ir_version=graph.built.versions["ir_version"],
         inputs=inputs,
         outputs=outputs,
-        axes={axis: Axis(sizes) for axis, sizes in graph.buckets.items()},
+        axes={
+            axis: Axis(sizes, padded[axis].length_input, padded[axis].minimum) if axis in padded else Axis(sizes)
+            for axis, sizes in graph.buckets.items()
+        },
         states=tuple(
             State(
                 name=state.input,
@@ -101,7 +108,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         else StreamSpec(window.length_input, window.mask_input, window.frames, window.step_frames, "right"),
         artifacts=tuple(Artifact(dict(a.sizes), a.file, a.files) for a in graph.built.artifacts),
         golden=f"golden/{name}.npz",
-        rows_independent=True,
+        rows_independent=lowered.rows_independent,
         certificate=f"certificates/{name}.json",
     )
 
@@ -112,7 +119,7 @@ def _zero(dtype: str) -> bool | int | float:
 
 
 def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:
-    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+    shape = tuple(dim if isinstance(dim, int) else written(dim) for dim in dims_of(value) or ())
     return Tensor(str(value.name), shape, str(value.dtype.numpy()), roles.get(str(value.name), "data"))
 
 

@@ -23,6 +23,7 @@ import safetensors.torch
 import torch
 
 from compiler import ir as house
+from compiler.data import completed
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.evaluate import open_session
 from compiler.recipe import Graph, Input, LoadedRecipe, Source
@@ -147,6 +148,10 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     _name_values(model.graph.outputs, spec.outputs)
     _write_sources(model)
     _check_axes(model, spec, names, place)
+    if spec.padded:  # the exporter has names of its own for them
+        for value, name in zip(model.graph.inputs, names, strict=True):
+            value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+        _keep_numbers(model)
     return model
 
 
@@ -257,6 +262,8 @@ def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
     shape = [dim if isinstance(dim, int) else _example_size(spec, dim) for dim in _captured_shape(spec, given)]
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, given.dtype)
+    if given.mask_of is not None or given.length_of is not None:  # nothing of an example is padding
+        return torch.full(shape, 1 if given.length_of is None else _example_size(spec, given.length_of), dtype=dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
     return torch.zeros(shape, dtype=dtype)
@@ -264,7 +271,11 @@ def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
 
 def _example_size(spec: Graph, axis: str) -> int:
     order = [name for name, each in spec.axes.items() if each.fixed is None]
-    return EXAMPLE_FRAMES + order.index(axis) if spec.axes[axis].window else EXAMPLE_BATCH + order.index(axis)
+    if spec.axes[axis].window:
+        return EXAMPLE_FRAMES + order.index(axis)
+    if axis in spec.padded:  # a length that users have in mind; shorter ones may give some layer no frame at all
+        return (spec.padded[axis].buckets or (EXAMPLE_FRAMES,))[-1] - order.index(axis)
+    return EXAMPLE_BATCH + order.index(axis)
 
 
 def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[Any, ...]:
@@ -273,12 +284,18 @@ def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) 
     shapes: list[dict[int, Any]] = []
     for name in names:
         shape = _captured_shape(spec, spec.inputs[name])
-        shapes.append({i: dims.setdefault(d, torch.export.Dim(d)) for i, d in enumerate(shape) if isinstance(d, str)})
+        named = [(i, d) for i, d in enumerate(shape) if isinstance(d, str)]
+        shapes.append({i: dims.setdefault(d, _dim(d, spec)) for i, d in named})
     parameters = inspect.signature(module.forward).parameters.values()
     plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return (*shapes[:plain], tuple(shapes[plain:]))
     return tuple(shapes)
+
+
+def _dim(axis: str, spec: Graph) -> Any:
+    """Of a padded axis the exporter may find the smallest length by itself; the proof finds its own."""
+    return torch.export.Dim.DYNAMIC if axis in spec.padded else torch.export.Dim(axis)
 
 
 def _try(
@@ -420,7 +437,8 @@ class TorchReference:
                 arguments = [feed[name] for name in self.spec.inputs if name in feed]
                 results = self._call(self.first, arguments)
             else:
-                results = self._call(self.later, [{**feed, **states}[name] for name in self.spec.inputs])
+                full = completed({**feed, **states}, self.spec)
+                results = self._call(self.later, [full[name] for name in self.spec.inputs])
             outputs = dict(zip(self.spec.outputs, results, strict=True))
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states

@@ -89,7 +89,7 @@ def check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
     """
     if not stream:
         raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
-    wanted = {name: given for name, given in spec.inputs.items() if given.state is None}
+    wanted = {name: given for name, given in spec.inputs.items() if given.is_data}
     for index, feed in enumerate(stream):
         _check_feed(feed, wanted, spec, f"{where}, feed {index}")
     return list(stream)
@@ -102,6 +102,7 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
         raise DataError(
             f"{where}: expected inputs {sorted(wanted)}, got {sorted(map(str, feed))}", cure="name data inputs only"
         )
+    sizes: dict[str, int] = {}
     for name, given in wanted.items():
         array = feed[name]
         if not isinstance(array, np.ndarray):
@@ -117,17 +118,56 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
                 f"{where}, {name}: expected shape {list(given.shape)}, got {list(array.shape)}",
                 cure="yield whole chunks of one row",
             )
+        _check_lengths(array, given.shape, spec, sizes, f"{where}, {name}")
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             raise DataError(
                 f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
             )
 
 
+def _check_lengths(array: Array, shape: Sequence[int | str], spec: Graph, sizes: dict[str, int], where: str) -> None:
+    """A padded axis has one length in all inputs of a feed, and fits into a bucket."""
+    for dim, size in zip(shape, array.shape, strict=True):
+        if not isinstance(dim, str) or dim not in spec.padded:
+            continue
+        most = (spec.padded[dim].buckets or (0,))[-1]
+        if size > most:
+            raise DataError(
+                f"{where}: expected at most {most} along {dim}, the largest bucket, got {size}",
+                cure="yield shorter ones, or add a bucket",
+            )
+        if sizes.setdefault(dim, size) != size:
+            raise DataError(
+                f"{where}: expected {sizes[dim]} along {dim} as in the other inputs, got {size}",
+                cure="yield inputs of one length",
+            )
+
+
 def _size(dim: int | str, spec: Graph) -> int | None:
-    """The size that a feed must have; an axis with buckets counts rows, and feeds are drawn one row at a time."""
+    """The size that a feed must have; feeds are drawn one row at a time."""
     if isinstance(dim, int):
         return dim
-    return 1 if spec.axes[dim].buckets is not None else spec.axes[dim].fixed
+    return 1 if dim == spec.batch else spec.axes[dim].fixed
+
+
+def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
+    """A feed with what callers do not give: masks of ones and lengths, as for a row without padding.
+
+    Args:
+        feed: data inputs, and maybe states.
+        spec: the graph.
+    """
+    sizes = {spec.batch: 1} | {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    for name, array in feed.items():
+        dims = spec.inputs[name].shape if name in spec.inputs else ()
+        sizes |= {dim: size for dim, size in zip(dims, array.shape, strict=False) if isinstance(dim, str)}
+    full = dict(feed)
+    for name, given in spec.inputs.items():
+        if given.mask_of is None and given.length_of is None:
+            continue
+        shape = [dim if isinstance(dim, int) else sizes.get(dim) or 1 for dim in given.shape]
+        full[name] = np.full(shape, 1 if given.length_of is None else sizes.get(given.length_of) or 1, given.dtype)
+    return full
 
 
 def digest_of(streams: Streams) -> str:

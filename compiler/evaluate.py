@@ -1,12 +1,21 @@
 """Evaluates a single node or a small graph on arrays, through ONNX Runtime with optimisation off."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
 from compiler.stages import Array
+
+
+class Session(Protocol):
+    """What runs one graph: the shape of `onnxruntime.InferenceSession`."""
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`."""
+        ...
 
 
 def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1) -> onnxruntime.InferenceSession:

@@ -1,6 +1,5 @@
-"""The gates on what ships: parity over chained calls, agreement of buckets, invariance to padding, task and budget."""
+"""What gates have in common: parity rows, the task on real recordings, speed and budget."""
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +15,10 @@ from compiler.evaluate import open_session
 from compiler.progress import ParityRow, SpeedRow, TaskRow
 from compiler.recipe import BudgetGate, Graph, LoadedRecipe, ParityGate, TaskGate
 from compiler.references import call, function_name, importable, resolve
-from compiler.stages import Array, Feed, Lowered, Window
+from compiler.stages import Array, Feed
 from compiler.targets.base import Emitted
-from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference, worst_of
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
-from runtime_lite.manifest import bucket_name
+from compiler.verify import Difference, worst_of
+from runtime_lite.manifest import BATCH_AXIS, bucket_name
 
 GOLDEN_STEPS = 12
 """Recorded calls: enough to overflow a window of 128 frames by chunks of 16."""
@@ -59,135 +57,12 @@ def require_parity(graph: str, stage: str, differences: Sequence[Difference], ga
     )
 
 
-def check_artifact(
-    folder: Path, emitted: Emitted, graph: str, steps: Sequence[Step], gate: ParityGate, advance: Advance
-) -> tuple[list[Difference], bytes]:
-    """Parity of the smallest artefact over chained steps, as it ships and with the runtime's own optimisations.
-
-    Returns:
-        The differences, and the golden file: the first calls as this artefact answers them.
-
-    Raises:
-        GateFailed: a tensor differs by more than the gate allows.
-    """
-    rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
-    if rows != 1:
-        steps = [_repeated(step, rows, emitted) for step in steps]
-    session = open_session(str(folder / emitted.file), optimize=True)
-    runner = _Recording(emitted.lowered, session, rows)
-    differences = compare(emitted.lowered, runner, steps, lambda done: advance(done, len(steps)))
-    require_parity(
-        graph, f"verify {bucket_name(emitted.sizes)}", differences, gate,
-        "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs",
-    )  # fmt: skip
-    return differences, npz_from_golden(Golden(tuple(runner.golden(gate.max_abs)), gate.max_abs))
-
-
-class _Recording(Runner):
-    """A runner that keeps its first calls for the golden file."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.recorded: list[GoldenStep] = []
-
-    def step(self, feed: Feed) -> dict[str, Array]:
-        outputs = super().step(feed)
-        if len(self.recorded) < GOLDEN_STEPS:
-            self.recorded.append(GoldenStep(_first_row(self.lowered, feed), _first_row(self.lowered, outputs)))
-        return outputs
-
-    def golden(self, max_abs: float) -> Iterator[GoldenStep]:
-        """Data of every step, and the states of the last."""
-        states = {state.output for state in self.lowered.states}
-        for index, step in enumerate(self.recorded):
-            last = index == len(self.recorded) - 1
-            kept = {name: array for name, array in step.outputs.items() if last or name not in states}
-            yield GoldenStep(step.feeds, kept)
-
-
-def _first_row(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    if lowered.batch_axis is None:
-        return dict(arrays)
-    return {name: np.ascontiguousarray(array[:1]) for name, array in arrays.items()}
-
-
-def _repeated(step: Step, rows: int, emitted: Emitted) -> Step:
-    return Step(
-        *({n: np.repeat(a, rows, axis=0) for n, a in part.items()} for part in (step.feed, step.outputs, step.states))
-    )
-
-
-def check_buckets(
-    folder: Path, artifacts: Sequence[Emitted], graph: str, streams: Sequence[Sequence[Feed]], gate: ParityGate
-) -> dict[str, float]:
-    """Every bucket answers each row as the smallest one does, with other streams as random partners.
-
-    Returns:
-        Largest difference per bucket.
-
-    Raises:
-        GateFailed: names bucket and tensor.
-    """
-    alone = [list(_run_alone(folder, artifacts[0], stream[:GOLDEN_STEPS])) for stream in streams]
-    found: dict[str, float] = {}
-    for emitted in artifacts:
-        rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
-        order = np.random.default_rng(rows).integers(0, len(streams), rows)
-        count = min(len(alone[index]) for index in order)
-        runner = Runner(emitted.lowered, open_session(str(folder / emitted.file), optimize=True), rows)
-        worst = 0.0
-        for step in range(count):
-            feeds = [streams[index][step] for index in order]
-            outputs = runner.step({name: _side_by_side([feed[name] for feed in feeds]) for name in feeds[0]})
-            for name, array in outputs.items():
-                expected = _side_by_side([alone[index][step][name] for index in order])
-                scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-                difference = max_abs_difference(array, expected) / scale
-                worst = max(worst, difference)
-                if not difference <= gate.max_abs:
-                    raise GateFailed(
-                        f"expected {name} of every row as alone within {gate.max_abs:.3g}, got {difference:.3g}",
-                        cure="a row depends on its partners: report the graph",
-                        place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=graph, tensor=name),
-                    )
-        found[bucket_name(emitted.sizes)] = worst
-    return found
-
-
-def _side_by_side(rows: Sequence[Array]) -> Array:
-    return rows[0] if len(rows) == 1 else np.concatenate(rows)
-
-
-def _run_alone(folder: Path, emitted: Emitted, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
-    rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
-    runner = Runner(emitted.lowered, open_session(str(folder / emitted.file), optimize=True), rows)
-    for feed in feeds:
-        yield _first_row(
-            emitted.lowered, runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()})
-        )
-
-
-def check_padding(folder: Path, artifacts: Sequence[Emitted], stream: Sequence[Feed]) -> dict[str, Any]:
-    """Poison every padded place of every bucket; what was tried.
-
-    Raises:
-        GateFailed: an output changed by a bit.
-    """
-    tried = {}
-    for emitted in artifacts:
-        rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
-        session = open_session(str(folder / emitted.file), optimize=True)
-        invariance = check_invariance(emitted.lowered, session, rows, stream[:GOLDEN_STEPS])
-        tried[bucket_name(emitted.sizes)] = dataclasses.asdict(invariance)
-    return tried
-
-
 def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> list[SpeedRow]:
     """Time of one call per bucket on one thread, on full windows of random numbers."""
     found = []
     for emitted in artifacts:
         session = open_session(str(folder / emitted.file), optimize=True)
-        feed = {value.name: _full_window(value, emitted.lowered.window) for value in session.get_inputs()}
+        feed = {value.name: _full(value, emitted) for value in session.get_inputs()}
         times_ms = []
         for index in range(SPEED_WARM_UP + SPEED_CALLS):
             started = time.perf_counter()
@@ -199,9 +74,12 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> lis
     return found
 
 
-def _full_window(value: Any, window: Window | None) -> Array:
-    """Random numbers; lengths and masks as after the window has filled."""
-    shape = tuple(value.shape)
+def _full(value: Any, emitted: Emitted) -> Array:
+    """Random numbers; lengths and masks of places that are all valid."""
+    shape, window = tuple(value.shape), emitted.lowered.window
+    for each in emitted.lowered.padded_axes:
+        if value.name == each.length_input:
+            return np.full(shape, emitted.sizes[each.axis], np.int64 if "64" in value.type else np.int32)
     if window is not None and value.name == window.length_input:
         return np.full(shape, window.frames, np.int64)
     if window is not None and value.name == window.mask_input:
@@ -272,13 +150,18 @@ def run_task(
             names.append(recording.name)
             references.append(recording.reference)
             original = [outputs for outputs, _ in reference(recording.chunks)]
-            with model.open_stream(graph) as stream:
-                shipped = [stream.push(chunk) for chunk in recording.chunks]
+            shipped = _shipped(model, graph, recording.chunks)
             for key, outputs in (("original", original), ("bundle", shipped)):
                 texts[key].append(_decoded(functions["decode"], outputs, where))
             advance(count, len(recordings))
+        together = set()
+        if loaded.recipe.graphs[graph].padded:
+            for number, outputs in _in_batches(model, graph, [list(recording.chunks) for recording in recordings]):
+                if _decoded(functions["decode"], outputs, where) != texts["bundle"][number]:
+                    together.add(names[number])
         values = {key: _measured(functions["metric"], references, said, where) for key, said in texts.items()}
-    differing = [name for name, a, b in zip(names, texts["original"], texts["bundle"], strict=True) if a != b]
+    texts_of = zip(names, texts["original"], texts["bundle"], strict=True)
+    differing = [name for name, a, b in texts_of if a != b or name in together]
     increase = values["bundle"] - values["original"]
     row = TaskRow(
         metric=function_name(functions["metric"]).split(":")[-1],
@@ -291,6 +174,32 @@ def run_task(
     )
     _require_task(row, gate, differing)
     return row
+
+
+def _shipped(model: runtime_lite.Model, graph: str, chunks: Sequence[Feed]) -> list[dict[str, Array]]:
+    """The bundle's outputs of one recording, as a user has them."""
+    if not model.runner(graph).graph.states:
+        return [model.run(chunk, graph) for chunk in chunks]
+    with model.open_stream(graph) as stream:
+        return [stream.push(chunk) for chunk in chunks]
+
+
+def _in_batches(
+    model: runtime_lite.Model, graph: str, recordings: Sequence[Sequence[Feed]]
+) -> Iterator[tuple[int, list[dict[str, Array]]]]:
+    """Every recording once per batch bucket, beside random partners: its number and its outputs."""
+    chunks = [(number, chunk) for number, recording in enumerate(recordings) for chunk in recording]
+    buckets = model.runner(graph).graph.axes
+    for rows in buckets[BATCH_AXIS].buckets if BATCH_AXIS in buckets else ():
+        order = np.random.default_rng(rows).permutation(len(chunks))
+        answers: list[dict[str, Array]] = [{} for _ in chunks]
+        for start in range(0, len(chunks), rows):
+            group = order[start : start + rows]
+            found = model.run_many([chunks[index][1] for index in group], graph)
+            for index, outputs in zip(group, found, strict=True):
+                answers[index] = outputs
+        for number in range(len(recordings)):
+            yield number, [answer for (owner, _), answer in zip(chunks, answers, strict=True) if owner == number]
 
 
 def _draw_recordings(function: Callable[..., Any], spec: Graph, where: str) -> list[Any]:

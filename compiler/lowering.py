@@ -17,7 +17,7 @@ import onnx_ir as ir
 from compiler import check_certificate, gates, verify
 from compiler import ir as house
 from compiler.bundle import canonical_json
-from compiler.errors import GateFailed, SlipwayError
+from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.original import Original
 from compiler.passes import PASSES
 from compiler.progress import StageHandle, StageReport
@@ -169,6 +169,7 @@ class Lowering:
         with self.progress.stage(self.name, self.target.name) as handle:
             started = time.perf_counter()
             try:
+                _check_buckets(self.final(), self.buckets)
                 built = self.target.emit(self.final(), self.buckets)
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
@@ -187,6 +188,28 @@ class Lowering:
         """What packed states hold."""
         groups = [group for state_map in self.final().state_maps for group in getattr(state_map, "groups", ())]
         return dict(groups)
+
+
+def _check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> None:
+    """Every bucket lies within the lengths that were proved, and several rows share a call only under a proof.
+
+    Raises:
+        Refused: names the bucket.
+    """
+    for each in lowered.padded_axes:
+        for slots in buckets[each.axis]:
+            if slots < each.minimum or slots > (each.maximum or slots):
+                limit = f"at least {each.minimum}" if slots < each.minimum else f"at most {each.maximum}"
+                raise Refused(
+                    f"expected buckets of {each.axis} of {limit}, for which the proof holds, got {slots}",
+                    cure="drop the bucket",
+                ).at(axis=each.axis)
+    rows = buckets.get(lowered.batch_axis or "", (1,))
+    if rows[-1] > 1 and not lowered.rows_independent:
+        raise Refused(
+            f"expected a proof that rows are independent for buckets of {rows[-1]} rows, got none",
+            cure="put pad_axes into the recipe's passes, or build buckets: [1]",
+        ).at(axis=str(lowered.batch_axis))
 
 
 def _replay_certificates(before: Lowered, outcome: Outcome) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -20,7 +21,7 @@ from compiler.errors import Place, RecipeError, Refused
 from compiler.progress import Progress, StageReport
 from compiler.recipe import Graph, LoadedRecipe
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
-from compiler.stages import Array, Feed, Lowered, State, Window, states_of
+from compiler.stages import Array, Feed, Lowered, PaddedAxis, State, Window, states_of
 from compiler.tool_versions import tool_versions
 
 CAPTURE_CODE = ("capture.py", "ir.py", "stages.py", "references.py", "recipe.py")
@@ -85,7 +86,9 @@ class Original:
         if self._streams is None:
             feeds = self.loaded.recipe.data.verification
             self._streams = draw_streams(self.loaded, "verification", feeds, self.name, self.spec)
-            verify.check_streams(self._streams, self.gate.chained_steps, self.name)
+            if self.spec.padded:
+                self._streams = [[feed] for stream in self._streams for feed in stream]  # utterances follow no others
+            verify.check_streams(self._streams, 1 if self.spec.padded else self.gate.chained_steps, self.name)
             self._streams.sort(key=len, reverse=True)
         return self._streams
 
@@ -95,7 +98,8 @@ class Original:
         code = [hash_path(Path(__file__).with_name(name)) for name in CAPTURE_CODE]
         files = [hash_path(p) for p in self.source_files() if p.exists()]
         axes = [
-            (name, axis.fixed, axis.window is not None) for name, axis in self.spec.axes.items()
+            (name, axis.fixed, axis.window is not None, (axis.buckets or (0,))[-1] if name in self.spec.padded else 0)
+            for name, axis in self.spec.axes.items()
         ]  # what it looks at
         shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs"}), axes])
         texts = [source.model_dump_json() if source else "" for source in sources]
@@ -178,18 +182,16 @@ class Original:
             assert axis.window is not None
             step_frames = _step_frames(model, states, axis_name, self.name)
             _check_overflow(self.loaded, self.name, axis.window, step_frames, self.gate.chained_steps)
+            assert axis.length_input is not None
             window = Window(axis_name, axis.window, step_frames, axis.length_input, axis.mask_input)
-        if len(self.buckets) > 1:
-            raise Refused(
-                f"one axis with buckets per graph is supported, got {list(self.buckets)}", cure="fix the other axes"
-            ).at(graph=self.name, stage="capture")
         _check_state_sizes(model, states, self.name)
-        batch = next((name for name in self.buckets), None)
+        batch = self.spec.batch
         if batch is not None:
             _check_rows_first(model, batch, self.name)
         fed_back = {state.output for state in states}
         data_outputs = tuple(name for name in self.spec.outputs if name not in fed_back)
-        return Lowered(self.name, model, first, states, window, batch, data_outputs)
+        padded = tuple(_padded_axis(self.spec, name) for name in self.spec.padded)
+        return Lowered(self.name, model, first, states, window, batch, data_outputs, padded_axes=padded)
 
     def reference(self) -> Reference:
         """The original model, ready to run; its caches are cut to the window."""
@@ -211,10 +213,29 @@ class Original:
         return self._reference
 
     def steps(self, count: int) -> list[verify.Step]:
-        """The original's first calls on the longest stream."""
+        """The original's first calls on the longest stream, or utterances of all lengths."""
         if self._steps is None or len(self._steps) < count:
-            self._steps = verify.chained_steps(self.reference().run, self.streams()[0], count)
+            feeds = _spread(self.streams(), count) if self.spec.padded else self.streams()[0]
+            self._steps = verify.chained_steps(self.reference().run, feeds, count)
         return self._steps[:count]
+
+
+def _spread(streams: Streams, count: int) -> list[Feed]:
+    """So many utterances, from the shortest to the longest."""
+    feeds = sorted((feed for stream in streams for feed in stream), key=lambda f: sum(a.size for a in f.values()))
+    chosen = np.linspace(0, len(feeds) - 1, min(count, len(feeds))).astype(int)
+    return [feeds[index] for index in dict.fromkeys(chosen.tolist())]
+
+
+def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
+    length_input = spec.axes[axis].length_input
+    assert length_input is not None
+    return PaddedAxis(
+        axis,
+        length_input,
+        mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
+        length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
+    )
 
 
 def _copies(models: tuple[ir.Model, ir.Model | None]) -> tuple[ir.Model, ir.Model | None]:

@@ -55,6 +55,9 @@ Dtype = Literal[
     "uint8",
 ]
 
+DEFAULT_LENGTH_INPUT = "real_length"
+"""Of a window; an axis with buckets has one only where the recipe asks for it."""
+
 FrontEndValue = int | float | str | bool
 
 
@@ -100,11 +103,20 @@ class Input(_Record):
         shape: sizes and axis names, e.g. `[batch, cache, 256]`.
         dtype: element type.
         state: name of the output whose value is fed back here by the next call; None for data.
+        mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
+        length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
     """
 
     shape: tuple[Positive | Name, ...]
     dtype: Dtype
     state: TensorName | None = None
+    mask_of: Name | None = None
+    length_of: Name | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether callers feed it."""
+        return self.state is None and self.mask_of is None and self.length_of is None
 
 
 class Axis(_Record):
@@ -114,15 +126,24 @@ class Axis(_Record):
         fixed: the size.
         buckets: the sizes to build for, ascending.
         window: slots of a cache axis; the valid ones are counted at run time.
-        length_input: graph input that holds the number of valid slots (window axes only).
+        length_input: graph input that holds the number of valid slots. A window has one; buckets have one when every
+            row is to have a length of its own, valid entries first. At most one axis with buckets has none: the batch.
         mask_input: graph input that holds 1 for valid slots and 0 for free ones; None computes it inside the graph.
     """
 
     fixed: Positive | None = None
     buckets: tuple[Positive, ...] | None = None
     window: Positive | None = None
-    length_input: TensorName = "real_length"
+    length_input: TensorName | None = None
     mask_input: TensorName | None = None
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_length(cls, given: Any) -> Any:
+        """A window has a length input whether it is named or not."""
+        if isinstance(given, dict) and given.get("window") is not None and given.get("length_input") is None:
+            return {**given, "length_input": DEFAULT_LENGTH_INPUT}
+        return given
 
     @pydantic.model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -135,10 +156,11 @@ class Axis(_Record):
         if (self.buckets is not None and list(self.buckets) != sorted(set(self.buckets))) or self.buckets == ():
             fixed = sorted(set(self.buckets or ())) or [1]
             raise _disagree(f"expected ascending distinct buckets, got {list(self.buckets or ())}", f"write {fixed}")
-        extra = sorted(self.model_fields_set & {"length_input", "mask_input"})
-        if self.window is None and extra:
-            raise _disagree(f"expected {extra[0]} on a window axis only, got it on a {kinds[0]} axis", "delete the key")
-        if self.length_input == self.mask_input:
+        if self.fixed is not None and self.length_input is not None:
+            raise _disagree("expected length_input on buckets or a window, got it on a fixed axis", "delete the key")
+        if self.window is None and self.mask_input is not None:
+            raise _disagree(f"expected mask_input on a window axis only, got it on a {kinds[0]} axis", "delete the key")
+        if self.length_input is not None and self.length_input == self.mask_input:
             raise _disagree(
                 "expected different names for length_input and mask_input, got one name", "rename one of them"
             )
@@ -188,12 +210,32 @@ class Graph(_Record):
     axes: dict[Name, Axis] = {}
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_lengths(cls, given: Any) -> Any:
+        """An axis whose mask or length the model takes has a length input whether it is named or not."""
+        if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
+            return given
+        axes = given.get("axes")
+        return {**given, "axes": _named_lengths(given["inputs"], axes)} if isinstance(axes, dict) else given
+
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
         _check_distinct("outputs", self.outputs)
         _check_axes(self)
         _check_states(self)
+        _check_padded(self)
         return self
+
+    @property
+    def padded(self) -> dict[str, Axis]:
+        """The axes with a true length per row, by name."""
+        return {name: axis for name, axis in self.axes.items() if axis.buckets and axis.length_input is not None}
+
+    @property
+    def batch(self) -> str | None:
+        """The axis of rows."""
+        return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)
 
 
 def _check_distinct(key: str, names: Sequence[str]) -> None:
@@ -214,9 +256,55 @@ def _check_axes(graph: Graph) -> None:
             cure = f"delete it; {did_you_mean(axis, dict(used))}"
             raise _disagree(f"expected an axis of some shape, got {axis!r} in none", cure, "axes", axis)
         for key in ("length_input", "mask_input"):
-            if spec.window is not None and getattr(spec, key) in graph.inputs:
-                message = f"expected a new name for the input it adds, got {getattr(spec, key)!r}, which is an input"
-                raise _disagree(message, "rename it", "axes", axis, key)
+            name = getattr(spec, key)
+            if name in graph.inputs and graph.inputs[name].length_of != axis:
+                message = f"expected a new name for the input it adds, got {name!r}, which is an input"
+                raise _disagree(message, "rename it, or write length_of at that input", "axes", axis, key)
+
+
+def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, Any]:
+    """The axes, with the default of length_input where the model takes a mask or a length."""
+    named = dict(axes)
+    for key in ("mask_of", "length_of"):  # the name of an input wins
+        for name, given in inputs.items():
+            axis = given.get(key) if isinstance(given, dict) else None
+            wanted = axes.get(axis) if isinstance(axis, str) else None
+            if isinstance(wanted, dict) and wanted.get("buckets") is not None and wanted.get("length_input") is None:
+                named[axis] = {**wanted, "length_input": name if key == "length_of" else f"{axis}_length"}
+    return named
+
+
+def _check_padded(graph: Graph) -> None:
+    """Axes with a length per row, and the masks and lengths that the model takes of them."""
+    bare = [name for name, axis in graph.axes.items() if axis.buckets is not None and axis.length_input is None]
+    if len(bare) > 1:
+        message = f"expected one axis with buckets and no length_input, the batch, got {bare}"
+        raise _disagree(message, "give each other axis a length_input, or fix it", "axes", bare[-1])
+    for name, given in graph.inputs.items():
+        for key in ("mask_of", "length_of"):
+            axis = getattr(given, key)
+            if axis is not None and axis not in graph.padded:
+                message = f"expected an axis with buckets, got {axis!r}"
+                raise _disagree(message, did_you_mean(axis, graph.padded), "inputs", name, key)
+        if given.mask_of is not None and given.mask_of not in given.shape:
+            message = f"expected the axis {given.mask_of!r} in the shape of its mask, got {list(given.shape)}"
+            raise _disagree(message, "write the mask's shape", "inputs", name, "shape")
+        if given.length_of is not None and not given.dtype.startswith(("int", "uint")):
+            message = f"expected a type of integers for lengths, got {given.dtype}"
+            raise _disagree(message, "write the model's type", "inputs", name, "dtype")
+        if len([each for each in (given.state, given.mask_of, given.length_of) if each is not None]) > 1:
+            message = "expected one of state, mask_of and length_of, got several"
+            raise _disagree(message, "say what the input is", "inputs", name)
+    states = [name for name, given in graph.inputs.items() if given.state is not None]
+    if states and graph.padded:
+        message = f"expected no length per row in a graph with states such as {states[0]!r}"
+        axis = next(iter(graph.padded))
+        raise _disagree(message, "give the chunks one size: fixed", "axes", axis, "length_input")
+    lengths = [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
+    twice = [name for name in lengths if lengths.count(name) > 1]
+    if twice:
+        message = f"expected a length_input of its own for each axis, got {twice[0]!r} twice"
+        raise _disagree(message, "rename one", "axes")
 
 
 def _check_states(graph: Graph) -> None:

@@ -13,7 +13,7 @@ Sizes = list[int | ir.SymbolicDim]
 
 
 def register() -> None:
-    """Register inference for integer Div, Mod, Neg, Abs, Min and Max of sizes, and cuts by sizes, on top of the library's own."""
+    """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
     onnx_shape_inference.registry.collect()
     cut = onnx_shape_inference.registry.get("", "Slice", version=13)
     assert cut is not None

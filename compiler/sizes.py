@@ -106,6 +106,37 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
+def written(size: Dim) -> str:
+    """A size as a formula of integers, names, `+ - * //`, `min` and `max`, for readers without SymPy.
+
+    Raises:
+        ValueError: it has another function.
+    """
+    if isinstance(size, int) or size.is_Atom:
+        return str(size)
+    match size:
+        case sympy.floor():
+            top, bottom = sympy.fraction(sympy.together(size.args[0]))
+            return f"({written(sympy.expand(top))})//{written(bottom)}"
+        case sympy.Mod():
+            top, bottom = size.args
+            return written(top - bottom * sympy.floor(top / bottom))
+        case sympy.Min() | sympy.Max():
+            return f"{'min' if isinstance(size, sympy.Min) else 'max'}({', '.join(map(written, size.args))})"
+        case sympy.Add():
+            first, *others = sorted(size.args, key=lambda each: each.could_extract_minus_sign())
+            return written(first) + "".join(
+                f" - {_factor(-each)}" if each.could_extract_minus_sign() else f" + {_factor(each)}" for each in others
+            )
+        case sympy.Mul() if all(not each.is_Rational or each.is_Integer for each in size.args):
+            return "*".join(map(_factor, size.args))
+    raise ValueError(f"{size} is no formula of whole numbers")
+
+
+def _factor(size: sympy.Expr) -> str:
+    return f"({written(size)})" if size.is_Add or size.could_extract_minus_sign() else written(size)
+
+
 def mentions(dim: Dim, axis: str) -> bool:
     """Whether a dimension depends on an axis."""
     return not isinstance(dim, int) and bool(symbol(axis) in dim.free_symbols)

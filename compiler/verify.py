@@ -13,7 +13,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import DataError, GateFailed, Place
-from compiler.evaluate import open_session
+from compiler.evaluate import Session, open_session
+from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered, newest
 
 
@@ -63,11 +64,13 @@ class Difference:
         return self.max_abs <= self.limit(max_abs)
 
 
-class Session(Protocol):
-    """What runs one graph: the shape of `onnxruntime.InferenceSession`."""
+class Stepper(Protocol):
+    """What runs a graph call after call: `Runner`, or `RowsRunner` where rows have lengths of their own."""
 
-    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of `names`."""
+    states: dict[str, Array]
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name."""
         ...
 
 
@@ -139,8 +142,10 @@ def mask_of(length: Array, frames: int, step_frames: int) -> Array:
     return (slots[None] >= frames - length[:, None]).astype(np.float32)
 
 
-def runner_of(lowered: Lowered, batch: int = 1) -> Runner:
+def runner_of(lowered: Lowered, batch: int = 1) -> Stepper:
     """A runner of an intermediate graph, with optimisation off so that only our rewrites are measured."""
+    if lowered.padded_axes:
+        return RowsRunner(lowered, open_session(house.serialized(lowered.model)))
     first = None if lowered.first_call is None else open_session(house.serialized(lowered.first_call))
     return Runner(lowered, open_session(house.serialized(lowered.model)), batch, first)
 
@@ -153,7 +158,7 @@ def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, 
     return expected
 
 
-class _Tally:
+class Tally:
     """Largest difference of one tensor, step by step."""
 
     def __init__(self, tensor: str) -> None:
@@ -195,7 +200,7 @@ def max_abs_difference(got: Array, expected: Array) -> float:
 
 
 def compare(
-    lowered: Lowered, runner: Runner, steps: Iterable[Step], advance: Callable[[int], None] = lambda _: None
+    lowered: Lowered, runner: Stepper, steps: Iterable[Step], advance: Callable[[int], None] = lambda _: None
 ) -> list[Difference]:
     """Run the graph beside the recorded steps and tally every output and state.
 
@@ -206,14 +211,14 @@ def compare(
         advance: called with the number of compared steps.
     """
     states = {state.output for state in lowered.states}
-    tallies: dict[str, _Tally] = {}
+    tallies: dict[str, Tally] = {}
     for count, step in enumerate(steps, start=1):
         outputs = runner.step(step.feed)
         for name in outputs:
             if name not in states and name in step.outputs:
-                tallies.setdefault(name, _Tally(name)).add(outputs[name], step.outputs[name])
+                tallies.setdefault(name, Tally(name)).add(outputs[name], step.outputs[name])
         for name, expected in expected_states(lowered, step.states).items():
-            tallies.setdefault(name, _Tally(name)).add(runner.states[name], expected)
+            tallies.setdefault(name, Tally(name)).add(runner.states[name], expected)
         advance(count)
     return [tally.difference() for tally in tallies.values()]
 
@@ -290,9 +295,17 @@ def _expose(lowered: Lowered) -> Lowered:
     present = set(model.graph.outputs)
     for node in model.graph:
         for output in node.outputs:
-            if output not in present and output.dtype is not None and output.dtype.is_floating_point():
+            shown = not lowered.padded_axes or _is_counted(output, lowered)
+            if shown and output not in present and output.dtype is not None and output.dtype.is_floating_point():
                 model.graph.outputs.append(output)
     return dataclasses.replace(lowered, model=model, first_call=None)
+
+
+def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
+    """Whether the size of a value follows from the lengths, so that padding can be cut from it."""
+    known = {house.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
+    dims = house.dims_of(value)
+    return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
 
 
 def _cropped(a: Array, b: Array) -> tuple[Array, Array]:

@@ -44,5 +44,7 @@ class FreezeAxes:
             value.shape = ir.Shape(dims)
         if frozen:
             house.forget_shapes(lowered.model)
+            house.infer_shapes(lowered.model)
+            house.fold_sizes(lowered.model)
             simplify_model(lowered.model)
         return Outcome(lowered, matched=len(lowered.model.graph.inputs), rewritten=frozen)

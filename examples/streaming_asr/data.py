@@ -151,6 +151,41 @@ def recordings() -> Iterator[Recording]:
         yield Recording(Path(entry.file).stem, read_stream(TESTSET_FOLDER / entry.file), entry.text)
 
 
+def read_utterance(path: Path) -> Feed:
+    """All features of one recording in one feed, `{"features": float32 [1, frames, 80]}`.
+
+    Args:
+        path: audio file at 16 kHz with one channel.
+
+    Raises:
+        ValueError: if the file has another rate or more channels.
+    """
+    chunks = [feed["features"] for feed in read_stream(path)]
+    return {"features": np.concatenate([*(chunk[:, : features.HOP_FRAMES] for chunk in chunks[:-1]), chunks[-1]], 1)}
+
+
+def utterances() -> Iterator[list[Feed]]:
+    """Short recordings of the test set, whole: one feed each.
+
+    Yields:
+        One stream of one feed per recording.
+    """
+    for recording in whole_recordings():
+        yield recording.chunks
+
+
+def whole_recordings() -> Iterator[Recording]:
+    """Every short recording of the test set as one feed, with its reference.
+
+    Yields:
+        Recordings in manifest order.
+    """
+    for entry in read_manifest(TESTSET_FOLDER):
+        if entry.seconds <= LONG_S:
+            name = Path(entry.file).stem
+            yield Recording(name, [read_utterance(TESTSET_FOLDER / entry.file)], entry.text)
+
+
 def random_features() -> Iterator[list[Feed]]:
     """Streams of random features, for models without training: 120 and 30 chunks, the same in every run."""
     generator = np.random.default_rng(7)

@@ -144,27 +144,19 @@ class Attention(nn.Module):
         return out
 
     def forward_utterance(self, x: Tensor, table: Tensor) -> Tensor:
-        """All chunks of [batch, chunks * 16, width] at once, each with its own 128 frames of left context."""
-        batch, time, width = x.shape
-        chunks, window = time // CHUNK_FRAMES, WINDOW_FRAMES + CHUNK_FRAMES
-        heads = (self.heads, self.head_width)
-        query = self.query(x).reshape(batch, chunks, CHUNK_FRAMES, *heads)
-
-        def windows(hidden: Tensor) -> Tensor:
-            """[batch, time, width] -> [batch, chunks, heads, head width, window]."""
-            unfolded = functional.pad(hidden, (0, 0, WINDOW_FRAMES, 0)).unfold(1, window, CHUNK_FRAMES)
-            split: Tensor = unfolded.unflatten(2, heads)  # type: ignore[no-untyped-call]
-            return split
-
-        start = torch.arange(chunks).unsqueeze(1) * CHUNK_FRAMES
-        slot = torch.arange(window).unsqueeze(0)
-        row = slot - (WINDOW_FRAMES - start).clamp(min=0)  # window-relative position of each slot; negative = no frame
-        positions = self.position(table[0, :window]).unflatten(-1, heads)[row.clamp(min=0)]
-        content = torch.einsum("bcqhd,bchdk->bchqk", query + self.content_bias, windows(self.key(x)))
-        position = torch.einsum("bcqhd,ckhd->bchqk", query + self.position_bias, positions)
-        scores = ((content + position) / math.sqrt(self.head_width)).masked_fill((row < 0)[:, None, None], -torch.inf)
-        mixed = torch.einsum("bchqk,bchdk->bcqhd", torch.softmax(scores, dim=-1), windows(self.value(x)))
-        out: Tensor = self.output(mixed.reshape(batch, time, width))
+        """All frames of [batch, time, width] at once; each sees its own chunk and the 128 frames before it."""
+        query = self.query(x).unflatten(-1, (self.heads, self.head_width))
+        content = (query + self.content_bias).transpose(1, 2) @ self.split(self.key(x)).transpose(-1, -2)
+        window = table[:, : WINDOW_FRAMES + CHUNK_FRAMES]
+        per_slot = (query + self.position_bias).transpose(1, 2) @ self.split(self.position(window)).transpose(-1, -2)
+        frame = torch.arange(x.shape[1])
+        chunk = frame - frame % CHUNK_FRAMES  # where the chunk of a query starts
+        slot = frame.unsqueeze(0) - (chunk - WINDOW_FRAMES).clamp(min=0).unsqueeze(1)  # of each key in that window
+        seen = (slot >= 0) & (frame.unsqueeze(0) < chunk.unsqueeze(1) + CHUNK_FRAMES)
+        slots = slot.clamp(0, WINDOW_FRAMES + CHUNK_FRAMES - 1).expand(x.shape[0], self.heads, -1, -1)
+        scores = (content + per_slot.gather(-1, slots)) / math.sqrt(self.head_width)
+        weights = torch.softmax(scores.masked_fill(~seen, -torch.inf), dim=-1)
+        out: Tensor = self.output((weights @ self.split(self.value(x))).transpose(1, 2).flatten(2))
         return out
 
 
@@ -269,7 +261,10 @@ class StreamingConformer(nn.Module):
         return self.step(features, caches[0], list(caches[1 : 1 + layers]), list(caches[1 + layers :]))
 
     def forward_utterance(self, features: Tensor) -> Tensor:
-        """Logits [batch, chunks * 16, outputs] of whole utterances [batch, chunks * 64 + 3, bins]."""
+        """Logits [batch, ((time - 1) // 2 - 1) // 2, outputs] of whole utterances [batch, time, bins].
+
+        Equal to what the calls for each chunk give together; the last chunk may be short.
+        """
         x = self.subsampling((features - self.mean) * self.scale)
         for layer in self.layers:
             assert isinstance(layer, Layer)
@@ -278,22 +273,32 @@ class StreamingConformer(nn.Module):
         return logits
 
 
-class FirstCall(nn.Module):
-    """The call form that starts a stream: no caches go in."""
+class CallForm(nn.Module):
+    """Another way to call the recogniser; checkpoints hold the recogniser's own names."""
 
     def __init__(self, model: StreamingConformer) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        return self.model.step(features, None, [], [])
-
     def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """Checkpoints hold the recogniser's own names."""
         return self.model.load_state_dict(*args, **options)
 
     def state_dict(self, *args: Any, **options: Any) -> Any:
         return self.model.state_dict(*args, **options)
+
+
+class FirstCall(CallForm):
+    """The call form that starts a stream: no caches go in."""
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        return self.model.step(features, None, [], [])
+
+
+class WholeUtterance(CallForm):
+    """The call form that takes all features at once."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.model.forward_utterance(features)
 
 
 def build() -> StreamingConformer:
@@ -306,6 +311,11 @@ def build_first() -> FirstCall:
     return FirstCall(build())
 
 
+def build_offline() -> WholeUtterance:
+    """The trained recogniser on whole utterances."""
+    return WholeUtterance(build())
+
+
 def build_full() -> StreamingConformer:
     """The large configuration with fixed random weights, for structure and speed."""
     torch.manual_seed(0)
@@ -315,3 +325,8 @@ def build_full() -> StreamingConformer:
 def build_full_first() -> FirstCall:
     """The large configuration, first-call form, same weights."""
     return FirstCall(build_full())
+
+
+def build_full_offline() -> WholeUtterance:
+    """The large configuration on whole utterances, same weights."""
+    return WholeUtterance(build_full())

@@ -1,0 +1,148 @@
+"""Runs a graph on rows of any lengths side by side, and cuts from its outputs what is valid of each.
+
+    rows of 5 and 3 -> features [4, 8, 80], lengths [5, 3, 1, 1] -> logits [4, 4, 30] -> [1, 2, 30] and [1, 1, 30]
+
+The sizes of outputs are the formulas that shape inference has written: at slots they give the size of an array, at the
+true lengths of a row how much of it is valid.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.evaluate import Session
+from compiler.sizes import Dim
+from compiler.stages import Array, Feed, Lowered
+
+SPARE = 3
+"""Slots beyond the longest row where the number of slots is free, so that there is padding to look at."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes that a graph was frozen to.
+
+    Attributes:
+        rows: rows of every call.
+        slots: by padded axis.
+    """
+
+    rows: int
+    slots: Mapping[str, int]
+
+    def hold(self, lengths: Mapping[str, int]) -> bool:
+        """Whether a row of these lengths fits."""
+        return all(length <= self.slots[axis] for axis, length in lengths.items())
+
+
+class RowsRunner:
+    """Runs a graph without states whose axes are, or will be, padded behind.
+
+    Args:
+        lowered: the graph's record, with axes by name.
+        session: runs it, or the graph that was frozen from it.
+        sizes: what it was frozen to; None while its axes are dynamic.
+    """
+
+    def __init__(self, lowered: Lowered, session: Session, sizes: Sizes | None = None) -> None:
+        self.lowered, self.session, self.sizes = lowered, session, sizes
+        self.states: dict[str, Array] = {}
+        self.inputs = {str(value.name): value for value in lowered.model.graph.inputs}
+        self.formulas = {name: _dims(value) for name, value in house.outputs_named(lowered.model).items()}
+        self.batch = lowered.batch_axis
+
+    def lengths_of(self, row: Feed) -> dict[str, int]:
+        """The length of a row per padded axis."""
+        found = {}
+        for each in self.lowered.padded_axes:
+            for name, array in row.items():
+                dims = _dims(self.inputs[name]) if name in self.inputs else ()
+                places = [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]
+                if places:
+                    found[each.axis] = array.shape[places[0]]
+        return found
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        """The outputs of one row, cut to what is valid."""
+        return self.run([feed])[0]
+
+    def run(self, rows: Sequence[Feed], fill: float = 0.0) -> list[dict[str, Array]]:
+        """Run rows together; the valid outputs of each.
+
+        Args:
+            rows: data inputs of one row each.
+            fill: what lies in padded slots and in free rows of real-valued inputs.
+        """
+        lengths = [self.lengths_of(row) for row in rows]
+        sizes = self.sizes or Sizes(len(rows), self._slots(lengths))
+        full = self._feed(rows, lengths, sizes, fill)
+        outputs = dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
+        return [
+            {name: self._valid(array, self.formulas[name], row, length) for name, array in outputs.items()}
+            for row, length in enumerate(lengths)
+        ]
+
+    def _slots(self, lengths: Sequence[Mapping[str, int]]) -> dict[str, int]:
+        """Slots for these rows: as many as the longest has, and some more once the graph is padded."""
+        found = {}
+        for each in self.lowered.padded_axes:
+            longest = max(row[each.axis] for row in lengths)
+            spare = longest + SPARE if self.lowered.is_padded else longest
+            found[each.axis] = spare if each.maximum is None else max(longest, min(spare, each.maximum))
+        return found
+
+    def _feed(
+        self, rows: Sequence[Feed], lengths: Sequence[Mapping[str, int]], sizes: Sizes, fill: float
+    ) -> dict[str, Array]:
+        free = [{each.axis: each.minimum for each in self.lowered.padded_axes}] * (sizes.rows - len(rows))
+        full = {}
+        for each in self.lowered.padded_axes:
+            counted = np.array([row[each.axis] for row in (*lengths, *free)])
+            for name in {each.length_input, *each.length_inputs} & self.inputs.keys():
+                full[name] = counted.astype(_dtype(self.inputs[name])).reshape(self._shape(name, sizes))
+            for name in {*each.mask_inputs} & self.inputs.keys():
+                full[name] = np.ones(self._shape(name, sizes), _dtype(self.inputs[name]))
+        for name in self.inputs.keys() - full.keys():
+            full[name] = self._side_by_side(name, [row[name] for row in rows], sizes, fill)
+        return full
+
+    def _shape(self, name: str, sizes: Sizes) -> tuple[int, ...]:
+        named = {**sizes.slots, **({} if self.batch is None else {self.batch: sizes.rows})}
+        return tuple(_size(dim, named) for dim in _dims(self.inputs[name]))
+
+    def _side_by_side(self, name: str, arrays: Sequence[Array], sizes: Sizes, fill: float) -> Array:
+        joined = np.zeros(self._shape(name, sizes), _dtype(self.inputs[name]))
+        if joined.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # a huge value is infinite in half precision
+                joined[...] = np.array(fill).astype(joined.dtype)
+        has_rows = self.batch is not None and house.symbol(self.batch) in _dims(self.inputs[name])
+        for row, array in enumerate(arrays if has_rows else arrays[:1]):
+            place = tuple(slice(size) for size in array.shape)
+            joined[(slice(row, row + 1), *place[1:]) if has_rows else place] = array
+        return joined
+
+    def _valid(self, array: Array, formula: Sequence[Dim], row: int, lengths: Mapping[str, int]) -> Array:
+        sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
+        place = []
+        for dim in formula:
+            size = _size(dim, sizes)
+            has_rows = self.batch is not None and house.mentions(dim, self.batch)
+            place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
+        return array[tuple(place)]
+
+
+def _dims(value: ir.Value) -> tuple[Dim, ...]:
+    return house.dims_of(value) or ()
+
+
+def _dtype(value: ir.Value) -> np.dtype:
+    assert value.dtype is not None
+    return np.dtype(value.dtype.numpy())
+
+
+def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """A dimension at given sizes of its axes."""
+    return dim if isinstance(dim, int) else int(dim.subs({house.symbol(name): size for name, size in sizes.items()}))

@@ -1,0 +1,175 @@
+"""The gates on graphs that run call after call: parity over chained calls, agreement of buckets, invariance to padding.
+
+Rows of one batch are at the same step of different streams; what is padded are caches that are not full yet, and rows
+that nobody uses.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import GateFailed, Place
+from compiler.evaluate import open_session
+from compiler.gates import GOLDEN_STEPS, Advance, require_parity
+from compiler.recipe import ParityGate
+from compiler.stages import Array, Feed, Lowered
+from compiler.targets.base import Emitted
+from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference
+from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.manifest import bucket_name
+
+
+class StreamGates:
+    """The gates on the artefacts of one graph.
+
+    Args:
+        folder: where they lie.
+        graph: its name.
+        artifacts: one per bucket, the smallest first.
+        gate: what is allowed.
+        steps: the original's calls on one stream.
+        streams: feeds to draw partners from.
+    """
+
+    unit = "chained steps"
+
+    def __init__(
+        self,
+        folder: Path,
+        graph: str,
+        artifacts: Sequence[Emitted],
+        gate: ParityGate,
+        steps: Sequence[Step],
+        streams: Sequence[Sequence[Feed]],
+    ) -> None:
+        self.folder, self.graph, self.artifacts, self.gate = folder, graph, artifacts, gate
+        self.steps, self.streams = steps, streams
+        self.recorded: tuple[GoldenStep, ...] = ()
+
+    def check_parity(self, advance: Advance) -> list[Difference]:
+        """Parity of the smallest artefact over chained steps, as it ships and with the runtime's own optimisations.
+
+        Raises:
+            GateFailed: a tensor differs by more than the gate allows.
+        """
+        emitted, steps = self.artifacts[0], self.steps
+        rows = _rows(emitted)
+        if rows != 1:
+            steps = [_repeated(step, rows) for step in steps]
+        runner = _Recording(emitted.lowered, self._session(emitted), rows)
+        differences = compare(emitted.lowered, runner, steps, lambda done: advance(done, len(steps)))
+        require_parity(
+            self.graph, f"verify {bucket_name(emitted.sizes)}", differences, self.gate,
+            "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser "
+            "max_abs",
+        )  # fmt: skip
+        self.recorded = tuple(runner.golden())
+        return differences
+
+    def golden(self) -> bytes:
+        """The golden file: the first calls as the smallest artefact answers them."""
+        return npz_from_golden(Golden(self.recorded, self.gate.max_abs))
+
+    def check_buckets(self) -> dict[str, float]:
+        """Every bucket answers each row as the smallest one does, with other streams as random partners.
+
+        Returns:
+            Largest difference per bucket.
+
+        Raises:
+            GateFailed: names bucket and tensor.
+        """
+        alone = [list(self._run_alone(stream[:GOLDEN_STEPS])) for stream in self.streams]
+        found: dict[str, float] = {}
+        for emitted in self.artifacts:
+            rows = _rows(emitted)
+            order = np.random.default_rng(rows).integers(0, len(self.streams), rows)
+            count = min(len(alone[index]) for index in order)
+            runner = Runner(emitted.lowered, self._session(emitted), rows)
+            worst = 0.0
+            for step in range(count):
+                feeds = [self.streams[index][step] for index in order]
+                outputs = runner.step({name: _side_by_side([feed[name] for feed in feeds]) for name in feeds[0]})
+                for name, array in outputs.items():
+                    expected = _side_by_side([alone[index][step][name] for index in order])
+                    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                    difference = max_abs_difference(array, expected) / scale
+                    worst = max(worst, difference)
+                    if not difference <= self.gate.max_abs:
+                        raise GateFailed(
+                            f"expected {name} of every row as alone within {self.gate.max_abs:.3g}, got "
+                            f"{difference:.3g}",
+                            cure="a row depends on its partners: report the graph",
+                            place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.graph, tensor=name),
+                        )
+            found[bucket_name(emitted.sizes)] = worst
+        return found
+
+    def check_invariance(self) -> dict[str, Any]:
+        """Poison every padded place of every bucket; what was tried.
+
+        Raises:
+            GateFailed: an output changed by a bit.
+        """
+        tried = {}
+        for emitted in self.artifacts:
+            feeds = self.streams[0][:GOLDEN_STEPS]
+            invariance = check_invariance(emitted.lowered, self._session(emitted), _rows(emitted), feeds)
+            tried[bucket_name(emitted.sizes)] = dataclasses.asdict(invariance)
+        return tried
+
+    def _session(self, emitted: Emitted) -> Any:
+        return open_session(str(self.folder / emitted.file), optimize=True)
+
+    def _run_alone(self, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
+        emitted = self.artifacts[0]
+        rows = _rows(emitted)
+        runner = Runner(emitted.lowered, self._session(emitted), rows)
+        for feed in feeds:
+            repeated = {name: np.repeat(array, rows, axis=0) for name, array in feed.items()}
+            yield _first_row(emitted.lowered, runner.step(repeated))
+
+
+def _rows(emitted: Emitted) -> int:
+    return emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
+
+
+class _Recording(Runner):
+    """A runner that keeps its first calls for the golden file."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.recorded: list[GoldenStep] = []
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        outputs = super().step(feed)
+        if len(self.recorded) < GOLDEN_STEPS:
+            self.recorded.append(GoldenStep(_first_row(self.lowered, feed), _first_row(self.lowered, outputs)))
+        return outputs
+
+    def golden(self) -> Iterator[GoldenStep]:
+        """Data of every step, and the states of the last."""
+        states = {state.output for state in self.lowered.states}
+        for index, step in enumerate(self.recorded):
+            last = index == len(self.recorded) - 1
+            kept = {name: array for name, array in step.outputs.items() if last or name not in states}
+            yield GoldenStep(step.feeds, kept)
+
+
+def _first_row(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    if lowered.batch_axis is None:
+        return dict(arrays)
+    return {name: np.ascontiguousarray(array[:1]) for name, array in arrays.items()}
+
+
+def _repeated(step: Step, rows: int) -> Step:
+    return Step(
+        *({n: np.repeat(a, rows, axis=0) for n, a in part.items()} for part in (step.feed, step.outputs, step.states))
+    )
+
+
+def _side_by_side(rows: Sequence[Array]) -> Array:
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)

@@ -1,0 +1,182 @@
+"""The gates on graphs over whole utterances: every row alone, in larger buckets, and beside partners of other lengths.
+
+What ships is compared with the original run on each utterance alone, at its true length; then every bucket with the
+smallest one that fits; then nothing that lies in padded slots, in free rows or in other rows may change a single bit.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import DataError, GateFailed, Place
+from compiler.evaluate import open_session
+from compiler.gates import GOLDEN_STEPS, Advance, require_parity
+from compiler.recipe import ParityGate
+from compiler.rows import RowsRunner, Sizes
+from compiler.stages import Feed, Lowered
+from compiler.targets.base import Emitted
+from compiler.verify import POISONS, Difference, Invariance, Step, Tally, max_abs_difference
+from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.manifest import bucket_name
+
+CALLS = 4
+"""Calls per bucket with partners drawn anew."""
+
+
+class UtteranceGates:
+    """The gates on the artefacts of one graph.
+
+    Args:
+        folder: where they lie.
+        lowered: the graph before its axes were frozen: it has the formulas of output sizes.
+        artifacts: in every combination of buckets.
+        gate: what is allowed.
+        steps: utterances with the original's answers.
+
+    Raises:
+        DataError: no utterance fits into the smallest bucket.
+    """
+
+    unit = "utterances"
+
+    def __init__(
+        self, folder: Path, lowered: Lowered, artifacts: Sequence[Emitted], gate: ParityGate, steps: Sequence[Step]
+    ) -> None:
+        self.folder, self.lowered, self.artifacts, self.gate = folder, lowered, artifacts, gate
+        self.runners: dict[str, RowsRunner] = {}
+        self.steps = sorted(steps, key=self._size)
+        self.answers = [dict[str, Any]() for _ in self.steps]
+        for emitted in artifacts:
+            if not self._fits(0, emitted):
+                raise DataError(
+                    f"expected an utterance that fits into {bucket_name(emitted.sizes)}, got "
+                    f"{self._lengths(0)} as the shortest",
+                    cure="yield a short one too, or drop the bucket",
+                    place=Place(stage="verify", graph=lowered.graph),
+                )
+
+    def _size(self, step: Step) -> int:
+        return sum(array.size for array in step.feed.values())
+
+    def _runner(self, emitted: Emitted) -> RowsRunner:
+        if emitted.file not in self.runners:
+            rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+            session = open_session(str(self.folder / emitted.file), optimize=True)
+            self.runners[emitted.file] = RowsRunner(self.lowered, session, Sizes(rows, emitted.sizes))
+        return self.runners[emitted.file]
+
+    def _lengths(self, index: int) -> dict[str, int]:
+        return self._runner(self.artifacts[0]).lengths_of(self.steps[index].feed)
+
+    def _fits(self, index: int, emitted: Emitted) -> bool:
+        return Sizes(1, emitted.sizes).hold(self._lengths(index))
+
+    def _smallest(self, index: int) -> Emitted:
+        """The first artefact that holds an utterance: buckets ascend, rows first."""
+        fitting = [emitted for emitted in self.artifacts if self._fits(index, emitted)]
+        return min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
+
+    def check_parity(self, advance: Advance) -> list[Difference]:
+        """Every utterance alone in its smallest bucket against the original.
+
+        Raises:
+            GateFailed: a tensor differs by more than the gate allows.
+        """
+        tallies: dict[str, Tally] = {}
+        for index, step in enumerate(self.steps):
+            self.answers[index] = self._runner(self._smallest(index)).step(step.feed)
+            for name, array in self.answers[index].items():
+                tallies.setdefault(name, Tally(name)).add(array, step.outputs[name])
+            advance(index + 1, len(self.steps))
+        differences = [tally.difference() for tally in tallies.values()]
+        require_parity(
+            self.lowered.graph, "verify", differences, self.gate,
+            "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser "
+            "max_abs",
+        )  # fmt: skip
+        return differences
+
+    def golden(self) -> bytes:
+        """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
+        chosen = sorted({*np.linspace(0, len(self.steps) - 1, GOLDEN_STEPS).astype(int).tolist()})
+        steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answers[index]) for index in chosen)
+        return npz_from_golden(Golden(steps, self.gate.max_abs))
+
+    def check_buckets(self) -> dict[str, float]:
+        """Every bucket answers each row as its smallest one does, beside random partners of other lengths.
+
+        Raises:
+            GateFailed: names bucket and tensor.
+        """
+        found = {}
+        for emitted in self.artifacts:
+            worst = 0.0
+            for rows in self._draws(emitted):
+                outputs = self._runner(emitted).run([self.steps[index].feed for index in rows])
+                for index, answer in zip(rows, outputs, strict=True):
+                    for name, array in answer.items():
+                        expected = self.answers[index][name]
+                        scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                        worst = max(worst, max_abs_difference(array, expected) / scale)
+                        if not worst <= self.gate.max_abs:
+                            raise self._failed(
+                                emitted, name, f"of every row as alone within {self.gate.max_abs:.3g}", f"{worst:.3g}"
+                            )
+            found[bucket_name(emitted.sizes)] = worst
+        return found
+
+    def check_invariance(self) -> dict[str, Any]:
+        """Nothing in padded slots, free rows and other rows changes a bit of a valid output.
+
+        Raises:
+            GateFailed: names bucket, tensor and content.
+        """
+        tried = {}
+        for emitted in self.artifacts:
+            runner, calls = self._runner(emitted), 0
+            for rows in self._draws(emitted):
+                feeds = [self.steps[index].feed for index in rows]
+                feeds = feeds[:-1] or feeds  # one row stays free, where there are several
+                clean = runner.run(feeds)
+                for label, poison in POISONS.items():
+                    self._require_same(emitted, clean, runner.run(feeds, poison), f"unchanged by {label} in padding")
+                    for kept in range(len(feeds)) if len(feeds) > 1 else ():
+                        others = [each if at == kept else _spoiled(each, poison) for at, each in enumerate(feeds)]
+                        got = runner.run(others, poison)[kept]
+                        self._require_same(emitted, [clean[kept]], [got], f"unchanged by {label} in other rows")
+                calls += 1
+            rows_of_bucket = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+            tried[bucket_name(emitted.sizes)] = dataclasses.asdict(Invariance(rows_of_bucket, calls, tuple(POISONS)))
+        return tried
+
+    def _draws(self, emitted: Emitted) -> Iterator[list[int]]:
+        """Utterances for a few calls, a full batch each."""
+        rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+        fitting = [index for index in range(len(self.steps)) if self._fits(index, emitted)]
+        rng = np.random.default_rng(rows)
+        for _ in range(CALLS):
+            yield rng.choice(fitting, rows).tolist()
+
+    def _require_same(
+        self, emitted: Emitted, clean: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], what: str
+    ) -> None:
+        for before, after in zip(clean, got, strict=True):
+            for name, array in before.items():
+                if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(after[name]).tobytes():
+                    raise self._failed(emitted, name, what, "other values")
+
+    def _failed(self, emitted: Emitted, name: str, expected: str, got: str) -> GateFailed:
+        return GateFailed(
+            f"expected {name} {expected}, got {got}",
+            cure="a row depends on its padding or its partners although the proof holds: report the graph",
+            place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name),
+        )
+
+
+def _spoiled(feed: Feed, poison: float) -> Feed:
+    """A row of the same lengths that holds nothing but poison; whole numbers stay what they are."""
+    with np.errstate(over="ignore"):
+        return {name: np.full_like(array, poison) if array.dtype.kind == "f" else array for name, array in feed.items()}
