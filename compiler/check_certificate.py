@@ -603,7 +603,9 @@ def _within(numbers: Array, content: tuple[float, float, bool]) -> bool:
     low, high, nan = content
     bad = np.isnan(numbers)
     slack = 1e-5 * np.maximum(1.0, np.abs(numbers))
-    inside = bad | ((numbers >= low - slack) & (numbers <= high + slack)) | (numbers == low) | (numbers == high)
+    with np.errstate(invalid="ignore"):  # infinities of both signs; those are compared as they are
+        near = (numbers >= low - slack) & (numbers <= high + slack)
+    inside = bad | near | (numbers == low) | (numbers == high)
     return bool(inside.all()) and (nan or not bad.any())
 
 

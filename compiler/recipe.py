@@ -578,8 +578,6 @@ def _plain(value: Any) -> Any:
         return {value.name: _plain(value.options)} if value.options else value.name
     if isinstance(value, Target):
         return {"kind": value.kind, **_plain(value.options)}
-    if isinstance(value, Axis) and value.window is None:
-        return _plain({"fixed": value.fixed} if value.buckets is None else {"buckets": value.buckets})
     if isinstance(value, pydantic.BaseModel):
         return {key: _plain(child) for key, child in value if child is not None}
     if isinstance(value, dict):

@@ -50,24 +50,6 @@ def test_parity_names_the_tensor_that_uses_most_of_its_limit() -> None:
     assert "difference of 2e-05 at chained step 3; report it" in str(caught.value)
 
 
-def test_buckets_that_agree_and_buckets_that_do_not(tmp_path: Path) -> None:
-    one, two = emitted(tmp_path, relu(1), {"batch": 1}), emitted(tmp_path, relu(2), {"batch": 2})
-    streams = [feeds(3), feeds(2, 1)]
-    assert gates.check_buckets(tmp_path, [one, two], "net", streams, GATE) == {"batch=1": 0.0, "batch=2": 0.0}
-    mixing = "(float[4,2] x) => (float[4,2] y) <int64[1] z = {0}> { r = Relu(x) m = ReduceSum(r, z) y = Add(r, m) }"
-    four = emitted(tmp_path, mixing, {"batch": 4})
-    with pytest.raises(GateFailed, match=r"stage verify batch=4.*expected y of every row as alone"):
-        gates.check_buckets(tmp_path, [one, four], "net", streams, GATE)
-
-
-def test_graph_without_rows_is_compared_whole(tmp_path: Path) -> None:
-    whole = emitted(tmp_path, "(float[4,2] x) => (float[2] y) { z = Relu(x) y = ReduceMax<keepdims = 0>(z, a) }"
-        .replace(") { z", ") <int64[1] a = {0}> { z"), {}, None)  # fmt: skip
-    stream = [{"x": np.ones((4, 2), np.float32)}]
-    assert gates.check_buckets(tmp_path, [whole], "net", [stream], GATE) == {"static": 0.0}
-    assert gates.check_padding(tmp_path, [whole], stream)["static"]["batch"] == 1
-
-
 @pytest.mark.parametrize("dtype", ["float", "double", "float16", "int64", "int8", "bool"])
 def test_speed_is_measured_on_every_type(dtype: str, tmp_path: Path) -> None:
     artefact = emitted(tmp_path, f"({dtype}[1,2] x) => ({dtype}[1,2] y) {{ y = Identity(x) }}", {"batch": 1})
