@@ -1,6 +1,6 @@
 """Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 import onnx_shape_inference
@@ -53,7 +53,7 @@ def _on_top(
 def _cuts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[a:b] with computed bounds has b - a entries and keeps its other axes, which the library leaves open."""
+    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
@@ -62,6 +62,8 @@ def _cuts(
         if data is None or data.shape is None or len(given) < 3 or None in given:
             return
         starts, ends, axes, *steps = [each for each in given if each is not None]
+        if _turns_round(starts, ends, steps[0] if steps else ()):
+            output.shape = ir.Shape(list(data.shape))
         if steps and any(step != 1 for step in steps[0]):
             return
         dims = list(data.shape)
@@ -77,6 +79,12 @@ def _cuts(
         output.shape = ir.Shape(dims)
 
     return infer
+
+
+def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDim]) -> bool:
+    """Whether whole axes are reversed, from the last entry to the first."""
+    far = [isinstance(end, int) and end <= -(2**31 - 1) for end in ends]
+    return bool(steps) and all(start == step == -1 for start, step in zip(starts, steps, strict=True)) and all(far)
 
 
 def _extremes(

@@ -30,3 +30,12 @@ def test_the_last_entries_of_a_table_are_counted(start: str) -> None:
         {{ n = Shape<start = 1, end = 2>(x)  from = {start}  y = Slice(table, from, end, one) }}"""
     model = parse(text, random_weights({"table": (1, 9, 4)}))
     assert house.dims_of(model.graph.outputs[0]) == (1, expression("time"), 4)
+
+
+def test_an_axis_that_is_turned_round_keeps_its_size() -> None:
+    model = parse(
+        """(float[batch,time] x) => (float[batch,t] y)
+        <int64[1] last = {-1}, int64[1] one = {1}, int64[1] end = {-9223372036854775807}>
+        { y = Slice(x, last, end, one, last) }"""
+    )
+    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time"))
