@@ -18,6 +18,10 @@ def register() -> None:
     cut = onnx_shape_inference.registry.get("", "Slice", version=13)
     assert cut is not None
     onnx_shape_inference.registry.register("", "Slice", since_version=13)(_cuts(cut))
+    for version in (13, 18, 19, 21, 23, 24):
+        pad = onnx_shape_inference.registry.get("", "Pad", version=version)
+        if pad is not None:
+            onnx_shape_inference.registry.register("", "Pad", since_version=version)(_pads(pad))
     for op, extreme in (("Min", sympy.Min), ("Max", sympy.Max)):
         for version in (6, 8, 12, 13):
             known = onnx_shape_inference.registry.get("", op, version=version)
@@ -76,6 +80,28 @@ def _cuts(
                 return
             size = bounds[1] - bounds[0]
             dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
+        output.shape = ir.Shape(dims)
+
+    return infer
+
+
+def _pads(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """An axis padded by computed amounts has so many entries more, which the library leaves open."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        data, output = node.inputs[0], node.outputs[0]
+        amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+        has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+        if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+            return
+        dims = list(data.shape)
+        for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+            if (before, after) != (0, 0) and (isinstance(dims[at], int) or dims[at].value is not None):
+                size = _expression(dims[at]) + _expression(before) + _expression(after)
+                dims[at] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
         output.shape = ir.Shape(dims)
 
     return infer
