@@ -1,6 +1,6 @@
 """Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 import onnx_shape_inference
@@ -18,6 +18,10 @@ def register() -> None:
     cut = onnx_shape_inference.registry.get("", "Slice", version=13)
     assert cut is not None
     onnx_shape_inference.registry.register("", "Slice", since_version=13)(_cuts(cut))
+    for version in (13, 18, 19, 21, 23, 24):
+        pad = onnx_shape_inference.registry.get("", "Pad", version=version)
+        if pad is not None:
+            onnx_shape_inference.registry.register("", "Pad", since_version=version)(_pads(pad))
     for op, extreme in (("Min", sympy.Min), ("Max", sympy.Max)):
         for version in (6, 8, 12, 13):
             known = onnx_shape_inference.registry.get("", op, version=version)
@@ -53,7 +57,7 @@ def _on_top(
 def _cuts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[a:b] with computed bounds has b - a entries and keeps its other axes, which the library leaves open."""
+    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
@@ -62,6 +66,8 @@ def _cuts(
         if data is None or data.shape is None or len(given) < 3 or None in given:
             return
         starts, ends, axes, *steps = [each for each in given if each is not None]
+        if _turns_round(starts, ends, steps[0] if steps else ()):
+            output.shape = ir.Shape(list(data.shape))
         if steps and any(step != 1 for step in steps[0]):
             return
         dims = list(data.shape)
@@ -77,6 +83,34 @@ def _cuts(
         output.shape = ir.Shape(dims)
 
     return infer
+
+
+def _pads(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """An axis padded by computed amounts has so many entries more, which the library leaves open."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        data, output = node.inputs[0], node.outputs[0]
+        amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+        has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+        if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+            return
+        dims = list(data.shape)
+        for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+            if (before, after) != (0, 0) and (isinstance(dims[at], int) or dims[at].value is not None):
+                size = _expression(dims[at]) + _expression(before) + _expression(after)
+                dims[at] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
+        output.shape = ir.Shape(dims)
+
+    return infer
+
+
+def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDim]) -> bool:
+    """Whether whole axes are reversed, from the last entry to the first."""
+    far = [isinstance(end, int) and end <= -(2**31 - 1) for end in ends]
+    return bool(steps) and all(start == step == -1 for start, step in zip(starts, steps, strict=True)) and all(far)
 
 
 def _extremes(

@@ -3,6 +3,7 @@
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import ACTIVATION, ANYTHING
+from compiler.analysis.layout import has_rows
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
 from compiler.errors import Refused
@@ -37,12 +38,27 @@ def judge(case: Case) -> Verdict:
             "write the model with operators of the rule table, or add a rule under compiler/analysis/rules",
         )
     if case.tracked:
-        return rule(case)
+        return _with_rows_once(case, rule(case))
     try:
         verdict = rule(case)
     except (Refused, AssertionError):
         return _untracked(case)
     return _untracked(case) if verdict.needs else verdict
+
+
+def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict, if no entry of an output belongs to two rows.
+
+    Raises:
+        Refused: every row of the batch meets every other one.
+    """
+    for fact in verdict.outputs:
+        if sum(has_rows(axis) for _, axis in fact.axes) > 1:
+            raise refuse(
+                f"{case.op} lets every row of the batch meet every other one: rows of one batch would mix",
+                "keep the batch one axis, in the same place of both operands",
+            )
+    return verdict
 
 
 def rule_of(domain: str, op: str, opset: int) -> Rule | None:

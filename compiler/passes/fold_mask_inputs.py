@@ -1,28 +1,34 @@
-"""Fold mask inputs, which are all ones for an unpadded row: padding masks come from the true lengths instead.
+"""Fold masks and lengths that tell of padding: an unpadded row has none, and pad_axes masks by the true lengths.
 
 Before:
     visible = And(causal, GatherND(attention_mask [batch, time])); p = Softmax(Where(visible, scores, -inf))
+    seen = Less(Range(0, frames), Div(ReduceSum(attention_mask), 2)); y = Where(seen, x, 0)
 After:
-    p = Softmax(Where(causal, scores, -inf))
+    p = Softmax(Where(causal, scores, -inf)); y = x
 
-Requires: symbolic shapes; the recipe says which inputs are masks of which axis (mask_of).
-Ensures: no mask input is left; pad_axes then masks what needs one, once.
-Keeps: every mask that does not follow from a mask input alone, such as a causal one.
+Requires: symbolic shapes; which inputs are masks of which axis, and which hold its length.
+Ensures: no such input is left; pad_axes then masks what needs one, once.
+Keeps: every mask that does not follow from masks and lengths alone, such as a causal one.
 Numerics: exact; selecting by true, multiplying by one and adding zero change nothing.
-Source: the unpadded program of one row alone is fed ones.
+Source: the unpadded program of one row alone is fed ones and its length. What follows from masks and lengths alone is
+    executed for many lengths; what then holds one number everywhere is that number.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
+from compiler.analysis.shape_only import RANDOM, uniform_values
 from compiler.errors import Place, Refused
 from compiler.evaluate import evaluate_node
+from compiler.ir import Dim
+from compiler.padding.arithmetic import Arithmetic
 from compiler.stages import Lowered, Outcome
 
 MOVEMENT = frozenset(
@@ -55,31 +61,65 @@ class FoldMaskInputs:
         """See the module docstring.
 
         Raises:
-            Refused: a mask input is the only one with its axes, so its shape cannot be made from another.
+            Refused: such an input is the only one with its axes, so its shape cannot be made from another.
         """
-        names = [name for axis in lowered.padded_axes for name in axis.mask_inputs]
         inputs = house.inputs_named(lowered.model)
-        masks = [inputs[name] for name in names if name in inputs]
-        if not masks:
+        filled: dict[ir.Value, Dim] = {}
+        for axis in lowered.padded_axes:
+            filled |= {inputs[name]: 1 for name in axis.mask_inputs if name in inputs}
+            filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
+        if not lowered.padded_axes:
             return Outcome(lowered)
         infer_settled(lowered.model)
-        rewritten = _Folding(lowered.model, masks).run()
-        house.prune(lowered.model)
-        house.forget_shapes(lowered.model)
-        infer_settled(lowered.model)
-        return Outcome(lowered, len(masks), rewritten)
+        rewritten = _Folding(lowered.model, filled, lowered.batch_axis).run()
+        if rewritten:
+            house.prune(lowered.model)
+            house.forget_shapes(lowered.model)
+            infer_settled(lowered.model)
+        return Outcome(lowered, len(filled), rewritten)
 
 
 class _Folding:
-    def __init__(self, model: ir.Model, masks: Sequence[ir.Value]) -> None:
-        self.model, self.masks = model, masks
-        self.uniform: dict[ir.Value, np.ndarray] = {mask: np.ones((), _numpy(mask)) for mask in masks}
+    def __init__(self, model: ir.Model, filled: Mapping[ir.Value, Dim], batch: str | None) -> None:
+        self.model, self.filled = model, filled
+        self.uniform: dict[ir.Value, np.ndarray] = {
+            value: np.ones((), _numpy(value)) for value, number in filled.items() if number == 1
+        }
+        self.empty: set[ir.Value] = set()
+        self.tried = self._tried(batch)
+
+    def _tried(self, batch: str | None) -> dict[ir.Value, np.ndarray]:
+        """What follows from masks and lengths alone, or compares sizes, and holds one number for all lengths."""
+        fed: set[ir.Value] = set(self.filled)
+        alone: set[ir.Value] = set(self.filled)
+        wanted: list[ir.Value] = []
+        for node in house.nodes_of(self.model):
+            operands = [value for value in node.inputs if value is not None]
+            fixed = [
+                house.is_op(node, "Shape") or value in alone or house.array_of(value) is not None for value in operands
+            ]
+            if not all(fixed) or node.op_type in RANDOM or house.array_of(node.outputs[0]) is not None:
+                continue
+            alone.update(node.outputs)
+            if any(value in fed for value in operands):
+                fed.update(node.outputs)
+                wanted += node.outputs
+            elif node.outputs[0].dtype == ir.DataType.BOOL:
+                wanted += node.outputs
+        return uniform_values(wanted, self.filled, batch) if wanted else {}
 
     def run(self) -> int:
-        """Take every mask out; the number of nodes changed."""
+        """Take every mask and length out; the number of nodes changed."""
         changed = 0
         for node in house.nodes_of(self.model):
-            if not any(value in self.uniform for value in node.inputs):
+            known = False
+            for output in node.outputs:
+                number = self.tried.get(output)
+                if number is not None:
+                    known = True
+                    self.empty |= {output} if number.size == 0 else set()
+                    self.uniform |= {output: number.reshape(())} if number.size else {}
+            if known or not any(value in self.uniform or value in self.empty for value in node.inputs):
                 continue
             found = self._result(node)
             if found is not None:
@@ -87,12 +127,22 @@ class _Folding:
             elif self._is_neutral(node):
                 changed += 1
         house.prune(self.model)
-        for mask in self.masks:
-            if mask.uses():
-                self._materialise(mask)
+        for value in [*self.uniform]:
+            if value in self.tried and self._is_read_by_others(value):
+                changed += self._materialise_where_known(value)
+        house.prune(self.model)
+        for value in self.filled:
+            if value.uses():
+                self._materialise(value)
                 changed += 1
-            self.model.graph.inputs.remove(mask)
-        return changed + len(self.masks)
+            self.model.graph.inputs.remove(value)
+        return changed + len(self.filled)
+
+    def _is_read_by_others(self, value: ir.Value) -> bool:
+        """Whether something reads a value that is not known itself."""
+        known = self.uniform.keys() | self.empty
+        readers = house.consumers_of(value)
+        return any(output not in known for node in readers for output in node.outputs)
 
     def _number(self, value: ir.Value | None) -> np.ndarray | None:
         """The one number a value holds everywhere, or None."""
@@ -140,6 +190,8 @@ class _Folding:
 
     def _kept(self, node: ir.Node) -> ir.Value | None:
         """The operand that the node passes on."""
+        if house.is_op(node, "ScatterND", "ScatterElements") and node.inputs[1] in self.empty:
+            return node.inputs[0]
         numbers = [self._number(value) if value in self.uniform else None for value in node.inputs]
         if node.op_type == "Where" and numbers[0] is not None:
             return node.inputs[1] if bool(numbers[0]) else node.inputs[2]
@@ -152,32 +204,76 @@ class _Folding:
             return node.inputs[1]
         return None
 
+    def _materialise_where_known(self, value: ir.Value) -> int:
+        """A tensor of the one number, where the shape follows from inputs that stay; how many nodes that changes."""
+        dims = house.dims_of(value)
+        known = {symbol for at in self._axes_left() for symbol in [house.symbol(at)]}
+        if dims is None or any(not symbols_of(dim) <= known for dim in dims) or value.is_graph_output():
+            return 0
+        self._materialise(value)
+        return 1
+
+    def _axes_left(self) -> dict[str, tuple[ir.Value, int]]:
+        """An input that stays, and a dimension of it, by the name of an axis."""
+        found: dict[str, tuple[ir.Value, int]] = {}
+        for value in self.model.graph.inputs:
+            if value not in self.filled:
+                for axis, dim in enumerate(house.dims_of(value) or ()):
+                    if not isinstance(dim, int) and dim.is_Symbol:
+                        found.setdefault(str(dim), (value, axis))
+        return found
+
     def _materialise(self, value: ir.Value) -> None:
         """A tensor of the one number, shaped from what is left of the graph."""
         readers = list(value.uses())
         insert = house.Inserter(self.model, FoldMaskInputs.name, before=next(iter(self.model.graph)))
         shape = self._shape(insert, value)
-        number = insert.constant(self.uniform[value], "mask_number")
-        ones = insert.op("Expand", [number, shape], name=f"{value.name}_unpadded", shape=value.shape, dtype=value.dtype)
+        number = self.filled.get(value, 1)
+        if isinstance(number, int):
+            single = insert.constant(self.uniform[value], "mask_number")
+        else:
+            length = self._size(insert, value, number)
+            single = insert.op(
+                "Cast", [length], {"to": value.dtype or ir.DataType.INT64}, name="length", dtype=value.dtype
+            )
+        spread = insert.op(
+            "Expand", [single, shape], name=f"{value.name}_unpadded", shape=value.shape, dtype=value.dtype
+        )
         for use in readers:
-            use.node.replace_input_with(use.idx, ones)
+            use.node.replace_input_with(use.idx, spread)
 
     def _shape(self, insert: house.Inserter, value: ir.Value) -> ir.Value:
-        sizes = [self._size(insert, value, dim) for dim in value.shape or ()]
+        dims = house.dims_of(value)
+        assert dims is not None
+        sizes = [self._size(insert, value, dim) for dim in dims]
+        if not sizes:
+            return insert.constant(np.zeros(0, np.int64), "scalar")
         return insert.op("Concat", sizes, {"axis": 0}, name=f"{value.name}_shape", dtype=ir.DataType.INT64)
 
-    def _size(self, insert: house.Inserter, value: ir.Value, dim: int | ir.SymbolicDim) -> ir.Value:
+    def _size(self, insert: house.Inserter, value: ir.Value, dim: Dim) -> ir.Value:
+        """A size, int64 [1].
+
+        Raises:
+            Refused: no other input has its axes.
+        """
         if isinstance(dim, int):
             return insert.int64s(dim)
-        for other in self.model.graph.inputs:
-            for axis, found in enumerate(other.shape or ()):
-                if other not in self.masks and found == dim:
-                    span = {"start": axis, "end": axis + 1}
-                    return insert.op("Shape", [other], span, name=f"{other.name}_size", dtype=ir.DataType.INT64)
-        raise Refused(
-            f"the mask {value.name!r} is the only input with an axis of {dim} entries",
-            cure="give the graph another input with that axis",
-            place=Place(tensor=str(value.name)),
+        axes = self._axes_left()
+        sizes = {}
+        for name in sorted(map(str, symbols_of(dim))):
+            if name not in axes:
+                raise Refused(
+                    f"the mask {value.name!r} is the only input with an axis of {dim} entries",
+                    cure="give the graph another input with that axis",
+                    place=Place(tensor=str(value.name)),
+                )
+            other, axis = axes[name]
+            span = {"start": axis, "end": axis + 1}
+            sizes[name] = insert.op("Shape", [other], span, name=f"{other.name}_size", dtype=ir.DataType.INT64)
+        return (
+            insert.op("Reshape", [Arithmetic(insert, sizes).value(dim), insert.int64s(1)], name="size")
+            if not dim.is_Symbol
+            else sizes[str(dim)]
         )
 
 

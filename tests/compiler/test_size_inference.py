@@ -30,3 +30,20 @@ def test_the_last_entries_of_a_table_are_counted(start: str) -> None:
         {{ n = Shape<start = 1, end = 2>(x)  from = {start}  y = Slice(table, from, end, one) }}"""
     model = parse(text, random_weights({"table": (1, 9, 4)}))
     assert house.dims_of(model.graph.outputs[0]) == (1, expression("time"), 4)
+
+
+def test_an_axis_that_is_turned_round_keeps_its_size() -> None:
+    model = parse(
+        """(float[batch,time] x) => (float[batch,t] y)
+        <int64[1] last = {-1}, int64[1] one = {1}, int64[1] end = {-9223372036854775807}>
+        { y = Slice(x, last, end, one, last) }"""
+    )
+    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time"))
+
+
+def test_an_axis_padded_by_a_computed_amount_has_a_size() -> None:
+    model = parse(
+        """(float[batch,time] x) => (float[batch,t] y) <int64[3] none = {0, 2, 0}, int64[1] two = {2}>
+        { n = Shape<start = 1, end = 2>(x)  rest = Mod(n, two)  pads = Concat<axis = 0>(none, rest)  y = Pad(x, pads) }"""
+    )
+    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2) + 2"))

@@ -81,9 +81,9 @@ def _text(
     return Family(name, group, build, tokens(options["vocab_size"], mask=mask), stuck=stuck)
 
 
-def _pooled(name: str, module: Any, least: int = 1) -> Family:
+def _pooled(name: str, module: Any, least: int = 1, *, traced: bool = False) -> Family:
     build = own(module, lambda m, x: m(x))
-    return Family(name, "pooled", build, features(16, mask=False), {"time": 40}, {"time": least})
+    return Family(name, "pooled", build, features(16, mask=False), {"time": 40}, {"time": least}, traced=traced)
 
 
 FAMILIES = (
@@ -171,7 +171,7 @@ FAMILIES = (
     ),
     _pooled("ecapa_tdnn", convolutional.EcapaTdnn, 2),
     _pooled("xvector_tdnn", convolutional.XVector, 10),
-    _pooled("crnn_tagger", recurrent.Crnn, 2),
+    _pooled("crnn_tagger", recurrent.Crnn, 2, traced=True),
     *(
         Family(f"sentence_{kind}_pooling", "pooled", own(pooling.sentence(kind), lambda m, i, a: m(i, a)), tokens(40))
         for kind in ("mean", "max", "last", "attention")

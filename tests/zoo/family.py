@@ -55,6 +55,7 @@ class Family:
         least: the smallest lengths with a meaning, by axis; 1 where nothing is said.
         outputs: names in the order of the results.
         lenient: whether the exporter takes the model only when it may choose the ranges of sizes by itself.
+        traced: whether the older exporter is used, which records a run; the new one fails.
         stuck: why the model cannot be exported with dynamic axes; empty where it can.
     """
 
@@ -66,6 +67,7 @@ class Family:
     least: Mapping[str, int] = dataclasses.field(default_factory=dict)
     outputs: tuple[str, ...] = ("output",)
     lenient: bool = False
+    traced: bool = False
     stuck: str = ""
 
     @property

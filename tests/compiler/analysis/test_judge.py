@@ -3,11 +3,12 @@
 import pytest
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import NUMBER, VALID, Fact
-from compiler.analysis.interval import ANYTHING
+from compiler.analysis.facts import NUMBER, VALID, Fact, make_fact
+from compiler.analysis.interval import ACTIVATION, ANYTHING
 from compiler.analysis.judge import judge
-from compiler.analysis.layout import Side
+from compiler.analysis.layout import Rows, Side
 from compiler.errors import Refused
+from compiler.ir import symbol
 from tests.kit.graphs import node_named, parse
 
 
@@ -35,3 +36,18 @@ def test_an_operator_without_a_rule_is_refused_with_its_opset() -> None:
     text = "(float[4] x) => (float[4] y) { y = com.acme.Turn(x) }"
     with pytest.raises(Refused, match=r"com[.]acme::Turn of opset 1"):
         judge(case(text, "y", NUMBER))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "node"),
+    [
+        (("float[batch,8]", "float[8,batch]"), "y = MatMul(x, z)"),
+        (("float[batch,1]", "float[1,batch]"), "y = Add(x, z)"),
+    ],
+)
+def test_rows_that_meet_rows_are_refused(shapes: tuple[str, str], node: str) -> None:
+    text = f"({shapes[0]} x, {shapes[1]} z) => (float[batch,batch] y) {{ {node} }}"
+    rows = (Rows(symbol("batch")),)
+    facts = (make_fact({0: rows}, lambda region: ACTIVATION), make_fact({1: rows}, lambda region: ACTIVATION))
+    with pytest.raises(Refused, match="meet every other one"):
+        judge(case(text, "y", *facts))

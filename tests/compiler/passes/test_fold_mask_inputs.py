@@ -28,6 +28,25 @@ BODIES = {
         "n = CumSum(mask, axis)  f = Cast<to = 1>(n)  u = Unsqueeze(f, first)  y = Mul(s, u)",
         ["CumSum", "Cast", "Unsqueeze", "Mul"],
     ),
+    "counted and compared with places": (
+        "int64",
+        "n = ReduceSum(mask, first)  t = Shape<start = 1, end = 2>(s)  z0 = Constant<value_int = 0>()"
+        "  o1 = Constant<value_int = 1>()  none = Constant<value_ints = [0]>()  e = Squeeze(t, none)"
+        "  places = Range(z0, e, o1)  v = Less(places, n)  u = Unsqueeze(v, first)  y = Where(u, s, low)",
+        [],
+    ),
+    "written over where there is padding": (
+        "int64",
+        "b = Cast<to = 9>(mask)  p = Not(b)  i = NonZero(p)  t = Transpose(i)  k = Shape<start = 0, end = 1>(t)"
+        "  w = Shape<start = 2, end = 3>(s)  kw = Concat<axis = 0>(k, w)  o = Expand(low, kw)  y = ScatterND(s, t, o)",
+        [],
+    ),
+    "one number read by something else": (
+        "int64",
+        "n = CumSum(mask, axis)  m = ReduceMax(n, first)  v = LessOrEqual(n, m)  f = Cast<to = 1>(v)"
+        "  u = Unsqueeze(f, first)  p = MatMul(u, s)  y = Sub(s, p)",
+        ["MatMul", "Sub"],
+    ),
 }
 
 
@@ -51,6 +70,36 @@ def test_the_graph_without_the_mask_is_the_graph_fed_with_ones(name: str) -> Non
     np.testing.assert_array_equal(run_model(outcome.lowered.model, {"s": s})["y"], expected["y"])
     left = [op for op in ops_of(outcome.lowered.model) if op not in ("Identity", "Shape", "Concat", "Expand")]
     assert left == BODIES[name][2]
+
+
+def test_lengths_leave_the_graph() -> None:
+    model = parse(
+        """(float[batch,time] x, int64[batch] lengths) => (float[batch,time] y)
+        <int64 nought = {0}, int64 unit = {1}, int64[1] first = {1}, float zero = {0.0}, int64[0] scalar = {}>
+        { t = Shape<start = 1, end = 2>(x)  n = Reshape(t, scalar)  places = Range(nought, n, unit)
+          l = Unsqueeze(lengths, first)  seen = Less(places, l)  kept = Where(seen, x, zero)
+          f = Cast<to = 1>(l)  y = Div(kept, f) }"""
+    )
+    x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
+    expected = run_model(model, {"x": x, "lengths": np.array([5, 5], np.int64)})["y"]
+    axis = PaddedAxis("time", "lengths", length_inputs=("lengths",))
+    model = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    assert [str(value.name) for value in model.graph.inputs] == ["x"]
+    assert "Where" not in ops_of(model)
+    np.testing.assert_array_equal(run_model(model, {"x": x})["y"], expected)
+
+
+def test_a_window_of_the_past_stays() -> None:
+    """A comparison with a constant holds for short inputs alone."""
+    body = (
+        "b = Cast<to = 9>(mask)  c = CumSum(mask, axis)  w = Constant<value_int = 3000>()  v = Less(c, w)"
+        "  a = And(v, b)  u = Unsqueeze(a, first)  y = Where(u, s, low)"
+    )
+    head = HEAD.replace("<float low", "<int64 axis = {{1}}, float low").format(dtype="int64")
+    model = parse(f"{head} {{ {body} }}")
+    axis = PaddedAxis("time", "time_length", ("mask",))
+    model = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))).lowered.model
+    assert "Less" in ops_of(model)
 
 
 def test_a_mask_that_alone_has_its_axis_is_refused() -> None:
