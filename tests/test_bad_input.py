@@ -292,10 +292,10 @@ RECIPES = [
         ("stage pack_states", "put pad_axes before pack_states"),
     ),
     Row(
-        "carry_projections after pad_axes",
-        recipe("- pad_axes\n", "- pad_axes\n      - carry_projections\n"),
+        "select_states after pad_axes",
+        recipe("- pad_axes\n", "- pad_axes\n      - select_states\n"),
         REFUSED,
-        ("stage carry_projections", "put carry_projections before pad_axes"),
+        ("stage select_states", "put select_states before pad_axes"),
     ),
     Row(
         "no pad_axes at all",
@@ -383,7 +383,7 @@ SOURCES = [
         model(
             "            grown.append(joined)\n",
             "            x = x + torch.cumsum(joined, 1)[:, -CHUNK:]\n            grown.append(joined)\n",
-            "      - carry_projections\n",
+            "      - select_states\n",
         ),
         REFUSED,
         ("op CumSum", "axis cache", "source tiny_asr.py:", "in forward", "rule table"),
