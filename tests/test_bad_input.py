@@ -272,6 +272,30 @@ RECIPES = [
         WRONG,
         ("simplify", "rounds", "'many'"),
     ),
+    Row(
+        "number of another type",
+        recipe("- select_states", "- select_states: {memory_mb: all}"),
+        WRONG,
+        ("select_states: memory_mb: expected float | None, got 'all'", "change the value"),
+    ),
+    Row(
+        "flag for a number",
+        recipe("- select_states", "- select_states: {bytes_per_s: true}"),
+        WRONG,
+        ("select_states: bytes_per_s: expected float, got True", "change the value"),
+    ),
+    Row(
+        "number out of range",
+        recipe("- select_states", "- select_states: {memory_mb: 0}"),
+        WRONG,
+        ("select_states: memory_mb: expected a number above 0, got 0", "change the value"),
+    ),
+    Row(
+        "states that do not fit the memory",
+        recipe("- select_states", "- select_states: {memory_mb: 1.0e-4}"),
+        REFUSED,
+        ("stage select_states", "at most 0.0001 MB", "allow memory_mb"),
+    ),
     Row("unknown target", recipe("kind: onnx_static", "kind: onnx_dynamic"), WRONG, ("'onnx_dynamic'", "onnx_static")),
     Row(
         "two targets",

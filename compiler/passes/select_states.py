@@ -63,8 +63,7 @@ class SelectStates:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value is not None and not 0 < value < math.inf:
-                message = f"{self.name}: {field.name}: expected a number above 0, got {value!r}"
-                raise RecipeError(message, cure="change the value")
+                raise RecipeError(f"{field.name}: expected a number above 0, got {value!r}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Replace caches by what is cheaper to carry.
