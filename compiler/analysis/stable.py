@@ -133,9 +133,10 @@ class Stable:
         axis = self.axes[value]
         return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (cached, -new)
 
-    def keeps_rows_first(self, value: ir.Value) -> bool:
-        """Whether the first axis is still that of the batch, as it must be in every state."""
-        return bool(value.shape) and value.shape is not None and str(value.shape[0]) == self.rows_name
+    def can_be_state(self, value: ir.Value) -> bool:
+        """Whether a stable value is made of numbers and its first axis is still that of the batch."""
+        numbers = value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
+        return numbers and bool(value.shape) and value.shape is not None and str(value.shape[0]) == self.rows_name
 
 
 def find_caches(lowered: Lowered, window: Window) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:

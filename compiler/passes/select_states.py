@@ -8,10 +8,10 @@ After:
 Every value that is computed from caches frame by frame can be carried instead of them: its operators then run on the
 new frames alone, but its frames are read, joined, cut and written in every call. What is not carried is computed again
 for all frames from what is carried before it. Both are priced in time, by shapes and two rates of a machine
-(compiler/analysis/work.py), and the cheapest way to have every value that mixes frames is a minimum cut
+(compiler/analysis/state_network.py), and the cheapest way to have every value that mixes frames is a minimum cut
 (compiler/analysis/minimum_cut.py): the optimum at these prices. With `memory_mb` the states must fit: bytes get a price
-beside their time, the lowest at which they do, and the choice is the optimum at that price; between two such choices
-there may be one that fits and costs less.
+beside their time, the lowest at which they do, and the choice is the optimum at that price: no choice of as few bytes
+costs less, though one of more bytes that still fits may.
 
 Requires: symbolic shapes; each cache is joined once, in front of the new frames, and fed back whole.
 Ensures: the work and transfers of a step, as priced, are the least; caches that nothing needs are gone.
@@ -30,15 +30,14 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.minimum_cut import Carrying, Choice, Network, Operator, choose
+from compiler.analysis.minimum_cut import choose
 from compiler.analysis.stable import Cache, Stable, find_caches, is_constant
-from compiler.analysis.work import Rates, bytes_moved, bytes_of, multiply_adds
+from compiler.analysis.state_network import MEGA, figures, network_of
+from compiler.analysis.work import Rates, bytes_of
 from compiler.errors import RecipeError, Refused
 from compiler.evaluate import open_session
 from compiler.passes.window_states import rename_output
-from compiler.stages import Array, Lowered, Outcome, State, Window
-
-MEGA = 1e6
+from compiler.stages import Array, Lowered, Outcome, Refusal, State
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,20 +73,19 @@ class SelectStates:
         window = lowered.window
         if window is not None and window.static:
             raise Refused("the cache axis is padded already", cure="put select_states before pad_axes")
-        house.infer_shapes(lowered.model)
-        caches, refused = ((), ()) if window is None else find_caches(lowered, window)
+        caches, refused = _caches(lowered)
         fixed = _fixed_bytes(lowered, caches)
         if window is None or not caches:
             self._require_room(fixed, fixed)
             return Outcome(lowered, refused=refused)
         stable = Stable(lowered.model, caches, window)
-        network = self._network(stable, window)
-        choice = choose(network, None if self.memory_mb is None else int(MEGA * self.memory_mb) - fixed)
+        network = network_of(stable, Rates(self.multiply_adds_per_s, self.bytes_per_s))
+        choice = choose(network, None if self.memory_mb is None else self._room - fixed)
         self._require_room(choice.held + fixed, fixed)
         kept = [cache for cache in caches if cache.joined.name in choice.carried]
         if not choice.carried or len(kept) == len(caches) == len(choice.carried):  # somebody must know the length
             return Outcome(lowered, matched=len(caches), refused=refused)
-        detail = _figures(stable, choice, window, fixed)
+        detail = figures(stable, choice, fixed)
         again = {stable.operators[index] for index in choice.again}
         split = _Split(lowered.model, stable, frozenset(choice.carried), again)
         changed = split.write()
@@ -99,38 +97,26 @@ class SelectStates:
         )
         return Outcome(new, matched=len(caches), rewritten=changed, refused=refused, detail=detail)
 
-    def _network(self, stable: Stable, window: Window) -> Network:
-        """What there is to choose from, in picoseconds per call of one stream."""
-        rates = Rates(self.multiply_adds_per_s, self.bytes_per_s)
-        sizes, joined = {window.axis: window.frames}, window.frames + window.step_frames
-        sources = {cache.joined for cache in stable.caches}
-        values = {}
-        for value in stable.axes:
-            frame = -(-bytes_of([value], sizes) // joined)
-            # the join reads and writes all frames, the window's cut reads and writes the newest
-            cost = rates.picoseconds(0, frame * (2 * joined + 2 * window.frames))
-            can = value in sources or (stable.keeps_rows_first(value) and _is_number(value))
-            values[str(value.name)] = Carrying(cost if can else None, frame * window.frames)
-        operators = []
-        for node in stable.operators:
-            time = rates.picoseconds(multiply_adds(node, sizes), bytes_moved(node, sizes))
-            reads = tuple(dict.fromkeys(str(value.name) for value in node.inputs if value in stable.axes and value))
-            makes = tuple(str(value.name) for value in node.outputs)
-            operators.append(Operator(reads, makes, time * window.frames // joined))
-        return Network(values, tuple(operators), frozenset(str(value.name) for value in stable.demanded))
+    @property
+    def _room(self) -> int:
+        """Bytes that the states of one stream may hold."""
+        assert self.memory_mb is not None
+        return round(MEGA * self.memory_mb)
 
     def _require_room(self, held: int, fixed: int) -> None:
-        if self.memory_mb is not None and held > MEGA * self.memory_mb:
-            least = math.ceil(1e3 * held / MEGA) / 1e3
+        if self.memory_mb is not None and held > self._room:
             raise Refused(
-                f"expected states of at most {self.memory_mb:g} MB for one stream, got {held / MEGA:.3f} MB at least, "
-                f"of which {fixed / MEGA:.3f} MB are states without a choice",
-                cure=f"allow memory_mb: {least:g} or more, or make the window shorter",
+                f"expected states of at most {self.memory_mb:g} MB for one stream, got {held / MEGA:g} MB at least, "
+                f"of which {fixed / MEGA:g} MB are states without a choice",
+                cure=f"allow memory_mb: {held / MEGA:g}, or make the window shorter",
             )
 
 
-def _is_number(value: ir.Value) -> bool:
-    return value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
+def _caches(lowered: Lowered) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
+    if lowered.window is None:
+        return (), ()
+    house.infer_shapes(lowered.model)
+    return find_caches(lowered, lowered.window)
 
 
 def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
@@ -139,19 +125,6 @@ def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
     sizes = {} if lowered.window is None else {lowered.window.axis: lowered.window.frames}
     inputs = house.inputs_named(lowered.model)
     return bytes_of([inputs[state.input] for state in lowered.states if state.input not in chosen], sizes)
-
-
-def _figures(stable: Stable, choice: Choice, window: Window, fixed: int) -> str:
-    """What a step of one stream costs before and after, in one phrase."""
-    sizes, joined = {window.axis: window.frames}, window.frames + window.step_frames
-    every = [multiply_adds(node, sizes) for node in stable.operators]
-    after = [count if i in choice.again else count * window.step_frames // joined for i, count in enumerate(every)]
-    before_bytes = fixed + sum(bytes_of([cache.joined], sizes) * window.frames // joined for cache in stable.caches)
-    return (
-        f"carries {len(choice.carried)} values instead of {len(stable.caches)} caches: "
-        f"{sum(every) / MEGA:.1f} -> {sum(after) / MEGA:.1f} M multiply-adds for them, "
-        f"states {before_bytes / MEGA:.2f} -> {(fixed + choice.held) / MEGA:.2f} MB"
-    )
 
 
 @dataclasses.dataclass(frozen=True)

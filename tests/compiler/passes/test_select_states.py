@@ -1,13 +1,16 @@
 """select_states: of all that is computed frame by frame from caches, what makes the step cheapest is carried."""
 
 import dataclasses
+import random
 
 import numpy as np
+import pytest
 
 from compiler import ir as house
+from compiler.errors import RecipeError
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, Outcome, State, Window
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming
 
@@ -29,6 +32,9 @@ def caching(body: str, outputs: str = "", inputs: str = "", frames_axis: int = 1
 
 DEAR = SelectStates(multiply_adds_per_s=1e9)
 """Of a machine whose arithmetic is slow beside its memory: products are worth carrying at the width of these graphs."""
+
+SLOW = SelectStates(multiply_adds_per_s=1e6)
+"""Of a machine that can hardly multiply."""
 
 CHEAP = SelectStates(multiply_adds_per_s=1e15, bytes_per_s=1e9)
 """Of a machine on which only memory takes time."""
@@ -155,3 +161,173 @@ def test_carried_values_of_empty_caches_are_empty() -> None:
         "context": (3, 4, 2), "past_carried_0": (3, 0, 4), "past_carried_1": (3, 0, 4)
     }  # fmt: skip
     assert ops_of(lowered.model).count("Concat") == 3
+
+
+# what is worth carrying
+
+
+def caching_wide(body: str, frames_width: int = 32) -> Lowered:
+    """`caching` with a weight that makes frames wider, and another that makes them narrow again."""
+    text = f"""(float[batch,2,4] x, float[batch,2,{frames_width}] q, float[batch,cache,4] past,
+        float[4,{frames_width}] w, float[{frames_width},4] v)
+    => (float[batch,a,b] y, float[batch,kept,4] next_past)
+    {{
+        next_past = Concat<axis = 1>(past, x)
+        {body}
+    }}"""
+    model = parse(text, random_weights({"w": (4, frames_width), "v": (frames_width, 4)}))
+    states = (State("past", "next_past", 1),)
+    return Lowered("tiny", model, states=states, window=Window("cache", 6, 2, "real_length", None), batch_axis=BATCH)
+
+
+WIDE = "t = Transpose<perm = [0, 2, 1]>(keys)  s = MatMul(q, t)  p = Softmax<axis = -1>(s)  y = MatMul(p, keys)"
+
+
+def carried(outcome: Outcome) -> dict[str, list[str]]:
+    """Shapes of the states by input."""
+    inputs = house.inputs_named(outcome.lowered.model)
+    return {each.input: list(map(str, inputs[each.input].shape or ())) for each in outcome.lowered.states}
+
+
+def test_a_cheap_projection_that_is_eight_times_wider_is_computed_again() -> None:
+    assert verify_untouched(CHEAP, caching_wide("keys = MatMul(next_past, w)  " + WIDE)).matched == 1
+
+
+def test_a_dear_projection_is_carried_however_wide() -> None:
+    outcome = verify_pass(SLOW, caching_wide("keys = MatMul(next_past, w)  " + WIDE), tolerance=1e-5)
+    assert carried(outcome) == {"past_carried_0": [BATCH, "cache", "32"]}
+
+
+def test_two_readers_share_what_is_carried_before_they_part() -> None:
+    outcome = verify_pass(SelectStates(), streaming(), tolerance=1e-5)
+    assert list(carried(outcome)) == ["past_carried_0", "context"]
+    model = outcome.lowered.model
+    normed = [node for node in model.graph if node.op_type == "LayerNormalization"]
+    assert [node.inputs[0].name for node in normed if node.inputs[0] is not None] == ["x"]
+    joined = house.outputs_named(model)["next_past_carried_0"]
+    assert sorted(node.op_type for node in house.consumers_of(joined)) == ["MatMul", "MatMul"]
+
+
+def test_a_wide_value_is_computed_again_and_cut_although_more_is_carried_behind_it() -> None:
+    wide = "wide = Concat<axis = -1>(" + ", ".join(["next_past"] * 8) + ")  keys = MatMul(wide, v)  "
+    body = (
+        wide
+        + "tw = Transpose<perm = [0, 2, 1]>(wide)  s = MatMul(q, tw)  p = Softmax<axis = -1>(s)  y = MatMul(p, keys)"
+    )
+    outcome = verify_pass(SLOW, caching_wide(body), tolerance=1e-5)
+    assert sorted(carried(outcome)) == ["past", "past_carried_0"]
+    assert "Slice" in ops_of(outcome.lowered.model)
+
+
+def test_what_two_caches_make_together_replaces_both() -> None:
+    body = "next_other = Concat<axis = 1>(other, z)  both = Mul(next_past, next_other)  keys = MatMul(both, w)  " + MIX
+    inputs, outputs = ", float[batch,cache,4] other, float[batch,2,4] z", ", float[batch,kept,4] next_other"
+    origin = caching(body, outputs, inputs)
+    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1)))
+    outcome = verify_pass(DEAR, origin, tolerance=1e-5)
+    assert (list(carried(outcome)), outcome.rewritten) == (["past_carried_0"], 2)
+
+
+def test_weights_that_are_computed_from_constants_are_constants() -> None:
+    body = "turned = Transpose<perm = [1, 0]>(w)  keys = MatMul(next_past, turned)  " + MIX
+    assert list(carried(verify_pass(DEAR, caching(body), tolerance=1e-5))) == ["past_carried_0"]
+
+
+def test_an_operand_that_a_caller_may_change_is_no_constant() -> None:
+    body = "keys = Mul(next_past, scale)  " + MIX
+    verify_untouched(DEAR, caching(body, inputs=", float[4] scale"))
+
+
+def test_parts_of_one_projection_are_carried_each() -> None:
+    body = """pair = MatMul(next_past, w)  left, right = Split<axis = -1, num_outputs = 2>(pair)
+        q, rest = Split<axis = -1, num_outputs = 2>(x)  t = Transpose<perm = [0, 2, 1]>(left)  s = MatMul(q, t)
+        p = Softmax<axis = -1>(s)  y = MatMul(p, right)"""
+    assert sum(shape[-1] == "2" for shape in carried(verify_pass(DEAR, caching(body), tolerance=1e-5)).values()) >= 1
+
+
+def test_flags_are_not_carried_though_they_are_small() -> None:
+    body = "flags = Greater(next_past, g)  keys = Where(flags, g, b)  " + MIX
+    outcome = verify_pass(DEAR, caching(body), tolerance=1e-5)
+    inputs = house.inputs_named(outcome.lowered.model)
+    assert {str(inputs[state.input].dtype) for state in outcome.lowered.states} == {"FLOAT"}
+
+
+def test_a_cache_of_which_only_the_new_frames_are_read_is_gone() -> None:
+    body = "next_other = Concat<axis = 1>(other, x)  new = Slice(next_other, newest, end, one)  "
+    body += "keys = MatMul(next_past, w)  " + MIX.replace("y =", "m =") + "  y = Add(m, new)"
+    origin = caching(body, ", float[batch,kept,4] next_other", ", float[batch,cache,4] other")
+    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1)))
+    assert list(carried(verify_pass(CHEAP, origin, tolerance=1e-5))) == ["past_carried_0"]
+
+
+# memory
+
+FIXED, VALUE = 4 * 2 * 4, 6 * 4 * 4
+"""Bytes of the convolution's context, and of one value of 6 frames."""
+
+
+def test_the_memory_decides_how_much_is_carried() -> None:
+    outcome = verify_pass(DEAR, streaming(), tolerance=1e-5)
+    assert len(outcome.lowered.states) == 3
+    exactly = dataclasses.replace(DEAR, memory_mb=(FIXED + 2 * VALUE) / 1e6)
+    assert len(verify_pass(exactly, streaming(), tolerance=1e-5).lowered.states) == 3
+    tight = dataclasses.replace(DEAR, memory_mb=(FIXED + 2 * VALUE - 1) / 1e6)
+    assert len(verify_pass(tight, streaming(), tolerance=1e-5).lowered.states) == 2
+
+
+def test_states_that_do_not_fit_are_refused_with_what_would() -> None:
+    small = SelectStates(memory_mb=(FIXED + VALUE - 1) / 1e6)
+    refused = verify_refusal(small, streaming(), message="got 0.000128 MB at least", cure="allow memory_mb: 0.000128")
+    assert "0.000127 MB" in refused.message
+    assert "3.2e-05 MB are states without a choice" in refused.message
+    verify_pass(SelectStates(memory_mb=0.000128), streaming(), tolerance=1e-5)
+
+
+def test_states_without_a_window_must_fit_too() -> None:
+    small = SelectStates(memory_mb=FIXED / 2e6)
+    lowered = dataclasses.replace(streaming(), window=None, states=(State("context", "next_context", None),))
+    verify_refusal(small, lowered, message="got 3.2e-05 MB at least", cure="allow memory_mb")
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("option", ["memory_mb", "multiply_adds_per_s", "bytes_per_s"])
+def test_an_option_out_of_range_is_refused(option: str, value: float) -> None:
+    with pytest.raises(RecipeError, match=f"{option}: expected a number above 0, got"):
+        SelectStates(**{option: value})
+
+
+# over time
+
+
+def test_a_hundred_chunks_in_a_row_stay_exact() -> None:
+    verify_pass(DEAR, streaming(two_caches=True), tolerance=1e-5, steps=100)
+
+
+def test_the_report_says_what_it_costs() -> None:
+    outcome = DEAR.apply(copy_of(streaming()))
+    # keys and values: two products of 4 by 4 for 8 frames, then for 2
+    expected = (
+        "values carried for 1 caches: 2, 0.000256 -> 6.4e-05 M multiply-adds of theirs, states 0.000128 -> 0.000224 MB"
+    )
+    assert outcome.detail == expected
+
+
+OPS = (
+    "Tanh({0})", "Add({0}, g)", "MatMul({0}, w)", "LayerNormalization<axis = -1>({0}, g, b)", "Mul({0}, {1})",
+    "Add({0}, {1})", "Softmax<axis = -1>({0})",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_graphs_at_random_prices_mean_the_same(seed: int) -> None:
+    draw = random.Random(seed)
+    values, lines = ["next_past"], []
+    for index in range(8):
+        operands = draw.choices(values[-4:], k=2)
+        lines.append(f"v{index} = {draw.choice(OPS).format(*operands)}")
+        values.append(f"v{index}")
+    keys, mixed = draw.choices(values[3:], k=2)
+    body = f"{'  '.join(lines)}  k = Transpose<perm = [0, 2, 1]>({keys})  s = MatMul(x, k)  p = Softmax<axis = -1>(s)"
+    body += f"  m = MatMul(p, {mixed})  new = Slice({values[-1]}, newest, end, one)  y = Add(m, new)"
+    pass_ = SelectStates(multiply_adds_per_s=10 ** draw.uniform(8, 11), bytes_per_s=1e10)
+    verify_pass(pass_, caching(body), tolerance=1e-4)
