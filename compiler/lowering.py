@@ -115,7 +115,7 @@ class Lowering:
                         refused=tuple(map(str, outcome.refused)),
                         max_abs=max_abs,
                         limit=limit,
-                        detail=f"certificate of {steps} steps replayed" if steps else "",
+                        detail=f"certificate of {steps} steps replayed" if steps else outcome.detail,
                     )
                     records = [{"pass": made.name, **record} for record in outcome.records]
                     content = {"report": dataclasses.asdict(report), "records": records}

@@ -4,6 +4,7 @@ data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 """
 
 import dataclasses
+import types
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,37 @@ def target_options() -> dict[str, tuple[str, ...]]:
     return {name: _fields(kind) for name, kind in TARGETS.items()}
 
 
-def _check_option_types(loaded: LoadedRecipe) -> None:
+def _check_option_values(loaded: LoadedRecipe) -> None:
+    """Make every pass once, so that a wrong option is answered with its line before anything runs."""
     for name, graph in loaded.recipe.graphs.items():
         for index, spec in enumerate(graph.passes):
-            types = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}  # type: ignore[arg-type]
+            where = loaded.where("graphs", name, "passes", index)
+            fields = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}  # type: ignore[arg-type]
             for option, value in spec.options.items():
-                wanted = types[option]
-                if wanted in (bool, int, str) and type(value) is not wanted:
-                    where = loaded.where("graphs", name, "passes", index)
+                if not _fits(value, fields[option]):
                     raise RecipeError(
-                        f"{where}: {spec.name}: {option}: expected {wanted.__name__}, got {value!r}",
+                        f"{where}: {spec.name}: {option}: expected {_name_of(fields[option])}, got {value!r}",
                         cure="change the value",
                     )
+            try:
+                PASSES[spec.name](**spec.options)
+            except RecipeError as error:
+                raise RecipeError(f"{where}: {spec.name}: {error.message}", cure=error.cure) from None
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value of the recipe is of a field's type; an int is a float, a bool is neither."""
+    if isinstance(wanted, types.UnionType):
+        return any(_fits(value, each) for each in wanted.__args__)
+    if wanted is types.NoneType:
+        return value is None
+    if wanted is float:
+        return type(value) in (int, float)
+    return wanted not in (bool, int, str) or type(value) is wanted
+
+
+def _name_of(wanted: Any) -> str:
+    return str(wanted) if isinstance(wanted, types.UnionType) else str(wanted.__name__)
 
 
 def _fields(kind: Any) -> tuple[str, ...]:
@@ -71,7 +91,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
     """
     loaded.check_passes(pass_options())
-    _check_option_types(loaded)
+    _check_option_values(loaded)
     loaded.check_targets(target_options())
     check_replaceable(options.out)
     target = _the_target(loaded)

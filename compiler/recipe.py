@@ -181,7 +181,7 @@ STANDARD_PASSES = (
     "canonicalize_positions",
     "simplify",
     "merge_first_call",
-    "carry_projections",
+    "select_states",
     "pad_axes",
     "window_states",
     "project_positions",

@@ -139,6 +139,7 @@ class Outcome:
         rewritten: places that it changed; zero exactly when the graph is as before.
         refused: places it left alone although they fit in kind, with reasons.
         records: certificate records, one per node the pass reasoned about.
+        detail: figures for the report, in one phrase.
     """
 
     lowered: Lowered
@@ -146,6 +147,7 @@ class Outcome:
     rewritten: int = 0
     refused: tuple[Refusal, ...] = ()
     records: tuple[dict[str, Any], ...] = ()
+    detail: str = ""
 
 
 class Pass(Protocol):

@@ -272,6 +272,30 @@ RECIPES = [
         WRONG,
         ("simplify", "rounds", "'many'"),
     ),
+    Row(
+        "number of another type",
+        recipe("- select_states", "- select_states: {memory_mb: all}"),
+        WRONG,
+        ("select_states: memory_mb: expected float | None, got 'all'", "change the value"),
+    ),
+    Row(
+        "flag for a number",
+        recipe("- select_states", "- select_states: {bytes_per_s: true}"),
+        WRONG,
+        ("select_states: bytes_per_s: expected float, got True", "change the value"),
+    ),
+    Row(
+        "number out of range",
+        recipe("- select_states", "- select_states: {memory_mb: 0}"),
+        WRONG,
+        ("select_states: memory_mb: expected a number above 0, got 0", "change the value"),
+    ),
+    Row(
+        "states that do not fit the memory",
+        recipe("- select_states", "- select_states: {memory_mb: 1.0e-4}"),
+        REFUSED,
+        ("stage select_states", "at most 0.0001 MB", "allow memory_mb"),
+    ),
     Row("unknown target", recipe("kind: onnx_static", "kind: onnx_dynamic"), WRONG, ("'onnx_dynamic'", "onnx_static")),
     Row(
         "two targets",
@@ -292,10 +316,10 @@ RECIPES = [
         ("stage pack_states", "put pad_axes before pack_states"),
     ),
     Row(
-        "carry_projections after pad_axes",
-        recipe("- pad_axes\n", "- pad_axes\n      - carry_projections\n"),
+        "select_states after pad_axes",
+        recipe("- pad_axes\n", "- pad_axes\n      - select_states\n"),
         REFUSED,
-        ("stage carry_projections", "put carry_projections before pad_axes"),
+        ("stage select_states", "put select_states before pad_axes"),
     ),
     Row(
         "no pad_axes at all",
@@ -383,7 +407,7 @@ SOURCES = [
         model(
             "            grown.append(joined)\n",
             "            x = x + torch.cumsum(joined, 1)[:, -CHUNK:]\n            grown.append(joined)\n",
-            "      - carry_projections\n",
+            "      - select_states\n",
         ),
         REFUSED,
         ("op CumSum", "axis cache", "source tiny_asr.py:", "in forward", "rule table"),

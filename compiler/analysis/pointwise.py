@@ -16,8 +16,8 @@ ENTRIES = "entries"
 """Name of the axis that is asked about."""
 
 
-def pointwise_axis(node: ir.Node, operands: Mapping[int, int]) -> int | None:
-    """The axis of the first output along which the node is pointwise, so that it commutes with Concat along it.
+def pointwise_axes(node: ir.Node, operands: Mapping[int, int]) -> tuple[int, ...] | None:
+    """The axis of each output along which the node is pointwise, so that it commutes with Concat along it.
 
     Args:
         node: a node with known ranks.
@@ -25,7 +25,7 @@ def pointwise_axis(node: ir.Node, operands: Mapping[int, int]) -> int | None:
             it.
 
     Returns:
-        The axis of the first output, or None when entries mix, or when the rule table cannot tell.
+        One axis per output, or None when entries mix, or when the rule table cannot tell.
     """
     alone = _alone(node, operands)
     if alone is None:
@@ -35,10 +35,11 @@ def pointwise_axis(node: ir.Node, operands: Mapping[int, int]) -> int | None:
         verdict = judge(Case(alone, facts, None, {ENTRIES: Side.LEFT}))
     except Refused:
         return None
-    axes = verdict.outputs[0].axes
-    if not verdict.pointwise or verdict.needs or len(axes) != 1 or len(axes[0][1]) != 1:
+    if not verdict.pointwise or verdict.needs or len(verdict.outputs) != len(node.outputs):
         return None
-    return axes[0][0]
+    if any(len(fact.axes) != 1 or len(fact.axes[0][1]) != 1 for fact in verdict.outputs):
+        return None
+    return tuple(fact.axes[0][0] for fact in verdict.outputs)
 
 
 def _fact(value: ir.Value, axis: int | None) -> Fact:

@@ -3,12 +3,12 @@
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
-from compiler.passes.carry_projections import CarryProjections
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
+from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
 from compiler.stages import Pass
@@ -20,7 +20,7 @@ PASSES: dict[str, type[Pass]] = {
     "canonicalize_reshapes": CanonicalizeReshapes,
     "fold_mask_inputs": FoldMaskInputs,
     "merge_first_call": MergeFirstCall,
-    "carry_projections": CarryProjections,
+    "select_states": SelectStates,
     "pad_axes": PadAxes,
     "window_states": WindowStates,
     "project_positions": ProjectPositions,

@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.pointwise import pointwise_axis
+from compiler.analysis.pointwise import pointwise_axes
 from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output
 from compiler.stages import Lowered, Outcome
@@ -98,4 +98,4 @@ def _fold(model: ir.Model, lookup: ir.Node, consumer: ir.Node) -> ir.Node | None
 
 def _is_rowwise(consumer: ir.Node, rows: ir.Value) -> bool:
     """Whether the rule table calls the op pointwise along the rows, with everything else constant."""
-    return pointwise_axis(consumer, {i: 1 for i, value in enumerate(consumer.inputs) if value is rows}) == 1
+    return pointwise_axes(consumer, {i: 1 for i, value in enumerate(consumer.inputs) if value is rows}) == (1,)

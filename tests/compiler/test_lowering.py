@@ -49,7 +49,7 @@ PASSES = [
     "canonicalize_reshapes",
     "simplify",
     "merge_first_call",
-    "carry_projections",
+    "select_states",
     "pad_axes",
     "window_states",
     "project_positions",

@@ -213,7 +213,7 @@ def late_imports(root: Path) -> list[str]:
 PASS_VERBS = frozenset(
     {
         "canonicalize",
-        "carry",
+        "select",
         "decompose",
         "eliminate",
         "fold",

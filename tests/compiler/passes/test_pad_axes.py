@@ -300,7 +300,7 @@ for name in sys.argv[1:]:
     lowered = PASSES[name]().apply(lowered).lowered
 sys.stdout.write(hashlib.sha256(content_of(lowered)).hexdigest())
 """
-CHAIN = ("simplify", "canonicalize_reshapes", "carry_projections", "pad_axes", "window_states", "project_positions",
+CHAIN = ("simplify", "canonicalize_reshapes", "select_states", "pad_axes", "window_states", "project_positions",
          "pack_states", "simplify")  # fmt: skip
 
 

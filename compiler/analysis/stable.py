@@ -1,0 +1,219 @@
+"""What is provably stable in a streaming graph: values whose cached frames no later call changes.
+
+A cache that is joined as Concat(old, new) and fed back whole keeps its old frames as they are. So does every value
+that is computed from joined caches frame by frame, with constants beside them: f(Concat(old, new)) is
+Concat(f(old), f(new)), and f(old) is what earlier calls computed. Several caches over one window join alike.
+"""
+
+import dataclasses
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.pointwise import pointwise_axes
+from compiler.analysis.shape_only import RANDOM
+from compiler.errors import Place
+from compiler.stages import Lowered, Refusal, State, Window
+
+TO_THE_END = 2**31 - 1
+"""Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """A state that is joined once, in front of the new frames, and fed back whole.
+
+    Attributes:
+        state: the state; its frames axis is known.
+        axis: the frames axis.
+        old: the graph input with the frames of earlier calls.
+        new: the frames of this call.
+        joined: both.
+    """
+
+    state: State
+    axis: int
+    old: ir.Value
+    new: ir.Value
+    joined: ir.Value
+
+
+class Stable:
+    """Everything that is stable in a graph, and who reads it how.
+
+    Args:
+        model: a graph with symbolic shapes.
+        caches: the caches to start from.
+        window: the axis that they share.
+
+    Attributes:
+        caches: the caches.
+        axes: the frames axis of every stable value, in graph order.
+        operators: the nodes that compute stable values frame by frame, in graph order.
+        demanded: values that something mixes, or that leave the graph: they are needed whole.
+        newest: slices that keep exactly the new frames of a stable value.
+        lengths: Shape nodes of stable values that read no more than their lengths, their rows and fixed sizes.
+    """
+
+    def __init__(self, model: ir.Model, caches: tuple[Cache, ...], window: Window) -> None:
+        self.caches = caches
+        self.window = window
+        self.axes: dict[ir.Value, int] = {cache.joined: cache.axis for cache in caches}
+        self.operators: list[ir.Node] = []
+        self.demanded: list[ir.Value] = []
+        self.newest: list[ir.Node] = []
+        self.lengths: list[ir.Node] = []
+        for node in model.graph:
+            read = [value for value in node.inputs if value in self.axes]
+            if read and not self._follows(node):
+                self.demanded += [value for value in read if value is not None]
+        states = {cache.joined for cache in caches}
+        self.demanded += [value for value in model.graph.outputs if value in self.axes and value not in states]
+        self.demanded = list(dict.fromkeys(self.demanded))
+
+    def _follows(self, node: ir.Node) -> bool:
+        """Whether the node does not need any stable value whole; notes what it is instead."""
+        if house.is_op(node, "Shape"):
+            return self._reads_lengths(node)
+        axes = self._axes_of(node)
+        if axes is not None:
+            self.operators.append(node)
+            self.axes |= zip(node.outputs, axes, strict=True)
+            return True
+        if self._keeps_newest(node):
+            self.newest.append(node)
+            return True
+        return False
+
+    def _axes_of(self, node: ir.Node) -> tuple[int, ...] | None:
+        """The frames axis of every result, or None when the node mixes frames or reads what may change."""
+        others = [value for value in node.inputs if value is not None and value not in self.axes]
+        if not all(is_constant(value) for value in others):
+            return None
+        axes = pointwise_axes(node, {i: self.axes[value] for i, value in enumerate(node.inputs) if value in self.axes})
+        if axes is None:
+            return None
+        length = house.symbol(self.window.axis) + self.window.step_frames
+        shapes = [house.dims_of(output) for output in node.outputs]
+        if any(dims is None or dims[axis] != length for dims, axis in zip(shapes, axes, strict=True)):
+            return None
+        if house.is_op(node, "Reshape"):  # the target must not name the joined length, which the new frames have not
+            target = house.array_of(node.inputs[1])
+            if target is None or target[axes[0]] not in (0, -1):
+                return None
+        return axes
+
+    def _reads_lengths(self, node: ir.Node) -> bool:
+        value = node.inputs[0]
+        assert value is not None
+        if not reads_rows_and_frames(node, self.axes[value], self.rows_name):
+            return False
+        self.lengths.append(node)
+        return True
+
+    @property
+    def rows_name(self) -> str:
+        """The size of the batch axis, which is the first one of every state, as it is written in shapes."""
+        shape = self.caches[0].old.shape
+        assert shape is not None
+        return str(shape[0])
+
+    def _keeps_newest(self, node: ir.Node) -> bool:
+        """Whether a node is a slice that keeps exactly the new frames."""
+        value = node.inputs[0] if house.is_op(node, "Slice") else None
+        if value not in self.axes or value.shape is None:
+            return False
+        starts, ends = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[2])
+        axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else (0,)
+        steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
+        if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
+            return False
+        cached, new = house.symbol(self.window.axis), self.window.step_frames
+        to_the_end = ends[0] == cached + new or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
+        axis = self.axes[value]
+        return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (cached, -new)
+
+    def can_be_state(self, value: ir.Value) -> bool:
+        """Whether a stable value is made of numbers and its first axis is still that of the batch."""
+        numbers = value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
+        return numbers and bool(value.shape) and value.shape is not None and str(value.shape[0]) == self.rows_name
+
+
+def find_caches(lowered: Lowered, window: Window) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
+    """The caches of a graph, and a reason for every state with frames that is none.
+
+    Args:
+        lowered: a graph with symbolic shapes.
+        window: its cache axis.
+    """
+    inputs, outputs = house.inputs_named(lowered.model), house.outputs_named(lowered.model)
+    caches, refused = [], []
+    for state in lowered.states:
+        if state.frames_axis is None:
+            continue
+        old, output = inputs[state.input], outputs[state.output]
+        readers = [node for node in house.consumers_of(old) if not house.is_op(node, "Shape")]
+        join = readers[0] if len(readers) == 1 else None
+        place = Place(tensor=state.input, source=house.source_of(join))
+        new = None if join is None else _joined_to(join, old, output, state.frames_axis)
+        rows = str((old.shape or ("",))[0])
+        if new is None:
+            reason = "the cache is not joined exactly once, in front of the new frames, and fed back whole"
+            refused.append(Refusal(reason, place))
+        elif not _has_frames(old, state.frames_axis, window.axis) or not _has_frames(
+            new, state.frames_axis, str(window.step_frames)
+        ):
+            expected = f"{window.axis} cached frames and {window.step_frames} new ones"
+            refused.append(Refusal(f"expected {expected}, got shapes {old.shape} and {new.shape}", place))
+        elif not all(
+            reads_rows_and_frames(node, state.frames_axis, rows) for node in house.consumers_of(old) if node is not join
+        ):
+            refused.append(Refusal("a size of the cache besides its length and its rows is read as a number", place))
+        else:
+            caches.append(Cache(state, state.frames_axis, old, new, output))
+    return tuple(caches), tuple(refused)
+
+
+def reads_rows_and_frames(node: ir.Node, axis: int, rows: str) -> bool:
+    """Whether a Shape node reads no named size but the frames along `axis` and the rows.
+
+    Args:
+        node: reads a value of known rank.
+        axis: the frames axis of that value.
+        rows: the name of the batch axis.
+    """
+    value = node.inputs[0]
+    assert value is not None and value.shape is not None
+    read = house.dims_read(node, len(value.shape))
+    return all(isinstance(value.shape[at], int) or at == axis or str(value.shape[at]) == rows for at in read)
+
+
+def _joined_to(join: ir.Node, old: ir.Value, output: ir.Value, axis: int) -> ir.Value | None:
+    """The new frames, if the node is the only join of a cache and its result is fed back."""
+    fits = (
+        house.is_op(join, "Concat")
+        and len(join.inputs) == 2
+        and join.inputs[0] is old
+        and join.inputs[1] is not old
+        and join.outputs[0] is output
+        and house.int_attribute(join, "axis", 0) % len(old.shape or (0,)) == axis
+    )
+    return join.inputs[1] if fits else None
+
+
+def _has_frames(value: ir.Value, axis: int, frames: str) -> bool:
+    return value.shape is not None and str(value.shape[axis]) == frames
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Whether a value is the same in every call: a constant, or computed from constants alone."""
+    if house.array_of(value) is not None:
+        return True
+    node = value.producer()
+    if node is None or node.op_type in RANDOM or not node.inputs:
+        return False
+    if any(
+        attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for attribute in node.attributes.values()
+    ):
+        return False
+    return all(operand is None or is_constant(operand) for operand in node.inputs)
