@@ -148,7 +148,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     if spec.padded:  # the exporter has names of its own for them
         for value, name in zip(model.graph.inputs, names, strict=True):
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
-        _keep_numbers(model)
+        keep_numbers(model)
     return model
 
 

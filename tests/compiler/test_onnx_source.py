@@ -12,11 +12,11 @@ from compiler.errors import Place, RecipeError, Refused
 from compiler.onnx_source import first_words, keep_numbers, read_onnx, require_runnable
 from tests.kit.graphs import parse
 
-TRACE = """File "/home/me/site-packages/torch/nn/functional.py", line 7, in relu
+TRACE = """File "/env/lib/site-packages/torch/nn/functional.py", line 7, in relu
     return torch.relu(input)
-File "/home/me/site-packages/torchaudio/net.py", line 12, in forward
+File "/env/lib/site-packages/torchaudio/net.py", line 12, in forward
     x = relu(x)
-File "/home/me/lib/site-packages/torch/nn/modules.py", line 9, in call
+File "/env/lib/site-packages/torch/nn/modules.py", line 9, in call
     return forward(x)"""
 
 
