@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.errors import InternalError, RecipeError, SlipwayError
+from compiler.errors import GateFailed, InternalError, RecipeError, Refused, SlipwayError
 from runtime_lite.errors import RuntimeLiteError
 
 INTERRUPTED = 130
@@ -111,19 +111,48 @@ def make_parser() -> argparse.ArgumentParser:
     diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
     diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
     commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
+    _add_explain(
+        commands.add_parser("explain", help="say why padding a graph is proved or refused", allow_abbrev=False)
+    )
     return parser
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("graph", metavar="GRAPH", help="an ONNX file, or with --recipe the name of a graph")
+    same = argparse.SUPPRESS  # what is given in front of the command stays
+    parser.add_argument("--recipe", default=same, metavar="NAME_OR_PATH", help="a graph of this recipe, as in a build")
+    parser.add_argument("--cache", type=Path, default=same, metavar="DIR", help="where results of stages are kept")
+    parser.add_argument("--no-cache", action="store_true", default=same, help="capture the recipe's graph anew")
+    for option, metavar, summary in (
+        ("--axis", "NAME", "an axis padded behind its valid entries, with one length per row"),
+        ("--window", "AXIS=FRAMES", "a cache axis, whose valid frames lie last"),
+        ("--state", "INPUT=OUTPUT", "a cache and the output that feeds it"),
+        ("--mask", "INPUT=AXIS", "an input of the model that is 1 at valid places"),
+        ("--length", "INPUT=AXIS", "an input of the model that holds true lengths"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{summary}; repeatable")
+    parser.add_argument("--batch", metavar="NAME", help="the axis of rows; `batch` where the graph has it")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a picture of the graph")
+    parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
 
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(given)
-    if (options.command is None) == (options.recipe is None):
+    if options.command != "explain" and (options.command is None) == (options.recipe is None):
         parser.error("expected --recipe or one command; for example --recipe cpu.yaml")
     return options
 
 
 def _run(options: argparse.Namespace) -> int:
-    commands = {"inspect": _runtime, "verify": _runtime, "finish": _finish, "diff": _diff, "doctor": _doctor}
+    commands = {
+        "inspect": _runtime,
+        "verify": _runtime,
+        "finish": _finish,
+        "diff": _diff,
+        "doctor": _doctor,
+        "explain": _explain_padding,
+    }
     return commands.get(options.command, _build)(options)
 
 
@@ -134,7 +163,7 @@ def _build(options: argparse.Namespace) -> int:
 
     loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
     if options.report is not None:
-        _check_report(options.report)
+        _check_report("--report", options.report)
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
@@ -147,10 +176,10 @@ def _build(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_report(path: Path) -> None:
-    """Find out before the build what would go wrong after it."""
+def _check_report(option: str, path: Path) -> None:
+    """Find out before the work what would go wrong after it."""
     if path.is_dir():
-        raise RecipeError(f"--report: expected a file, got the folder {path}", cure="name a file in it")
+        raise RecipeError(f"{option}: expected a file, got the folder {path}", cure="name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -192,6 +221,39 @@ def _doctor(options: argparse.Namespace) -> int:
 
     for table in diagnosis_tables(diagnose()):
         standard_console().print(table)
+    return 0
+
+
+def _explain_padding(options: argparse.Namespace) -> int:
+    from compiler.explain import explain
+    from compiler.explain_picture import write_picture
+    from compiler.explain_request import Request, from_file, from_recipe
+    from compiler.explain_text import print_explanation
+    from compiler.progress import Progress, standard_console
+    from compiler.recipe import load_recipe
+    from compiler.stage_cache import StageCache, default_folder
+
+    if options.html is not None:
+        _check_report("--html", options.html)
+    request = Request(
+        options.axis, options.window, options.batch, masks=options.mask, lengths=options.length, states=options.state
+    )
+    if options.recipe is None:
+        lowered, passes = from_file(Path(options.graph), request)
+    else:
+        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+        cache = None if options.no_cache else StageCache(options.cache or default_folder())
+        lowered, passes = from_recipe(loaded, options.graph, request, cache, Progress())
+    explanation = explain(lowered, passes)
+    print_explanation(explanation, standard_console(), every_node=options.every_node)
+    if options.html is not None:
+        write_picture(explanation, options.html)
+        print(f"picture: {options.html}")
+    if explanation.rejected:
+        raise GateFailed(explanation.rejected, cure="report it: nothing unproved is shipped")
+    if explanation.refusals:
+        first = explanation.refusals[0]
+        raise Refused(first.reason, cure=first.cure, place=first.place)
     return 0
 
 

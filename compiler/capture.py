@@ -9,14 +9,12 @@ import dataclasses
 import inspect
 import io
 import logging
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import safetensors
 import safetensors.torch
@@ -25,12 +23,11 @@ import torch
 from compiler import ir as house
 from compiler.data import completed
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
-from compiler.evaluate import open_session
+from compiler.onnx_source import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.recipe import Graph, Input, LoadedRecipe, Source
 from compiler.references import call, importable, resolve, shown_path
 from compiler.stages import Array, Feed, State, newest
 
-FRAMEWORK = Path(torch.__file__).parent
 OPSET = 20
 EXAMPLE_BATCH = 2
 EXAMPLE_FRAMES = 24
@@ -137,7 +134,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
             )
     except Exception as error:
         raise Refused(
-            f"the exporter cannot capture the model: {_first_words(error)}",
+            f"the exporter cannot capture the model: {first_words(error)}",
             cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
             place=place,
         ) from error
@@ -151,7 +148,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     if spec.padded:  # the exporter has names of its own for them
         for value, name in zip(model.graph.inputs, names, strict=True):
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
-        _keep_numbers(model)
+        keep_numbers(model)
     return model
 
 
@@ -163,19 +160,8 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     """
     place = Place(stage="capture", graph=graph)
     shown = shown_path(path)
-    if not path.is_file():
-        raise RecipeError(f"expected an ONNX file, got nothing at {shown}", cure="check source.onnx", place=place)
-    try:
-        onnx.checker.check_model(path)
-        model = ir.load(path)
-        for value in (*model.graph.initializers.values(),):
-            if value.const_value is not None:
-                value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
-    except Exception as error:
-        raise RecipeError(
-            f"expected an ONNX file at {shown}, got {_first_words(error)}", cure="export the model again", place=place
-        ) from error
-    got_inputs = [str(value.name) for value in model.graph.inputs if not value.is_initializer()]
+    model = read_onnx(path, place, "check source.onnx")
+    got_inputs = [str(value.name) for value in model.graph.inputs]
     for kind, expected, got in (
         ("inputs", list(spec.inputs), got_inputs),
         ("outputs", list(spec.outputs), [str(value.name) for value in model.graph.outputs]),
@@ -189,16 +175,10 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     for index, name in enumerate(spec.outputs):
         model.graph.outputs[index] = by_name[name]
     for name, value in house.inputs_named(model).items():
-        if name in spec.inputs:
-            _check_onnx_input(value, spec, shown, place)
-            value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
-    _keep_numbers(model)
-    _require_runnable(model, shown, place)
-    for index, node in enumerate(model.graph):
-        node.name = node.name or f"{node.op_type}_{index}"
-        if node.metadata_props.get("pkg.torch.onnx.stack_trace"):
-            _write_source(node)
-        node.metadata_props.setdefault(house.SOURCE_KEY, f"{shown} node {node.name}")
+        _check_onnx_input(value, spec, shown, place)
+        value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+    keep_numbers(model)
+    require_runnable(model, shown, place)
     return model
 
 
@@ -232,25 +212,6 @@ def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
         cure="remove code that depends on the example's size, or declare the axis as fixed",
         place=dataclasses.replace(place, tensor=name, axis=axis),
     )
-
-
-def _keep_numbers(model: ir.Model) -> None:
-    """Sizes that the exporter knew as numbers stay; its own names of axes give way to the recipe's."""
-    for node in model.graph:
-        for output in node.outputs:
-            if output.shape is not None:
-                output.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in output.shape])
-
-
-def _require_runnable(model: ir.Model, shown: str, place: Place) -> None:
-    try:
-        open_session(house.serialized(model))
-    except Exception as error:
-        raise Refused(
-            f"ONNX Runtime cannot run {shown}: {_first_words(error)}",
-            cure="export the model with standard operators only, and check it with onnx.checker",
-            place=place,
-        ) from error
 
 
 def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
@@ -308,7 +269,7 @@ def _try(
             results = module(*arguments)
     except Exception as error:
         raise RecipeError(
-            f"expected the model to accept {shapes}, got {type(error).__name__}: {_first_words(error)}",
+            f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
             cure="check order, shapes and dtypes of inputs in the recipe against the model's forward",
             place=place,
         ) from error
@@ -326,25 +287,6 @@ def _try(
                 cure="return tensors side by side, neither nested nor by name",
                 place=place,
             )
-
-
-def _first_words(error: BaseException) -> str:
-    """One line: what names the constraint, else what the innermost cause says; exporters wrap causes in advice."""
-    lines = _lines(error)
-    told = next((line for line in lines if "onstraint" in line or "pecializ" in line), None)
-    if told is None:
-        cause = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        inner = (_lines(cause) or ["no message"])[0]
-        told = inner if cause is error else f"{type(cause).__name__}: {inner}"
-    return re.sub(r"\s+", " ", told)[:300]
-
-
-def _lines(error: BaseException) -> list[str]:
-    """The lines of a message, without terminal colours."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    return [line.strip() for line in plain.splitlines() if line.strip()]
 
 
 @contextlib.contextmanager
@@ -383,19 +325,7 @@ def _own_outputs(model: ir.Model) -> None:
 
 def _write_sources(model: ir.Model) -> None:
     for node in model.graph:
-        _write_source(node)
-
-
-def _write_source(node: ir.Node) -> None:
-    """Keep one line of the exporter's stack trace: innermost file, line and function of the model, and the code."""
-    trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
-    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
-    for key in [key for key in node.metadata_props if key.startswith("pkg.torch") or key == "namespace"]:
-        del node.metadata_props[key]
-    if frames:
-        own = [frame for frame in frames if not Path(frame[0]).is_relative_to(FRAMEWORK)]
-        file, line, function, code = (own or frames)[-1]
-        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}: {code.strip()}"
+        write_source(node)
 
 
 def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place) -> None:

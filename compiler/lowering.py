@@ -21,6 +21,7 @@ from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.original import Original
 from compiler.passes import PASSES
 from compiler.progress import StageHandle, StageReport
+from compiler.recipe import PassSpec
 from compiler.spec import check_between_passes
 from compiler.stage_cache import hash_path, stage_key
 from compiler.stages import Lowered, Outcome, Pass
@@ -62,7 +63,7 @@ class Lowering:
         """Every pass with the key of its result."""
         plan, key = [], self.key
         for spec in self.original.spec.passes:
-            made = PASSES[spec.name](**{name: _hashable(value) for name, value in spec.options.items()})
+            made = make_pass(spec)
             key = stage_key(key, "pass", repr(made), self.gate.model_dump_json())
             plan.append((made, key))
         return plan
@@ -104,7 +105,7 @@ class Lowering:
                 if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
                     report, records = self._cached_report(key)
                 else:
-                    steps = _replay_certificates(before, outcome)
+                    steps = replay_certificates(before, outcome)
                     max_abs, limit = self._compare(made.name, before, lowered)
                     report = StageReport(
                         self.name,
@@ -212,7 +213,7 @@ def _check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> 
         ).at(axis=str(lowered.batch_axis))
 
 
-def _replay_certificates(before: Lowered, outcome: Outcome) -> int:
+def replay_certificates(before: Lowered, outcome: Outcome) -> int:
     """Have the independent checker replay what a pass claims; the number of steps.
 
     Raises:
@@ -229,6 +230,11 @@ def _replay_certificates(before: Lowered, outcome: Outcome) -> int:
             f"expected a certificate that holds, got: {rejected}",
             cure="report it: the prover and the checker disagree; nothing unproved is shipped",
         ) from None
+
+
+def make_pass(spec: PassSpec) -> Pass:
+    """The pass that a recipe names, with its options."""
+    return PASSES[spec.name](**{name: _hashable(value) for name, value in spec.options.items()})
 
 
 def _hashable(value: Any) -> Any:

@@ -24,7 +24,7 @@ from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_
 from compiler.stages import Array, Feed, Lowered, PaddedAxis, State, Window, states_of
 from compiler.tool_versions import tool_versions
 
-CAPTURE_CODE = ("capture.py", "ir.py", "stages.py", "references.py", "recipe.py")
+CAPTURE_CODE = ("capture.py", "onnx_source.py", "ir.py", "stages.py", "references.py", "recipe.py")
 
 
 class Reference(Protocol):
@@ -44,10 +44,18 @@ class Original:
         spec: its record.
         cache: results of earlier builds, or None.
         progress: shows the stages.
+        with_data: whether the verification streams are drawn; without them nothing can be compared.
     """
 
     def __init__(
-        self, loaded: LoadedRecipe, name: str, spec: Graph, cache: StageCache | None, progress: Progress
+        self,
+        loaded: LoadedRecipe,
+        name: str,
+        spec: Graph,
+        cache: StageCache | None,
+        progress: Progress,
+        *,
+        with_data: bool = True,
     ) -> None:
         self.loaded, self.name, self.spec = loaded, name, spec
         self.cache, self.progress = cache, progress
@@ -58,7 +66,7 @@ class Original:
         self._streams: Streams | None = None
         self._steps: list[verify.Step] | None = None
         self._reference: Reference | None = None
-        self.data_digest = self._draw()
+        self.data_digest = self._draw() if with_data else ""
         self.digest = self._capture()
 
     def _draw(self) -> str:
@@ -180,10 +188,10 @@ class Original:
                     f"one cache axis per graph is supported, got {list(windows)}", cure="name all caches' axis alike"
                 )
             assert axis.window is not None
-            step_frames = _step_frames(model, states, axis_name, self.name)
-            _check_overflow(self.loaded, self.name, axis.window, step_frames, self.gate.chained_steps)
+            added = step_frames(model, states, axis_name, self.name)
+            _check_overflow(self.loaded, self.name, axis.window, added, self.gate.chained_steps)
             assert axis.length_input is not None
-            window = Window(axis_name, axis.window, step_frames, axis.length_input, axis.mask_input)
+            window = Window(axis_name, axis.window, added, axis.length_input, axis.mask_input)
         _check_state_sizes(model, states, self.name)
         batch = self.spec.batch
         if batch is not None:
@@ -299,7 +307,7 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> 
             )
 
 
-def _step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
+def step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
     """How many frames a call adds: what the graph joins to a cache along its frames axis."""
     inputs = house.inputs_named(model)
     for state in states:

@@ -10,11 +10,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from compiler.analysis.facts import Clamp, Fact, Fill, Need, Rewrite
+from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Rewrite
 from compiler.analysis.interval import ASSUMED, Interval
-from compiler.analysis.layout import Factor, Frames, Rows
+from compiler.analysis.layout import Factor, Frames, Plain, Rows, Segment, Side
 from compiler.analysis.propagate import Axes, Derivation, Judged
-from compiler.ir import dims_of, source_of
+from compiler.ir import Dim, dims_of, expression, source_of
 
 SCHEMA = 1
 
@@ -92,6 +92,29 @@ def fact_record(fact: Fact) -> dict[str, Any]:
     if fact.index is not None:
         record["index"] = {"axis": fact.index.axis, "offset": str(fact.index.offset)}
     return record
+
+
+def fact_of(record: Mapping[str, Any]) -> Fact:
+    """The fact that `fact_record` wrote."""
+    index = record.get("index")
+    return Fact(
+        axes=tuple((int(at), tuple(map(_read_factor, factors))) for at, factors in record["axes"].items()),
+        contents=tuple(
+            (frozenset(region), Interval(float(low), float(high), nan)) for region, low, high, nan in record["contents"]
+        ),
+        is_number=bool(record.get("number", False)),
+        index=None if index is None else Index(index["axis"], _read_size(index["offset"])),
+    )
+
+
+def _read_factor(record: Mapping[str, Any]) -> Factor:
+    if "frames" in record:
+        return Frames(tuple(Segment(_read_size(size), Side(side)) for size, side in record["frames"]))
+    return Rows(_read_size(record["rows"])) if "rows" in record else Plain(_read_size(record["plain"]))
+
+
+def _read_size(text: str) -> Dim:
+    return int(text) if text.lstrip("-").isdigit() else expression(text)
 
 
 def _factor(factor: Factor) -> dict[str, Any]:

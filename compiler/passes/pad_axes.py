@@ -94,6 +94,29 @@ class PadAxes:
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 
+def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any], ...]]:
+    """How far a graph that is refused can be derived, for people to read; the graph is left half written.
+
+    Returns:
+        The derivation, refusals in it, and the records of all nodes that were judged, written ones first.
+
+    Raises:
+        Refused: what is asked for does not fit the graph's inputs, so that nothing can be derived.
+    """
+    window = lowered.window if lowered.window is not None and not lowered.window.static else None
+    infer_settled(lowered.model)
+    axes = _axes(lowered, window)
+    _check_axes(lowered.model, axes)
+    work = _Padding(lowered, window, axes)
+    try:
+        derivation = work.derive(tolerant=True)
+    except Refused as refused:  # while something was written
+        derivation = propagate(lowered.model, axes, work.known, written_by=PadAxes.name, tolerant=True)
+        derivation = dataclasses.replace(derivation, refusals=(*derivation.refusals, refused))
+        return derivation, (*work.steps, *records(derivation))
+    return derivation, tuple(work.steps)
+
+
 @dataclasses.dataclass(frozen=True)
 class RightAligned:
     """State map: the named states move to the end of `frames` slots, zeros in front."""
@@ -154,11 +177,14 @@ class _Padding:
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
 
-    def derive(self) -> Derivation:
+    def derive(self, *, tolerant: bool = False) -> Derivation:
         """The facts of every value, after everything that gives shared values a batch axis has been written.
 
         Positions that all rows shared become rows of their own (each row has its own length), which changes shapes
         downstream; so such nodes are written first, and the derivation starts again on the new shapes.
+
+        Args:
+            tolerant: keep refusals in the derivation instead of raising the first.
         """
         for name in sorted(self.axes.clean):
             self._clean(house.inputs_named(self.model)[name])
@@ -171,7 +197,7 @@ class _Padding:
                 derivation = propagate(self.model, self.axes, self.known, written_by=PadAxes.name, tolerant=True)
             first = [each for each in derivation.judged if self._gives_rows(each)]
             if not first:
-                if refused is not None:
+                if refused is not None and not tolerant:
                     raise refused
                 self.steps += records(derivation)
                 return derivation

@@ -204,10 +204,3 @@ def test_original_starts_with_its_first_call_and_cuts_its_caches() -> None:
     assert with_first[-1][0]["next_cache_0"].shape[1] == 12
     for (a, _), (b, _) in zip(with_first, without, strict=True):
         assert np.allclose(a["logits"], b["logits"], atol=1e-5)
-
-
-def test_a_failed_export_tells_the_innermost_cause_in_one_plain_line() -> None:
-    error = RuntimeError("Failed to convert.\n\x1b[96mThis is step 3/3\x1b[0m of exporting.\nNext steps:")
-    error.__cause__ = AssertionError("only 4D query, key, and value are supported")
-    assert capture._first_words(error) == "AssertionError: only 4D query, key, and value are supported"
-    assert capture._first_words(ValueError("\x1b[96mplain\x1b[0m words\nmore")) == "plain words"

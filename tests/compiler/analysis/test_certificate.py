@@ -2,10 +2,12 @@
 
 import json
 
-from compiler.analysis.certificate import fact_record
-from compiler.analysis.facts import NUMBER, Index, make_fact
+import pytest
+
+from compiler.analysis.certificate import fact_of, fact_record
+from compiler.analysis.facts import NUMBER, Fact, Index, make_fact
 from compiler.analysis.interval import ANYTHING, ZERO
-from compiler.analysis.layout import Plain, Rows, suffix
+from compiler.analysis.layout import Frames, Plain, Rows, Segment, Side, suffix
 from compiler.ir import symbol
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.graphs import copy_of, streaming
@@ -32,3 +34,19 @@ def test_the_certificate_of_a_stream_says_what_it_speaks_of() -> None:
     assert len(proof["assumes"]) == 2
     known = {"clamp", "fill", "rewrite"}
     assert all(known & need.keys() for record in proof["records"] for need in record["needs"])
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        NUMBER,
+        make_fact({0: (Rows(symbol("batch")), Plain(2)), 1: suffix(symbol("time") + 1)}, lambda r: ANYTHING, Index(1)),
+        make_fact(
+            {1: (Frames((Segment(2), Segment(symbol("t"), Side.RIGHT))),)},
+            lambda region: ZERO if region else ANYTHING,
+            Index(1, symbol("t") - 2),
+        ),
+    ],
+)
+def test_a_written_fact_is_read_back(fact: Fact) -> None:
+    assert fact_of(json.loads(json.dumps(fact_record(fact)))) == fact

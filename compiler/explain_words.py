@@ -1,0 +1,83 @@
+"""Facts and needs in words that a person reads: what lies in the padding, and what is put there."""
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import Fact
+from compiler.analysis.interval import Interval
+
+LOWEST = -3.4e38
+"""Below this a fill is the lowest float32."""
+
+
+class Kind(enum.Enum):
+    """What lies in the padding of a node's output, or what became of the node; the value is for people."""
+
+    NONE = "no padding"
+    CONSTANT = "a known constant in the padding"
+    FINITE = "finite numbers in the padding"
+    ANYTHING = "anything in the padding, NaN possible"
+    INSERTED = "inserted by padding"
+    REFUSED = "refused"
+    UNKNOWN = "not derived: it depends on what was refused"
+
+
+def kind_of(facts: Sequence[Fact]) -> Kind:
+    """The worst that lies in the padding of some values."""
+    contents = [fact.padding(axis) for fact in facts for axis in fact.padded]
+    if not contents:
+        return Kind.NONE
+    if all(content.is_constant for content in contents):
+        return Kind.CONSTANT
+    return Kind.FINITE if all(content.is_finite for content in contents) else Kind.ANYTHING
+
+
+def padding_words(fact: Fact) -> str:
+    """What lies in the padding of a value, axis by axis where that differs."""
+    if fact.is_number:
+        return "a size"
+    if not fact.padded:
+        return "no padding"
+    words = {axis: _content_words(fact.padding(axis)) for axis in fact.padded}
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return ", ".join(f"axis {axis}: {text}" for axis, text in words.items())
+
+
+def _content_words(content: Interval) -> str:
+    if content.is_zero:
+        return "zero"
+    if content.is_constant:
+        return f"constant {number_text(content.low)}"
+    if content.is_finite:
+        return "finite"
+    return "anything, NaN possible" if content.nan else "infinity possible"
+
+
+def shape_text(value: ir.Value) -> str:
+    """A shape as `[batch, time, 80]`; `?` where nothing is known."""
+    dims = house.dims_of(value)
+    if dims is None:
+        return "[?]"
+    return f"[{', '.join('?' if getattr(dim, 'is_Dummy', False) else str(dim) for dim in dims)}]"
+
+
+def need_words(need: Mapping[str, Any], names: Sequence[str]) -> str:
+    """A need of a certificate's record; `names` are the node's inputs."""
+    if "fill" in need:
+        return f"padding of {names[need['fill']]} (axis {need['axis']}) := {number_text(float(need['value']))}"
+    if "clamp" in need:
+        return f"indices {names[need['clamp']]} clamped to {need['low']}..{need['high']}"
+    return f"written in another form: {need['rewrite'].replace('_', ' ')}"
+
+
+def number_text(value: float) -> str:
+    """A number that fills padding; the lowest and highest of float32 by name."""
+    if math.isfinite(value) and abs(value) >= -LOWEST:
+        return "lowest" if value < 0 else "highest"
+    return f"{value:g}"
