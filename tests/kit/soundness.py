@@ -19,7 +19,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, make_fact
 from compiler.analysis.interval import ASSUMED
 from compiler.analysis.judge import judge
-from compiler.analysis.layout import Axis, Frames, Rows, Side, size_of
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
 from compiler.evaluate import open_session
 from compiler.ir import Dim, Inserter
 from compiler.padding.forms import FORMS
@@ -252,6 +252,7 @@ class _Attack:
             raise Unsound(f"(I2) {wanted.shape} alone, {valid.shape} valid in {got.shape}: {where}")
         if not agree(valid, wanted, tolerance):
             raise Unsound(f"(I1) expected\n{wanted}\ngot\n{valid}\nin {where}")
+        self._check_positions(got, fact, batch, where)
         for region in fact.regions:
             content = fact.content(region)
             entries = got[places_of(fact, got.shape, batch, row, region)]
@@ -260,6 +261,14 @@ class _Attack:
             beyond = outside(entries, content)
             if beyond is not None:
                 raise Unsound(f"(I3) region {sorted(region)} holds {beyond!r}, not {content}: {where}")
+
+    def _check_positions(self, got: Array, fact: Fact, batch: Batch, where: str) -> None:
+        """A value that counts positions holds them at every slot, in the padding, too."""
+        if fact.index is None or symbols_of(fact.index.offset):
+            return
+        counted = positions_of(fact.index, fact, ir.DataType.from_numpy(got.dtype), got.shape, batch)
+        if counted is None or not np.array_equal(got, counted):
+            raise Unsound(f"(I3) positions are\n{counted}\nnot\n{got}\nin {where}")
 
     def _story(self) -> str:
         given = [str(fact) for fact in self.facts]
@@ -274,6 +283,10 @@ class _Attack:
     ) -> None:  # fmt: skip
         """Any order of the slots of a layout, in all operands at once, comes out as that order."""
         layouts = {axis for fact in facts if fact is not None for _, axis in fact.axes}
+        factors = {factor for axis in layouts for factor in axis}
+        made = {factor for fact in self.verdict.outputs for _, axis in fact.axes for factor in axis} - factors
+        if any(not isinstance(factor, Plain) for factor in made):
+            raise Unsound(f"output of {self.node.op} has slots of no operand, so it is not pointwise\n{self._story()}")
         if any(axis not in layouts for fact in self.verdict.outputs for _, axis in fact.axes):
             return  # merged or split: slots have other neighbours
         orders = {axis: rng.permutation(evaluated(size_of(axis), batch.slots)) for axis in layouts}

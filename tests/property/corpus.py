@@ -1,0 +1,233 @@
+"""The attacks that tests and fuzzer make, collected once, with what each of them executes and what came of it.
+
+A `NodeAttack` is one `check_node`, a `GraphAttack` one graph given to `PadAxes`; both know the lines of compiler/ they
+reach, so that a change of a line is tried on the attacks that can notice it.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.analysis import propagate
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Verdict
+from compiler.analysis.judge import judge
+from compiler.errors import Refused
+from compiler.passes.pad_axes import PadAxes
+from compiler.stages import Lowered, Outcome
+from tests.kit import soundness
+from tests.kit.graphs import copy_of
+from tests.kit.soundness import Node
+
+ROOT = Path(__file__).parents[2]
+
+Line = tuple[str, int]
+"""A module path such as compiler/padding/rows.py, and a line of it."""
+
+Rule = Callable[[Case], Verdict]
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What one attack showed: the verdicts by node, or the refusal, and a digest of what was written."""
+
+    refused: bool
+    verdicts: tuple[tuple[str, Verdict], ...]
+    written: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeAttack:
+    """One node, its rule, and how it is attacked."""
+
+    node: Node
+    rule: Rule
+    tolerance: float
+    extremes: bool
+    seen: Seen
+    lines: frozenset[Line]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphAttack:
+    """One graph as it is handed to padding; `tolerance` of the comparison of rows."""
+
+    name: str
+    lowered: Lowered
+    tolerance: float
+    seen: Seen
+    lines: frozenset[Line]
+
+
+@dataclasses.dataclass
+class Corpus:
+    """All attacks."""
+
+    nodes: list[NodeAttack] = dataclasses.field(default_factory=list)
+    graphs: list[GraphAttack] = dataclasses.field(default_factory=list)
+
+
+class Tracer:
+    """Collects the lines of compiler/ that are executed while it is on."""
+
+    def __init__(self) -> None:
+        self.lines: set[Line] = set()
+        self.folder = f"{ROOT / 'compiler'}/"
+        self.names: dict[str, str | None] = {}
+
+    def _name(self, filename: str) -> str | None:
+        if filename not in self.names:
+            inside = filename.startswith(self.folder)
+            self.names[filename] = str(Path(filename).relative_to(ROOT)) if inside else None
+        return self.names[filename]
+
+    def _enter(self, frame: types.FrameType, event: str, arg: Any) -> Any:
+        name = self._name(frame.f_code.co_filename)
+        if name is None:
+            return None
+        self.lines.add((name, frame.f_lineno))
+
+        def step(frame: types.FrameType, event: str, arg: Any) -> Any:
+            if event == "line":
+                self.lines.add((name, frame.f_lineno))
+            return step
+
+        return step
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Trace within; nothing happens where tracing is on already."""
+        if sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+
+def written_by(model: ir.Model) -> bytes:
+    """A digest of a graph."""
+    return hashlib.sha256(house.serialized(model)).digest()
+
+
+def look_at_graph(lowered: Lowered, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> tuple[Seen, Outcome | None]:
+    """Pad a copy: what was judged and written, and the outcome unless it was refused."""
+    verdicts: list[tuple[str, Verdict]] = []
+
+    rule = wrap(judge)
+
+    def recording(case: Case) -> Verdict:
+        verdict = rule(case)
+        verdicts.append((str(case.node.name), verdict))
+        return verdict
+
+    copy = copy_of(lowered)
+    try:
+        with mock.patch.object(propagate, "judge", recording):
+            outcome = PadAxes().apply(copy)
+    except Refused:
+        return Seen(True, tuple(verdicts), b""), None
+    proof = json.dumps(outcome.records, sort_keys=True, default=str).encode()
+    return Seen(False, tuple(verdicts), written_by(outcome.lowered.model) + hashlib.sha256(proof).digest()), outcome
+
+
+class Prepared(soundness._Attack):
+    """An attack up to its sessions, which take most of the time and are opened on demand."""
+
+    def __init__(self, node: Node, rule: Rule) -> None:
+        with mock.patch.object(soundness, "_session"):
+            super().__init__(node, rule)
+
+    def open(self) -> None:
+        """Open the sessions."""
+        self.sessions = [soundness._session(model, self._fed()) for model in (self.padded, self.alone)]
+
+    @property
+    def seen(self) -> Seen:
+        """The verdict, and the forms that it asked for."""
+        return Seen(False, (("target", self.verdict),), written_by(self.padded))
+
+
+REFUSAL = Seen(True, (), b"")
+
+
+class Harvest:
+    """Runs test files and keeps their attacks."""
+
+    def __init__(self) -> None:
+        self.corpus = Corpus()
+        self.known: set[str] = set()
+
+    def tests(self, files: Sequence[Path]) -> None:
+        """Collect every `check_node` and every graph that is padded in test files."""
+        with (
+            mock.patch.object(soundness, "_Attack", self._recorder()),
+            mock.patch.object(PadAxes, "apply", self._padder()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *map(str, files)])
+
+    def _recorder(self) -> type:
+        harvest = self
+
+        class Recorded(Prepared):
+            def __init__(self, node: Node, rule: Rule) -> None:
+                self.tracer = Tracer()
+                self.told: tuple[Node, Rule] | None = (node, rule)
+                try:
+                    with self.tracer.on():
+                        super().__init__(node, rule)
+                except Refused:
+                    harvest._keep(node, rule, 1e-5, False, REFUSAL, self.tracer)
+                    raise
+                self.open()
+
+            def run(self, rng: Any, trial: int, tolerance: float, extremes: bool) -> None:
+                super().run(rng, trial, tolerance, extremes)
+                if self.told is not None:
+                    node, rule = self.told
+                    self.told = None
+                    harvest._keep(node, rule, tolerance, extremes, self.seen, self.tracer)
+
+        return Recorded
+
+    def _keep(self, node: Node, rule: Rule, tolerance: float, extremes: bool, seen: Seen, tracer: Tracer) -> None:
+        key = f"{node!r}{[each.array for each in node.operands if each]}"
+        if key not in self.known:
+            self.known.add(key)
+            lines = frozenset(tracer.lines)
+            self.corpus.nodes.append(NodeAttack(node, rule, tolerance, extremes, seen, lines))
+
+    def _padder(self) -> Callable[[PadAxes, Lowered], Outcome]:
+        apply = PadAxes.apply
+
+        def padded(pass_: PadAxes, lowered: Lowered) -> Outcome:
+            key = house.serialized(lowered.model).hex()
+            if key not in self.known and not lowered.is_padded:
+                self.known.add(key)
+                with mock.patch.object(PadAxes, "apply", apply):
+                    self.graph(f"a graph of the tests, {len(self.corpus.graphs)}", lowered)
+            return apply(pass_, lowered)
+
+        return padded
+
+    def graph(self, name: str, lowered: Lowered, tolerance: float = 1e-4) -> None:
+        """Add one graph."""
+        tracer, origin = Tracer(), copy_of(lowered)
+        with tracer.on():
+            seen, _ = look_at_graph(lowered)
+        self.corpus.graphs.append(GraphAttack(name, origin, tolerance, seen, frozenset(tracer.lines)))

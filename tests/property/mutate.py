@@ -1,0 +1,198 @@
+"""The mutation test of padding: whatever weakens a rule, a mask or a fill must be noticed.
+
+`python -m tests.property.mutate --limit 300` collects the attacks of the tests and of the fuzzer, mutates the rules and
+what is inserted, and tries on every mutant the attacks that reach it. Tests of texts and refusals count for nothing:
+only an attack on a rule, the certificate checker, a comparison of whole graphs, or an error catches a mutant.
+"""
+
+import argparse
+import collections
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
+from tests.property.equivalent import EQUIVALENT
+from tests.property.fuzz import grow
+from tests.property.mutations import Mutation, modules, mutations_of, plant
+from tests.property.trial import WAYS, Result, Trial, in_child, is_sound
+from tests.property.weakened import Weakening, weakenings_of
+
+TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", "passes/test_pad_axes*.py",
+         "test_check_certificate.py")  # fmt: skip
+OUTCOMES = ("caught", "stricter", "survived", "unseen", "unreached")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A mutant by module, name and kind, and what became of it."""
+
+    group: str
+    name: str
+    line: int
+    result: Result
+
+    @property
+    def outcome(self) -> str:
+        """As of the result, or `equivalent` where it is shown by hand that nothing can differ."""
+        told = self.result.outcome
+        return "equivalent" if told in ("survived", "unseen", "unreached") and self.name in EQUIVALENT else told
+
+
+def harvest(files: Sequence[Path], graphs: int) -> Corpus:
+    """The attacks of test files, and the first graphs of the fuzzer; whatever is not sound by itself is left out."""
+    found = Harvest()
+    found.tests(files)
+    for seed in range(graphs):
+        found.graph(f"fuzzer, seed {seed}", grow(seed))
+    corpus = found.corpus
+    corpus.graphs = [each for each in corpus.graphs if is_sound(each)]
+    return corpus
+
+
+def test_files(only: str | None) -> list[Path]:
+    """All test files with attacks, or those that are named as a module and the ones over whole graphs."""
+    files = [path for pattern in TESTS for path in sorted((ROOT / "tests/compiler").glob(pattern))]
+    if only is None or "/rules/" not in only:
+        return files
+    return [path for path in files if path.parent.name != "rules" or path.stem == f"test_{Path(only).stem}"]
+
+
+def chosen(mutations: Sequence[Mutation], limit: int | None, seed: int) -> list[Mutation]:
+    """So many of all mutations, drawn evenly over the modules."""
+    if limit is None or limit >= len(mutations):
+        return list(mutations)
+    picked = np.random.default_rng(seed).permutation(len(mutations))[:limit]
+    return [mutations[at] for at in sorted(picked)]
+
+
+def trial_of(mutation: Mutation, corpus: Corpus, seed: int) -> Trial:
+    """The attacks that reach a mutation, in any order."""
+    wanted = {(mutation.module, line) for line in range(mutation.line, mutation.last + 1)}
+    nodes = [each for each in corpus.nodes if not wanted.isdisjoint(each.lines)]
+    graphs = [each for each in corpus.graphs if not wanted.isdisjoint(each.lines)]
+    return Trial(lambda: plant(mutation), _shuffled(nodes, seed), _shuffled(graphs, seed))
+
+
+def weakened_trial(weakening: Weakening, corpus: Corpus, seed: int) -> Trial:
+    """The attacks in which a rule spoke, or an operator was refused."""
+
+    def concerns(attack: NodeAttack | GraphAttack) -> bool:
+        if weakening.of_refusals:
+            return isinstance(attack, NodeAttack) and attack.seen.refused and attack.node.op == weakening.rule
+        return any(verdict.rule == weakening.rule for _, verdict in attack.seen.verdicts)
+
+    nodes, graphs = filter(concerns, corpus.nodes), filter(concerns, corpus.graphs)
+    return Trial(lambda: None, _shuffled(list(nodes), seed), _shuffled(list(graphs), seed), weakening.wrap)
+
+
+def _shuffled(attacks: list, seed: int) -> list:  # type: ignore[type-arg]
+    order = np.random.default_rng(seed).permutation(len(attacks))
+    return [attacks[at] for at in order]
+
+
+def share(tried: Iterable[Tried]) -> float:
+    """Caught mutants among those that are weaker: neither stricter, nor equivalent, nor without code."""
+    counts = collections.Counter(each.outcome for each in tried)
+    missed = sum(counts[each] for each in ("survived", "unseen", "unreached"))
+    return counts["caught"] / max(counts["caught"] + missed, 1)
+
+
+def table(tried: Sequence[Tried]) -> str:
+    """Markdown: one line per group."""
+    heads = ["", "mutants", "caught", *WAYS, "stricter", "equivalent", "survived", "unseen", "unreached", "share"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    groups: dict[str, list[Tried]] = {}
+    for each in tried:
+        if each.outcome != "stillborn":
+            groups.setdefault(each.group, []).append(each)
+    for name, members in [*groups.items(), ("all", [each for group in groups.values() for each in group])]:
+        counts = collections.Counter(each.outcome for each in members)
+        by = collections.Counter(way for each in members for way in each.result.by)
+        cells = [name, len(members), counts["caught"], *(by[way] for way in WAYS)]
+        cells += [counts[each] for each in ("stricter", "equivalent", "survived", "unseen", "unreached")]
+        lines.append(f"| {' | '.join(map(str, cells))} | {100 * share(members):.1f} % |")
+    return "\n".join(lines)
+
+
+def report(weakened: Sequence[Tried], mutated: Sequence[Tried], command: str) -> str:
+    """The page docs/mutants.md."""
+    left = [each for each in (*weakened, *mutated) if each.outcome in ("survived", "unseen", "unreached")]
+    same = [each for each in mutated if each.outcome == "equivalent"]
+    parts = [
+        "# Mutants of padding\n", f"Written by `{command}`.\n", INTRODUCTION,
+        "## Verdicts, weakened while graphs run\n", table(weakened),
+        "\n## Code, mutated\n", table(mutated), "\n## Survivors\n",
+        *(f"- `{each.name}` (line {each.line}): {each.outcome}. {each.result.detail}" for each in left),
+        "\n## Equivalent mutants\n", *(f"- `{each.name}`: {EQUIVALENT[each.name]}" for each in same),
+    ]  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+INTRODUCTION = """Every mutant is one small change of a rule, a form or a mask. It is caught by an attack on one rule
+(`tests/kit/soundness.py`), by the certificate checker (`compiler/check_certificate.py`), by the comparison of padded
+rows with rows alone (`tests/property/fuzz.py` and the graphs of the tests), or by an error; several may catch it. A
+mutant that only refuses more or claims less is stricter: it is sound and counts for nothing. The rest survived: it
+changed something that no attack refutes (survived), changed nothing in any attack (unseen), or was not executed
+(unreached). The share is that of the caught among the caught, survived, unseen and unreached.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Mutate and report; 1 when less than the wanted share is caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=int, help="mutants of the code; all by default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
+    parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
+    parser.add_argument("--least", type=float, default=0.95, help="share that has to be caught")
+    parser.add_argument("--write", type=Path, help="a page for the report")
+    parser.add_argument("--no-weakened", action="store_true", help="code only")
+    options = parser.parse_args(arguments)
+    started = time.monotonic()
+    corpus = harvest(test_files(options.only), options.graphs)
+    _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
+    weakened = []
+    if options.only is None and not options.no_weakened:
+        for weakening in weakenings_of(corpus):
+            result = _run(weakened_trial(weakening, corpus, options.seed))
+            weakened.append(Tried(weakening.kind.split(" 0")[0], f"{weakening.rule}: {weakening.kind}", 0, result))
+            _tell(weakened[-1])
+        _say(started, "verdicts done")
+    names = [options.only] if options.only else modules()
+    found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
+    mutated = []
+    for mutation in found:
+        mutated.append(
+            Tried(mutation.module, mutation.key, mutation.line, _run(trial_of(mutation, corpus, options.seed)))
+        )
+        _tell(mutated[-1])
+    command = f"python -m tests.property.mutate {' '.join(arguments if arguments is not None else sys.argv[1:])}"
+    page = report(weakened, mutated, command.strip())
+    if options.write is not None:
+        options.write.write_text(page)
+    print(page)
+    reached = share([*weakened, *mutated])
+    _say(started, f"{100 * reached:.1f} % caught")
+    return 0 if reached >= options.least else 1
+
+
+def _run(trial: Trial) -> Result:
+    return in_child(trial.run, trial.seconds * 4)
+
+
+def _tell(tried: Tried) -> None:
+    if tried.outcome in ("survived", "unseen", "unreached"):
+        print(f"{tried.outcome}: line {tried.line} {tried.name} | {tried.result}", flush=True)
+
+
+def _say(started: float, text: str) -> None:
+    print(f"{time.monotonic() - started:.0f} s: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""A short deterministic run of the mutation test: what weakens is caught, what does not is told apart from it."""
+
+import pytest
+
+from tests.property.corpus import ROOT, Corpus
+from tests.property.equivalent import EQUIVALENT
+from tests.property.mutate import Tried, harvest, share, table, trial_of, weakened_trial
+from tests.property.mutations import Mutation, modules, mutations_of
+from tests.property.trial import Result, Trial, in_child
+from tests.property.weakened import weakenings_of
+
+PLACES = "compiler/padding/places.py"
+ELEMENTWISE = "compiler/analysis/rules/reduction.py"
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    files = [ROOT / "tests/compiler/analysis/rules/test_convolution.py", ROOT / "tests/compiler/padding/test_places.py"]
+    return harvest(files, graphs=25)
+
+
+def tried(mutation: Mutation, corpus: Corpus) -> Result:
+    return in_child(trial_of(mutation, corpus, 0).run, 60)
+
+
+def only(module: str, function: str, before: str, after: str) -> Mutation:
+    found = [
+        each for each in mutations_of(module) if (each.function, each.before, each.after) == (function, before, after)
+    ]
+    return found[0]
+
+
+def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> None:
+    keys = [each.key for module in modules() for each in mutations_of(module)]
+    assert len(keys) == len(set(keys)) > 5000
+    assert set(EQUIVALENT) <= set(keys), "reasons for mutations that are gone"
+
+
+def test_a_slot_too_many_in_a_mask_is_caught_by_checker_and_comparison(corpus: Corpus) -> None:
+    result = tried(only(PLACES, "Places._computed", "'Less'", "'LessOrEqual'"), corpus)
+    assert {"checker", "comparison"} <= set(result.by), result
+
+
+def test_a_fill_that_is_left_out_is_caught(corpus: Corpus) -> None:
+    fills = [each for each in mutations_of("compiler/analysis/case.py") if each.function == "Case.fill"]
+    removed = next(each for each in fills if each.after == "pass")
+    assert "checker" in tried(removed, corpus).by
+
+
+def test_a_refusal_that_did_not_come_before_is_stricter(corpus: Corpus) -> None:
+    refusals = [each for each in mutations_of("compiler/analysis/rules/windows.py") if each.function == "stated"]
+    negated = next(each for each in refusals if each.before.startswith("not same") and each.after.startswith("same"))
+    result = tried(negated, corpus)
+    assert result.outcome == "stricter", result
+
+
+def test_a_change_that_nothing_reaches_is_no_catch(corpus: Corpus) -> None:
+    signal = mutations_of("compiler/analysis/rules/signal.py")[-1]
+    assert tried(signal, corpus).outcome == "unreached"
+
+
+def test_a_process_that_ends_is_a_crash() -> None:
+    def run() -> Result:
+        raise SystemExit
+
+    assert in_child(run, 10).outcome == "caught"
+
+
+def test_without_a_mutation_nothing_is_seen(corpus: Corpus) -> None:
+    trial = Trial(lambda: None, corpus.nodes[:20], corpus.graphs[:10])
+    assert in_child(trial.run, 60).outcome == "unseen"
+
+
+def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
+    found = [each for each in weakenings_of(corpus) if each.rule.startswith("CV")]
+    results = [
+        Tried(each.kind, f"{each.rule}: {each.kind}", 0, in_child(weakened_trial(each, corpus, 0).run, 60))
+        for each in found
+        if each.kind in ("need 0 dropped", "one slot more", "rows forgotten", "valid entries on the other side")
+    ]
+    assert results
+    assert share(results) == 1.0, table(results)
