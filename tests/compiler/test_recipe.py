@@ -143,7 +143,7 @@ WRONG_VALUES = [
         "dtype: float32}\n      cache",
         "dtpye: float32}\n      cache",
         "tiny.yaml:10: graphs.encoder.inputs.features.dtpye: expected a known key, got 'dtpye'; "
-        "did you mean 'dtype'? known: dtype, shape, state",
+        "did you mean 'dtype'? known: dtype, original, shape, state",
         id="misspelt key",
     ),
     pytest.param(
