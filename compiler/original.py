@@ -327,7 +327,7 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequenc
 
 
 def _step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> int:
-    """How many frames a call adds: what the graph joins to a cache along its frames axis."""
+    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows."""
     inputs = house.inputs_named(model)
     for state in states:
         frames_axis = _graph_axis(state, places)
@@ -342,6 +342,10 @@ def _step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowP
             frames = [size for size in sizes if isinstance(size, int)]
             if frames and len(frames) == len(sizes):
                 return sum(frames)
+        back = house.dims_of(house.outputs_named(model)[state.output])
+        added_frames = None if back is None else back[frames_axis] - house.symbol(axis)
+        if added_frames is not None and added_frames.is_Integer and added_frames > 0:
+            return int(added_frames)
     raise Refused(
         f"no cache is joined along {axis!r} with a fixed number of new frames",
         cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",

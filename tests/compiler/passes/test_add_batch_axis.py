@@ -13,10 +13,11 @@ from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Lowered, RowPlace, State, Window
+from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State, Window
 from compiler.verify import Runner, runner_of
 from tests.kit.contract import verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, random_weights, streaming
+from tests.kit.offline import check_padded
 from tests.kit.one_row import Differs, check_rows, one_row
 
 WEIGHTS = random_weights({"w": (4, 4), "v": (4,), "k": (4, 4, 3)})
@@ -37,7 +38,7 @@ HARD_ONES = """(float[1,t,4] x, float[4,4] w, float[4] v) => (float[1,t,4] y, fl
     y = Unsqueeze(n, front)
     z = ReduceMean<keepdims = 0>(y, time)
 }"""
-NO_AXIS = """(float[t,4] x, float[4,4] w, float[4,4,3] k) => (float[t,4] y, float last)
+NO_AXIS = """(float[6,4] x, float[4,4] w, float[4,4,3] k) => (float[6,4] y, float last)
 <int64[1] front = {0}, int64[6] pads = {0, 0, 2, 0, 0, 0}, int64[1] zero = {0}, int64[1] one = {1}>
 {
     q = MatMul(x, w)
@@ -62,6 +63,12 @@ def test_a_graph_with_hard_ones() -> None:
     assert ops_of(outcome.lowered.model).count("Gemm") == 0, "rows of one matrix are frames here"
 
 
+def test_time_is_padded_in_what_the_batch_was_added_to() -> None:
+    lowered = AddBatchAxis().apply(one_row(HARD_ONES, {"x": 0, "y": 0, "z": 0}, WEIGHTS)).lowered
+    lowered = dataclasses.replace(lowered, padded_axes=(PaddedAxis("t", "t_length"),))
+    check_padded(lowered, PadAxes().apply(copy_of(lowered)))
+
+
 def test_a_graph_without_a_batch_axis_keeps_its_operators() -> None:
     lowered = one_row(NO_AXIS, {"x": None, "y": None, "last": None}, WEIGHTS)
     after = check_rows(lowered).lowered.model
@@ -80,7 +87,7 @@ def test_a_sum_over_a_hard_one_never_sums_rows(axis: int) -> None:
 def test_the_check_sees_a_sum_over_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are summed differ from the row alone."""
 
-    def mixing(self: AddBatchAxis, lowered: Lowered) -> object:
+    def mixing(self: AddBatchAxis, lowered: Lowered) -> Outcome:
         outcome = apply(self, lowered)
         if lowered.row_places:
             for node in outcome.lowered.model.graph:
@@ -90,7 +97,7 @@ def test_the_check_sees_a_sum_over_rows(monkeypatch: pytest.MonkeyPatch) -> None
                     node.replace_input_with(0, insert.op("Add", [node.inputs[0], total], name="mixed_back"))
         return outcome
 
-    apply: Callable[[AddBatchAxis, Lowered], object] = AddBatchAxis.apply
+    apply: Callable[[AddBatchAxis, Lowered], Outcome] = AddBatchAxis.apply
     monkeypatch.setattr(AddBatchAxis, "apply", mixing)
     with pytest.raises(Differs, match="y: differs by"):
         check_rows(one_row("(float[1,4] x) => (float[1,4] y) { y = Relu(x) }", {"x": 0, "y": 0}))
@@ -103,7 +110,8 @@ def test_nothing_is_done_unless_asked_for() -> None:
 
 
 def test_what_depends_on_no_input_is_repeated() -> None:
-    text = "(float[1,4] x, float[4] v) => (float[1,4] y, float[4] z, float[1,4] same) { y = Relu(x) z = Abs(v) same = Identity(x) }"
+    text = """(float[1,4] x, float[4] v) => (float[1,4] y, float[4] z, float[1,4] same)
+    { y = Relu(x)  z = Abs(v)  same = Identity(x) }"""
     check_rows(one_row(text, {"x": 0, "y": 0, "z": None, "same": 0}, WEIGHTS))
 
 
@@ -137,7 +145,11 @@ def test_an_operator_without_a_rule_is_refused(body: str, op: str) -> None:
 
 def test_a_body_that_reads_a_row_is_refused() -> None:
     text = """(float[4] x, bool c) => (float[4] y)
-    { y = If(c) <then_branch = t () => (float[4] a) { a = Relu(x) }, else_branch = e () => (float[4] b) { b = Abs(x) }> }"""
+    {
+        y = If(c) <
+            then_branch = t () => (float[4] a) { a = Relu(x) }, else_branch = e () => (float[4] b) { b = Abs(x) }
+        >
+    }"""
     lowered = one_row(text, {"x": None, "y": None}, {"c": np.array(True)})
     verify_refusal(AddBatchAxis(), lowered, message="If", cure="dynamic axis", op="If", axis=BATCH)
 
@@ -202,7 +214,7 @@ def stream_of_one_row(cache: int | None) -> Lowered:
     lowered = one_row(text, places, WEIGHTS)
     return dataclasses.replace(
         lowered,
-        states=(State("past", "next_past", 1 if cache is None else 1), State("context", "next_context", None)),
+        states=(State("past", "next_past", 1), State("context", "next_context", None)),
         window=Window("cache", 6, 2, "real_length", None),
         data_outputs=("y",),
     )
@@ -267,7 +279,8 @@ def random_graph(seed: int) -> tuple[str, dict[str, int | None]]:
         rank = 1 if change is None else rank + change
         value = f"y{index}"
     constants = ", ".join(f"int64 number_{n} = {{{n}}}, int64[1] axis_{n} = {{{n}}}" for n in range(4))
-    text = f"""(float[{",".join(map(str, dims))}] x) => (float[o] y) <{constants}, int64[1] whole = {{-1}}, int64[2] pair = {{2, 1}}>
+    text = f"""(float[{",".join(map(str, dims))}] x) => (float[o] y)
+    <{constants}, int64[1] whole = {{-1}}, int64[2] pair = {{2, 1}}>
     {{ {"  ".join(lines)}  y = Identity({value}) }}"""
     return text, {"x": place, "y": None}
 

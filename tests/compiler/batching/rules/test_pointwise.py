@@ -5,6 +5,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.passes.add_batch_axis import AddBatchAxis
+from compiler.stages import Array
 from tests.kit.graphs import ops_of, random_weights
 from tests.kit.one_row import check_rows, one_row
 
@@ -154,12 +155,12 @@ def test_scales_per_channel(dims: str, place: int | None, axis: int) -> None:
         q = QuantizeLinear<axis = {axis}>(x, scale, zero)
         y = DequantizeLinear<axis = {axis}>(q, scale, zero)
     }}"""
-    weights = {"scale": np.array([0.1, 0.2, 0.3, 0.4], np.float32), "zero": np.zeros(4, np.int8)}
+    weights: dict[str, Array] = {"scale": np.array([0.1, 0.2, 0.3, 0.4], np.float32), "zero": np.zeros(4, np.int8)}
     check_rows(one_row(text, {"x": place, "y": place}, weights))
 
 
 def test_one_scale_for_all() -> None:
     text = """(float[t,4] x, float scale, int8 zero) => (float[o] y)
     { q = QuantizeLinear(x, scale, zero) y = DequantizeLinear(q, scale, zero) }"""
-    weights = {"scale": np.array(0.1, np.float32), "zero": np.array(3, np.int8)}
+    weights: dict[str, Array] = {"scale": np.array(0.1, np.float32), "zero": np.array(3, np.int8)}
     check_rows(one_row(text, {"x": None, "y": None}, weights))
