@@ -26,7 +26,7 @@ from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.onnx_source import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.recipe import Graph, Input, LoadedRecipe, Source
 from compiler.references import call, importable, resolve, shown_path
-from compiler.stages import Array, Feed, State, newest
+from compiler.stages import Array, Feed, RowPlace, State, newest
 
 OPSET = 20
 EXAMPLE_BATCH = 2
@@ -193,7 +193,8 @@ def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) ->
     )
     if (value.shape is not None and not fits) or dtype != given.dtype:
         raise RecipeError(
-            f"expected {name} as {given.dtype} {_shown(given.shape)} in {shown}, got {dtype} {_shown(got)}",
+            f"expected {name} as {given.dtype} {_shown(given.original or given.shape)} in {shown}, got {dtype} "
+            f"{_shown(got)}",
             cure="write the file's shape and dtype into the recipe",
             place=dataclasses.replace(place, tensor=name),
         )
@@ -209,14 +210,16 @@ def _shown(shape: Sequence[object]) -> str:
 def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
     return Refused(
         f"the model fixes axis {axis!r} of {name} to {size}",
-        cure="remove code that depends on the example's size, or declare the axis as fixed",
+        cure="remove code that depends on the example's size, or declare the axis as fixed"
+        + ("; for a model of one row, write the shapes it takes as original" if size == 1 else ""),
         place=dataclasses.replace(place, tensor=name, axis=axis),
     )
 
 
 def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
     fixed = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
-    return [dim if isinstance(dim, int) else fixed.get(dim, dim) for dim in given.shape]
+    shape = given.shape if given.original is None else given.original
+    return [dim if isinstance(dim, int) else fixed.get(dim, dim) for dim in shape]
 
 
 def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
@@ -345,6 +348,7 @@ class TorchReference:
         spec: inputs and outputs.
         states: what is fed back.
         window: newest frames kept before each call, or None.
+        row_places: for an original that is written for one row, where its tensors have the batch.
     """
 
     def __init__(
@@ -354,8 +358,10 @@ class TorchReference:
         spec: Graph,
         states: Sequence[State],
         window: int | None,
+        row_places: Sequence[RowPlace] = (),
     ) -> None:
         self.later, self.first, self.spec, self.states, self.window = later, first, spec, states, window
+        self.places = {each.tensor: each for each in row_places}
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
@@ -364,12 +370,9 @@ class TorchReference:
         for feed in feeds:
             if states is None:
                 assert self.first is not None
-                arguments = [feed[name] for name in self.spec.inputs if name in feed]
-                results = self._call(self.first, arguments)
+                outputs = self._call(self.first, feed)
             else:
-                full = completed({**feed, **states}, self.spec)
-                results = self._call(self.later, [full[name] for name in self.spec.inputs])
-            outputs = dict(zip(self.spec.outputs, results, strict=True))
+                outputs = self._call(self.later, completed({**feed, **states}, self.spec))
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states
 
@@ -381,10 +384,17 @@ class TorchReference:
     def _empty(self, batch: int = 1) -> dict[str, Array]:
         return empty_states(self.spec, self.states, batch)
 
-    def _call(self, module: torch.nn.Module, arguments: Sequence[Array]) -> list[Array]:
+    def _call(self, module: torch.nn.Module, feed: Feed) -> dict[str, Array]:
+        names = [name for name in self.spec.inputs if name in feed]
+        places = self.places
+        arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
         with torch.no_grad():
-            results = module(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arguments))
-        return [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+            results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
+        arrays = [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+        return {
+            name: places[name].to_caller(array) if name in places else array
+            for name, array in zip(self.spec.outputs, arrays, strict=True)
+        }
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:

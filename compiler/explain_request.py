@@ -178,7 +178,7 @@ def _window(model: ir.Model, states: Sequence[State], request: Request, known: S
             f"--window {axis}: expected the caches that have this axis, got no --state with it",
             cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
         )
-    return Window(axis, int(frames), step_frames(model, states, axis, "explain"),
+    return Window(axis, int(frames), step_frames(model, states, (), axis, "explain"),
                   _free_name(f"{axis}_length", house.inputs_named(model)), None)  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from compiler.errors import Place, RecipeError, Refused
 from compiler.progress import Progress, StageReport
 from compiler.recipe import Graph, LoadedRecipe
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
-from compiler.stages import Array, Feed, Lowered, PaddedAxis, State, Window, states_of
+from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, Window, states_of
 from compiler.tool_versions import tool_versions
 
 CAPTURE_CODE = ("capture.py", "onnx_source.py", "ir.py", "stages.py", "references.py", "recipe.py")
@@ -180,6 +180,7 @@ class Original:
                 house.infer_shapes(each)
         windows = {name: axis for name, axis in self.spec.axes.items() if axis.window is not None}
         states = states_of(self.spec)
+        places = _row_places(self.spec, model)
         window = None
         if windows:
             (axis_name, axis), *more = windows.items()
@@ -188,18 +189,20 @@ class Original:
                     f"one cache axis per graph is supported, got {list(windows)}", cure="name all caches' axis alike"
                 )
             assert axis.window is not None
-            added = step_frames(model, states, axis_name, self.name)
+            added = step_frames(model, states, places, axis_name, self.name)
             _check_overflow(self.loaded, self.name, axis.window, added, self.gate.chained_steps)
             assert axis.length_input is not None
             window = Window(axis_name, axis.window, added, axis.length_input, axis.mask_input)
-        _check_state_sizes(model, states, self.name)
+        _check_state_sizes(model, states, places, self.name)
         batch = self.spec.batch
-        if batch is not None:
+        if batch is not None and not places:
             _check_rows_first(model, batch, self.name)
         fed_back = {state.output for state in states}
         data_outputs = tuple(name for name in self.spec.outputs if name not in fed_back)
         padded = tuple(_padded_axis(self.spec, name) for name in self.spec.padded)
-        return Lowered(self.name, model, first, states, window, batch, data_outputs, padded_axes=padded)
+        return Lowered(
+            self.name, model, first, states, window, batch, data_outputs, padded_axes=padded, row_places=places
+        )
 
     def reference(self) -> Reference:
         """The original model, ready to run; its caches are cut to the window."""
@@ -217,6 +220,7 @@ class Original:
                     self.spec,
                     states_of(self.spec),
                     window,
+                    self.start().row_places if _is_for_one_row(self.spec) else (),
                 )
         return self._reference
 
@@ -288,7 +292,30 @@ def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
             )
 
 
-def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> None:
+def _is_for_one_row(spec: Graph) -> bool:
+    return any(given.original is not None for given in spec.inputs.values())
+
+
+def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
+    """Where an original for one row has the batch: as the recipe says, in states as they go in, else in a first 1."""
+    if not _is_for_one_row(spec):
+        return ()
+    inputs = {name: RowPlace(name, given.row_place) for name, given in spec.inputs.items()}
+    fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
+    outputs = []
+    for name, value in house.outputs_named(model).items():
+        dims = house.dims_of(value)
+        outputs.append(RowPlace(name, fed[name] if name in fed else 0 if dims and dims[0] == 1 else None))
+    return (*inputs.values(), *outputs)
+
+
+def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
+    """The frames axis of a state as the captured graph numbers it."""
+    place = next((each for each in places if each.tensor == state.input), None)
+    return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
+
+
+def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str) -> None:
     """Every state comes back in the size in which it goes in; a frames axis may grow."""
     inputs, outputs = house.inputs_named(model), house.outputs_named(model)
     for state in states:
@@ -296,7 +323,7 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> 
         if fed is None or back is None:
             continue
         differ = [
-            axis != state.frames_axis and isinstance(a, int) and isinstance(b, int) and a != b
+            axis != _graph_axis(state, places) and isinstance(a, int) and isinstance(b, int) and a != b
             for axis, (a, b) in enumerate(zip(fed, back, strict=False))
         ]
         if len(fed) != len(back) or any(differ):
@@ -307,21 +334,26 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], graph: str) -> 
             )
 
 
-def step_frames(model: ir.Model, states: Sequence[State], axis: str, graph: str) -> int:
-    """How many frames a call adds: what the graph joins to a cache along its frames axis."""
+def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> int:
+    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows."""
     inputs = house.inputs_named(model)
     for state in states:
-        if state.frames_axis is None:
+        frames_axis = _graph_axis(state, places)
+        if frames_axis is None:
             continue
         cache = inputs[state.input]
         for node in house.consumers_of(cache):
             if not house.is_op(node, "Concat"):
                 continue
             added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
-            sizes = [dims[state.frames_axis] if dims is not None else None for dims in added]
+            sizes = [dims[frames_axis] if dims is not None else None for dims in added]
             frames = [size for size in sizes if isinstance(size, int)]
             if frames and len(frames) == len(sizes):
                 return sum(frames)
+        back = house.dims_of(house.outputs_named(model)[state.output])
+        added_frames = None if back is None else back[frames_axis] - house.symbol(axis)
+        if added_frames is not None and added_frames.is_Integer and added_frames > 0:
+            return int(added_frames)
     raise Refused(
         f"no cache is joined along {axis!r} with a fixed number of new frames",
         cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",

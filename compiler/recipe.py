@@ -105,6 +105,8 @@ class Input(_Record):
         state: name of the output whose value is fed back here by the next call; None for data.
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
+        original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
+            with a 1 for it anywhere; None where the original has the batch axis itself.
     """
 
     shape: tuple[Positive | Name, ...]
@@ -112,11 +114,22 @@ class Input(_Record):
     state: TensorName | None = None
     mask_of: Name | None = None
     length_of: Name | None = None
+    original: tuple[Positive | Name, ...] | None = None
 
     @property
     def is_data(self) -> bool:
         """Whether callers feed it."""
         return self.state is None and self.mask_of is None and self.length_of is None
+
+    @property
+    def row_place(self) -> int | None:
+        """The axis of `original` that is 1 for the batch, or None where it has none."""
+        original = list(self.original or ())
+        rest = list(self.shape[1:])
+        if original == rest:
+            return None
+        ones = (i for i, size in enumerate(original) if size == 1 and original[:i] + original[i + 1 :] == rest)
+        return next(ones)
 
 
 class Axis(_Record):
@@ -180,6 +193,7 @@ STANDARD_PASSES = (
     "canonicalize_reshapes",
     "canonicalize_positions",
     "simplify",
+    "add_batch_axis",
     "merge_first_call",
     "select_states",
     "pad_axes",
@@ -225,6 +239,7 @@ class Graph(_Record):
         _check_axes(self)
         _check_states(self)
         _check_padded(self)
+        _check_originals(self)
         return self
 
     @property
@@ -319,6 +334,30 @@ def _check_states(graph: Graph) -> None:
             message = f"expected an output that feeds no other input, got {spec.state!r}, which feeds {fed[spec.state]}"
             raise _disagree(message, "let each output feed one input", "inputs", name, "state")
         fed[spec.state] = name
+
+
+def _check_originals(graph: Graph) -> None:
+    """A graph is written for one row in all of its inputs or in none."""
+    given = [name for name, spec in graph.inputs.items() if spec.original is not None]
+    if not given:
+        return
+    for name, spec in graph.inputs.items():
+        first = spec.shape[0] if spec.shape else None
+        if first is None or first != graph.batch:
+            message = f"expected the axis with buckets in front, got {list(spec.shape)} for an original of one row"
+            cure = "write the batch axis first in shape, and the shape that the original takes under original"
+            raise _disagree(message, cure, "inputs", name, "shape")
+        if spec.original is None:
+            message = f"expected original for every input, got it for {given[0]!r} and not for {name!r}"
+            raise _disagree(message, "write the shape that the original takes here", "inputs", name)
+        rest = list(spec.shape[1:])
+        fits = [[*rest[:i], 1, *rest[i:]] for i in range(len(rest) + 1)]
+        if list(spec.original) not in [rest, *fits]:
+            message = f"expected shape without {first!r}, or with a 1 for it, got {list(spec.original)}"
+            raise _disagree(message, f"write {fits[0]} or {rest}", "inputs", name, "original")
+    if "add_batch_axis" not in [each.name for each in graph.passes]:
+        message = "expected add_batch_axis among passes, as the original is for one row, got none"
+        raise _disagree(message, "list it before merge_first_call and pad_axes", "passes")
 
 
 class Feeds(_Record):

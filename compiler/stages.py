@@ -53,6 +53,31 @@ class Window:
 
 
 @dataclasses.dataclass(frozen=True)
+class RowPlace:
+    """Where a graph that is written for one row has the batch in an input or output; callers have it in front.
+
+    Attributes:
+        tensor: the graph input or output.
+        axis: the axis with a 1 in its place, or None where there is no such axis.
+    """
+
+    tensor: str
+    axis: int | None
+
+    def axis_of(self, axis: int) -> int:
+        """The graph's number of an axis behind the batch, as callers number it."""
+        return axis - 1 if self.axis is None or axis - 1 < self.axis else axis
+
+    def to_graph(self, array: Array) -> Array:
+        """A caller's array [1, ...] as the graph takes it."""
+        return array.reshape(array.shape[1:]) if self.axis is None else np.moveaxis(array, 0, self.axis)
+
+    def to_caller(self, array: Array) -> Array:
+        """What the graph gives, with the batch in front."""
+        return array[np.newaxis] if self.axis is None else np.moveaxis(array, self.axis, 0)
+
+
+@dataclasses.dataclass(frozen=True)
 class PaddedAxis:
     """An axis padded behind its valid entries, with one true length per row of the batch.
 
@@ -96,6 +121,8 @@ class Lowered:
         padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
         is_padded: whether pad_axes has run.
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
+        row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
+            add_batch_axis empties it.
         state_maps: from the original's states (cut to the window) to the present ones, in order.
     """
 
@@ -110,6 +137,7 @@ class Lowered:
     padded_axes: tuple[PaddedAxis, ...] = ()
     is_padded: bool = False
     rows_independent: bool = False
+    row_places: tuple[RowPlace, ...] = ()
 
     @property
     def models(self) -> tuple[ir.Model, ...]:

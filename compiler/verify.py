@@ -88,6 +88,7 @@ class Runner:
         self.lowered, self.session, self.batch, self.first = lowered, session, batch, first
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
+        self.places = {each.tensor: each for each in lowered.row_places}
         self.length = np.zeros(batch, np.int64)
         self.states = {state.input: self._initial(state.input) for state in lowered.states}
         self.started = False
@@ -101,7 +102,8 @@ class Runner:
             dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch
             for dim in value.shape or ()
         ]
-        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+        array = np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+        return self.places[name].to_caller(array) if name in self.places else array
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed with states, length and mask."""
@@ -117,10 +119,14 @@ class Runner:
         """Run one call and keep its states; all outputs by name."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
-            results = self.first.run(None, {name: array for name, array in feed.items() if name in names})
-            outputs = dict(zip(self.outputs, results, strict=True))
+            given = {name: array for name, array in feed.items() if name in names}
+            results = self.first.run(None, self._to_graph(given))
         else:
-            outputs = dict(zip(self.outputs, self.session.run(self.outputs, self.full_feed(feed)), strict=True))
+            results = self.session.run(self.outputs, self._to_graph(self.full_feed(feed)))
+        outputs = {
+            name: self.places[name].to_caller(array) if name in self.places else array
+            for name, array in zip(self.outputs, results, strict=True)
+        }
         self.started = True
         window = self.lowered.window
         for state in self.lowered.states:
@@ -134,6 +140,12 @@ class Runner:
         if window is not None:
             self.length = np.minimum(self.length + window.step_frames, window.frames)
         return outputs
+
+    def _to_graph(self, feed: Feed) -> dict[str, Array]:
+        """A feed as a graph for one row takes it; of other graphs, the feed itself."""
+        return {
+            name: self.places[name].to_graph(array) if name in self.places else array for name, array in feed.items()
+        }
 
 
 def mask_of(length: Array, frames: int, step_frames: int) -> Array:
@@ -309,7 +321,9 @@ def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
 
 
 def _cropped(a: Array, b: Array) -> tuple[Array, Array]:
-    """The newest entries that both have, along every axis."""
+    """The newest entries that both have, along every axis; one row without and with a batch axis are the same."""
+    if a.ndim != b.ndim and a.size == b.size:
+        return a.reshape(-1), b.reshape(-1)
     if a.ndim != b.ndim:
         return a, b
     sizes = [min(x, y) for x, y in zip(a.shape, b.shape, strict=True)]

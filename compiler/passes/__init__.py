@@ -1,5 +1,6 @@
 """The passes by name. Order lives in the recipes."""
 
+from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
@@ -19,6 +20,7 @@ PASSES: dict[str, type[Pass]] = {
     "canonicalize_positions": CanonicalizePositions,
     "canonicalize_reshapes": CanonicalizeReshapes,
     "fold_mask_inputs": FoldMaskInputs,
+    "add_batch_axis": AddBatchAxis,
     "merge_first_call": MergeFirstCall,
     "select_states": SelectStates,
     "pad_axes": PadAxes,

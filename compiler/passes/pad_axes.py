@@ -53,6 +53,8 @@ class PadAxes:
         window = lowered.window if lowered.window is not None and not lowered.window.static else None
         if lowered.is_padded or (window is None and not lowered.padded_axes and lowered.batch_axis is None):
             return Outcome(lowered)
+        if lowered.row_places:
+            raise Refused("the graph is written for one row", cure="put add_batch_axis before pad_axes")
         limits = infer_settled(lowered.model)
         axes = _axes(lowered, window)
         _check_axes(lowered.model, axes)

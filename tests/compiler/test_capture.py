@@ -14,7 +14,7 @@ from compiler import capture
 from compiler import ir as house
 from compiler.errors import CheckpointError, RecipeError, Refused
 from compiler.recipe import Axis, Graph, Input, Source
-from compiler.stages import states_of
+from compiler.stages import RowPlace, states_of
 from tests.kit.models import tiny_asr
 from tests.kit.models.tiny_graph import stream_model
 from tests.kit.models.tiny_task import one_recording
@@ -204,3 +204,31 @@ def test_original_starts_with_its_first_call_and_cuts_its_caches() -> None:
     assert with_first[-1][0]["next_cache_0"].shape[1] == 12
     for (a, _), (b, _) in zip(with_first, without, strict=True):
         assert np.allclose(a["logits"], b["logits"], atol=1e-5)
+
+
+class OneRow(torch.nn.Module):
+    """Frames [4, 8] join a cache [frames, 8]; the answer has a 1 in front."""
+
+    def forward(self, features: torch.Tensor, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        joined = torch.cat([cache, features], dim=0)
+        return (features + joined.mean(0))[None], joined
+
+
+def test_original_of_one_row_gets_and_gives_rows_in_front() -> None:
+    spec = graph(
+        {
+            "features": Input(shape=("batch", 4, 8), dtype="float32", original=(4, 8)),
+            "cache": Input(shape=("batch", "cache", 8), dtype="float32", state="next", original=("cache", 8)),
+        },
+        ("logits", "next"),
+        {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
+    )
+    places = [RowPlace("features", None), RowPlace("cache", None), RowPlace("logits", 0), RowPlace("next", None)]
+    chunks = one_recording(1, 4)
+    calls = list(capture.TorchReference(OneRow(), None, spec, states_of(spec), 8, places).run(chunks))
+    assert [states["cache"].shape for _, states in calls] == [(1, 4, 8), *[(1, 8, 8)] * 3]
+    assert calls[-1][0]["next"].shape == (1, 12, 8)
+    joined = np.concatenate([chunk["features"] for chunk in chunks[:2]], axis=1)
+    assert np.allclose(calls[1][0]["logits"], chunks[1]["features"] + joined.mean(1), atol=1e-5)
+    model = capture.capture_module(OneRow(), "net", spec, ["features", "cache"])
+    assert [list(map(str, value.shape or ())) for value in model.graph.inputs] == [["4", "8"], ["cache", "8"]]

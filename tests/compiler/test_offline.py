@@ -39,7 +39,7 @@ def test_the_bundle_answers_rows_of_any_length_as_the_model_does_alone(built: Pr
     rows = [{"features": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 20, 7, 11, 8)]
     with runtime_lite.Runtime() as runtime:
         model = runtime.load(built.folder / "bundle")
-        (graph,) = model.manifest.graphs.values()
+        graph = model.runner().graph
         assert graph.rows_independent
         assert [each.name for each in graph.inputs] == ["features", "lengths"]
         assert (graph.axes["time"].length_input, graph.axes["time"].minimum) == ("lengths", 3)

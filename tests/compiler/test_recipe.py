@@ -66,6 +66,52 @@ def load(tmp_path: Path, text: str = GOOD, *overrides: str) -> Recipe:
     return load_recipe(write(tmp_path, text), overrides).recipe
 
 
+@pytest.mark.parametrize(
+    ("features", "cache", "places"),
+    [
+        ("[1, 67, 80]", "[1, cache, 8]", [0, 0]),
+        ("[67, 80]", "[cache, 8]", [None, None]),
+        ("[67, 1, 80]", "[cache, 8, 1]", [1, 2]),
+    ],
+)
+def test_original_of_one_row(features: str, cache: str, places: list[int | None], tmp_path: Path) -> None:
+    text = one_row(features, cache)
+    inputs = list(load(tmp_path, text).graphs["encoder"].inputs.values())
+    assert [inputs[0].row_place, inputs[1].row_place] == places
+    assert all(given.shape[0] == "batch" for given in inputs)
+
+
+def one_row(features: str, cache: str) -> str:
+    """The good recipe with the shapes of an original that is written for one row, where they are given."""
+    text = changed("    passes:\n", "    passes:\n      - add_batch_axis\n")
+    for end, original in (("80], dtype: float32", features), ('"next_{0..2}"}', cache)):
+        assert text.count(end) >= 1
+        new = end.rstrip("}") + (f", original: {original}" if original else "") + ("}" if end.endswith("}") else "")
+        text = text.replace(end, new, 1)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("features", "cache", "message"),
+    [
+        ("[1, 67, 80]", "", "cache_0: expected original for every input, got it for 'features' and not for 'cache_0'"),
+        ("[1, 67, 81]", "[cache, 8]", "expected shape without 'batch', or with a 1 for it, got [1, 67, 81]"),
+        ("[2, 67, 80]", "[cache, 8]", "write [1, 67, 80] or [67, 80]"),
+        ("[batch, 67, 80]", "[cache, 8]", "got ['batch', 67, 80]"),
+    ],
+)
+def test_original_of_one_row_that_does_not_fit(features: str, cache: str, message: str, tmp_path: Path) -> None:
+    assert message in refusal(tmp_path, one_row(features, cache))
+
+
+def test_original_of_one_row_needs_its_pass_and_the_batch_in_front(tmp_path: Path) -> None:
+    text = one_row("[1, 67, 80]", "[cache, 8]")
+    without = text.replace("      - add_batch_axis\n", "")
+    assert "expected add_batch_axis among passes" in refusal(tmp_path, without)
+    turned = text.replace("shape: [batch, 67, 80]", "shape: [67, batch, 80]")
+    assert "expected the axis with buckets in front, got [67, 'batch', 80]" in refusal(tmp_path, turned)
+
+
 def test_recipe_loads_into_frozen_record(tmp_path: Path) -> None:
     recipe = load(tmp_path)
     graph = recipe.graphs["encoder"]
@@ -143,7 +189,7 @@ WRONG_VALUES = [
         "dtype: float32}\n      cache",
         "dtpye: float32}\n      cache",
         "tiny.yaml:10: graphs.encoder.inputs.features.dtpye: expected a known key, got 'dtpye'; "
-        "did you mean 'dtype'? known: dtype, length_of, mask_of, shape, state",
+        "did you mean 'dtype'? known: dtype, length_of, mask_of, original, shape, state",
         id="misspelt key",
     ),
     pytest.param(

@@ -87,8 +87,8 @@ def test_padding_that_shows_is_found(tmp_path: Path) -> None:
 
 def test_parity_names_the_output(tmp_path: Path) -> None:
     check = gates(tmp_path)
-    check.steps[2].outputs["y"][0, 0, 0] += 1  # type: ignore[index]
-    with pytest.raises(GateFailed, match="stage verify.*tensor y.*got a difference of 1"):
+    check.steps[2].outputs["y"][0, 0, 0] += 1
+    with pytest.raises(GateFailed, match=r"stage verify.*tensor y.*got a difference of 1"):
         check.check_parity(lambda done, total: None)
 
 

@@ -110,6 +110,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.passes",
             "compiler.spec",
             "compiler.stages",
+            "compiler.batching",
             "compiler.padding",
         ),
     ),
@@ -124,6 +125,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.stages",
         ),
     ),
+    ("compiler.batching", ("compiler.analysis", "compiler.batching", "compiler.ir")),
     ("compiler.padding", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.padding", "compiler.sizes")),
     (
         "compiler.targets",
@@ -212,6 +214,7 @@ def late_imports(root: Path) -> list[str]:
 
 PASS_VERBS = frozenset(
     {
+        "add",
         "canonicalize",
         "select",
         "decompose",

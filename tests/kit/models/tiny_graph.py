@@ -40,6 +40,46 @@ targets: [{kind: onnx_static}]
 gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 6}}}
 """
 
+ONE_ROW_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+stream (float[1,4,8] features, float[{keys}] keys) => (float[1,4,8] logits, float[{joined}] next_keys)
+<int64[1] front = {{0}}, int64[1] middle = {{1}}, int64[3] framed = {{1, 4, 8}}>
+{{
+    new = Squeeze(features, front)
+    old = {old}
+    all = Concat<axis = 0>(old, new)
+    next_keys = {back}
+    transposed = Transpose<perm = [1, 0]>(all)
+    scores = MatMul(new, transposed)
+    weights = Softmax<axis = -1>(scores)
+    mixed = MatMul(weights, all)
+    shaped = Reshape(mixed, framed)
+    logits = Add(features, shaped)
+}}
+"""
+"""The same stream for one row: a 1 for the batch in the features, in the cache behind the frames or nowhere."""
+
+
+def write_one_row_stream(folder: Path, keys: str) -> None:
+    """`one_row.onnx` and `one_row.yaml`.
+
+    Args:
+        folder: of the project.
+        keys: shape of the cache in the original, `cache, 8` or `1, cache, 8`.
+    """
+    without = keys == "cache, 8"
+    text = ONE_ROW_TEXT.format(
+        keys=keys.replace(" ", ""),
+        joined=keys.replace(" ", "").replace("cache", "joined"),
+        old="Identity(keys)" if without else "Squeeze(keys, front)",
+        back="Identity(all)" if without else "Unsqueeze(all, front)",
+    )
+    ir.save(ir.from_onnx_text(text), folder / "one_row.onnx")
+    recipe = STREAM_RECIPE.replace("stream.onnx", "one_row.onnx").replace("[1, 2]", "[1, 4]")
+    recipe = recipe.replace("8], dtype: float32}", "8], dtype: float32, original: [1, 4, 8]}")
+    recipe = recipe.replace("state: next_keys}", f"state: next_keys, original: [{keys}]}}")
+    (folder / "one_row.yaml").write_text(recipe.replace("[simplify, pad_axes", "[simplify, add_batch_axis, pad_axes"))
+
 
 def stream_model(extra: str = "", attended: str = "next_keys", domains: str = "") -> ir.Model:
     """The graph, with one line more and another operand of the second product if wanted."""

@@ -1,0 +1,35 @@
+"""How the values that all rows have for one value of the original lie in one tensor."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The original's axes without `dropped`, whose size is 1, and the batch at `at` among what is left.
+
+    For a value [1, T, C] of the original: Form(0, 0) is [batch, T, C], Form(0, None) is [batch, 1, T, C]. With one row
+    all forms of a value hold the same entries in the same order.
+
+    Attributes:
+        at: position of the batch in the tensor.
+        dropped: axis of the original that the batch takes the place of, or None.
+    """
+
+    at: int
+    dropped: int | None
+
+
+INSERTED = Form(0, None)
+"""The batch in front of all axes of the original: every value has this form."""
+
+
+def in_place(axis: int) -> Form:
+    """The batch where the original has a 1: the tensor keeps its rank and all its axes keep their numbers."""
+    return Form(axis, axis)
+
+
+def moved(rank: int, source: int, target: int) -> list[int]:
+    """The permutation that takes one axis to another position and keeps the order of the others."""
+    order = [axis for axis in range(rank) if axis != source]
+    order.insert(target, source)
+    return order

@@ -1,0 +1,254 @@
+"""A graph on its way from one row to many: which values differ from row to row, and in which forms they are there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import refuse
+from compiler.batching.form import INSERTED, Form, in_place, moved
+from compiler.ir import Dim
+
+
+class Lifter:
+    """Writes the values of all rows beside those of one row.
+
+    Args:
+        model: the graph, with symbolic shapes; what is left of it afterwards is for many rows.
+        batch: name of the batch axis.
+        stamp: name of the pass.
+        inputs: form of each input that has rows; the inputs get their new shapes here.
+    """
+
+    def __init__(self, model: ir.Model, batch: str, stamp: str, inputs: dict[ir.Value, Form]) -> None:
+        self.model, self.batch, self.stamp = model, batch, stamp
+        self.dims = {
+            value: house.dims_of(value)
+            for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
+        }
+        self.forms: dict[ir.Value, dict[Form, ir.Value]] = {}
+        self._first = next(iter(model.graph), None)
+        self._count: ir.Value | None = None
+        self._inputs = inputs
+        for value, form in inputs.items():
+            self.forms[value] = {form: value}
+            shape = list(value.shape or ())
+            if form.dropped is not None:
+                del shape[form.dropped]
+            shape.insert(form.at, ir.SymbolicDim(batch))
+            value.shape = ir.Shape(shape)
+
+    def has_rows(self, value: ir.Value | None) -> bool:
+        """Whether a value of the original differs from row to row."""
+        return value in self.forms
+
+    def dims_of(self, value: ir.Value) -> tuple[Dim, ...]:
+        """The shape of a value in the original.
+
+        Raises:
+            Refused: its rank is unknown.
+        """
+        found = self.dims[value] if value in self.dims else house.dims_of(value)
+        if found is None:
+            raise refuse(f"the rank of {value.name!r} is unknown", "export the model with known ranks")
+        return found
+
+    def form_of(self, value: ir.Value) -> Form:
+        """The form in which a value with rows was made."""
+        return next(iter(self.forms[value]))
+
+    def count(self) -> ir.Value:
+        """The number of rows, int64 [1]."""
+        if self._count is None:
+            value, form = next(iter(self._inputs.items()))
+            insert = house.Inserter(self.model, self.stamp, before=self._first)
+            span = {"start": form.at, "end": form.at + 1}
+            self._count = insert.op("Shape", [value], span, name="rows", shape=[1], dtype=ir.DataType.INT64)
+        return self._count
+
+    def convert(self, insert: house.Inserter, value: ir.Value, form: Form) -> ir.Value:
+        """The tensor of a value in a form; shared by all later readers. A value without rows is repeated.
+
+        Args:
+            insert: where new nodes go; in front of everything that reads the result.
+            value: of the original.
+            form: one whose dropped axis has size 1.
+        """
+        known = self.forms.get(value)
+        if known is None:
+            return self._spread(insert, value, form)
+        if form not in known:
+            source, tensor = next(iter(known.items()))
+            known[form] = self._converted(insert, tensor, len(self.dims_of(value)), source, form)
+        return known[form]
+
+    def _converted(self, insert: house.Inserter, tensor: ir.Value, rank: int, source: Form, form: Form) -> ir.Value:
+        if source.dropped == form.dropped:
+            return self._turned(insert, tensor, rank + (form.dropped is None), source.at, form.at)
+        if source.dropped is not None:
+            tensor = self._turned(insert, tensor, rank, source.at, 0)
+            tensor = insert.op("Unsqueeze", [tensor, insert.int64s(source.dropped + 1)], name=f"{tensor.name}_in_front")
+            return self._converted(insert, tensor, rank, INSERTED, form)
+        assert form.dropped is not None
+        tensor = self._turned(insert, tensor, rank + 1, source.at, 0)
+        tensor = insert.op("Squeeze", [tensor, insert.int64s(form.dropped + 1)], name=f"{tensor.name}_in_place")
+        return self._turned(insert, tensor, rank, 0, form.at)
+
+    def _turned(self, insert: house.Inserter, tensor: ir.Value, rank: int, source: int, target: int) -> ir.Value:
+        if source == target:
+            return tensor
+        order = moved(rank, source, target)
+        return insert.op("Transpose", [tensor], {"perm": order}, name=f"{tensor.name}_rows_at_{target}")
+
+    def _spread(self, insert: house.Inserter, value: ir.Value, form: Form) -> ir.Value:
+        """The same content in every row."""
+        rank = len(self.dims_of(value))
+        tensor = value
+        whole = INSERTED if form.dropped is None else in_place(form.dropped)
+        ones = [1] * (rank + 1 if form.dropped is None else rank)
+        shape = self.joined(insert, [*ones[: whole.at], self.count(), *ones[whole.at + 1 :]])
+        tensor = insert.op("Expand", [tensor, shape], name=f"{value.name}_for_all_rows")
+        return self._turned(insert, tensor, len(ones), whole.at, form.at)
+
+    def joined(self, insert: house.Inserter, parts: Sequence[int | ir.Value]) -> ir.Value:
+        """Numbers and int64 vectors in a row, as one int64 vector."""
+        values: list[ir.Value] = []
+        numbers: list[int] = []
+        for part in [*parts, None]:
+            if isinstance(part, int):
+                numbers.append(part)
+                continue
+            if numbers:
+                values.append(insert.int64s(*numbers))
+                numbers = []
+            if part is not None:
+                values.append(part)
+        if len(values) == 1:
+            return values[0]
+        return insert.op("Concat", values, {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)
+
+
+class Site:
+    """One node while it is being lifted.
+
+    Args:
+        lifter: the graph.
+        node: the node; at least one of its inputs has rows.
+    """
+
+    def __init__(self, lifter: Lifter, node: ir.Node) -> None:
+        self.lifter, self.node = lifter, node
+        self.insert = house.Inserter(lifter.model, lifter.stamp, before=node)
+        self.values = list(node.inputs)
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return self.node.op_type
+
+    @property
+    def present(self) -> list[int]:
+        """Indices of the inputs that are there."""
+        return [index for index, value in enumerate(self.values) if value is not None]
+
+    @property
+    def rows(self) -> list[int]:
+        """Indices of the inputs that have rows."""
+        return [index for index, value in enumerate(self.values) if self.lifter.has_rows(value)]
+
+    def has(self, operand: int) -> bool:
+        """Whether an optional input is there."""
+        return operand < len(self.values) and self.values[operand] is not None
+
+    def value(self, operand: int) -> ir.Value:
+        """An input, as the original has it."""
+        value = self.values[operand]
+        assert value is not None
+        return value
+
+    def dims(self, operand: int = 0) -> tuple[Dim, ...]:
+        """The shape of an input in the original."""
+        return self.lifter.dims_of(self.value(operand))
+
+    def rank(self, operand: int = 0) -> int:
+        """The number of axes of an input in the original."""
+        return len(self.dims(operand))
+
+    def out_dims(self, output: int = 0) -> tuple[Dim, ...]:
+        """The shape of an output in the original."""
+        return self.lifter.dims_of(self.node.outputs[output])
+
+    def place(self, operand: int = 0) -> int | None:
+        """The axis that the batch has taken the place of in an input with rows, or None."""
+        return self.lifter.form_of(self.value(operand)).dropped
+
+    def require_shared(self, *operands: int, what: str) -> None:
+        """Refuse where inputs that all rows must share differ from row to row.
+
+        Raises:
+            Refused: one of them has rows.
+        """
+        for operand in operands:
+            if self.has(operand) and self.lifter.has_rows(self.values[operand]):
+                raise refuse(
+                    f"{self.op} takes {what} from {self.value(operand).name!r}, which differs from row to row",
+                    f"compute {what} from shapes or constants, which all rows share",
+                )
+
+    def constants(self, operand: int, what: str) -> tuple[int, ...]:
+        """The elements of an integer input that are known numbers.
+
+        Raises:
+            Refused: they are not.
+        """
+        self.require_shared(operand, what=what)
+        found = house.integers_of(self.value(operand))
+        numbers = tuple(number for number in found or () if isinstance(number, int))
+        if found is None or len(numbers) != len(found):
+            raise refuse(f"{self.op} with computed {what}", f"give {what} as constants")
+        return numbers
+
+    def axis(self, default: int, operand: int = 0) -> int:
+        """The axis attribute in the original, counted from the front."""
+        return house.int_attribute(self.node, "axis", default) % max(self.rank(operand), 1)
+
+    def read(self, operand: int, form: Form) -> ir.Value:
+        """Let the node read an input in a form."""
+        tensor = self.lifter.convert(self.insert, self.value(operand), form)
+        self.node.replace_input_with(operand, tensor)
+        return tensor
+
+    def tensor(self, operand: int, form: Form) -> ir.Value:
+        """An input in a form, for new nodes."""
+        return self.lifter.convert(self.insert, self.value(operand), form)
+
+    def keep(self, *forms: Form) -> None:
+        """The node stays; its outputs are there in these forms, one given for all."""
+        for index, output in enumerate(self.node.outputs):
+            self.lifter.forms[output] = {forms[min(index, len(forms) - 1)]: output}
+
+    def become(self, tensor: ir.Value, form: Form) -> None:
+        """The node's only output is this tensor instead."""
+        (output,) = self.node.outputs
+        self.lifter.forms[output] = {form: tensor}
+
+    def set(self, name: str, number: int | Sequence[int]) -> None:
+        """Write an attribute."""
+        attribute = ir.AttrInt64(name, number) if isinstance(number, int) else ir.AttrInt64s(name, list(number))
+        self.node.attributes[name] = attribute
+
+    def give(self, operand: int, array: np.ndarray) -> None:
+        """Write a constant input; an absent one is added."""
+        if operand >= len(self.node.inputs):
+            self.node.resize_inputs(operand + 1)
+        self.node.replace_input_with(operand, self.insert.constant(array, "int64s"))
+
+    def aligned(self, operand: int, rank: int) -> ir.Value:
+        """An input with rows, the batch in front, as broadcasting to `rank` axes of the original wants it."""
+        tensor = self.tensor(operand, INSERTED)
+        missing = rank - self.rank(operand)
+        if missing <= 0:
+            return tensor
+        axes = self.insert.int64s(*range(1, missing + 1))
+        return self.insert.op("Unsqueeze", [tensor, axes], name=f"{tensor.name}_aligned")

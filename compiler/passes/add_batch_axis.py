@@ -1,0 +1,140 @@
+"""Let a graph that is written for one row compute many rows at once, each as the original does.
+
+Before:
+    x [1, time, 80], cache [4, 128, 64]
+    h = Reshape(x, [1, time, 2, 40]); c = Gather(cache, 0); p = ReduceSum(h, axis 0)
+After:
+    x [batch, time, 80], cache [batch, 4, 128, 64]
+    h = Reshape(x, [0, time, 2, 40]); c = Gather(cache, 0, axis 1); p = ReduceSum(Unsqueeze(h, 1), axis 1)
+
+Requires: symbolic shapes; operator set 13 or newer; the recipe says where the original has a 1, or nothing, for the
+    batch.
+Ensures: every input, state and output that has rows has them in front; row i of each is what the graph before computes
+    from row i of the inputs, by one rule per operator. That rows cannot be seen in each other is proved again by
+    pad_axes.
+Keeps: what does not depend on the inputs: weights, tables and shape arithmetic, which stays that of one row.
+Numerics: exact with one row; with more, up to the order of summation of the kernels.
+Source: batching by construction, one rule per operator: compiler/batching.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import refuse
+from compiler.batching.form import Form
+from compiler.batching.lifter import Lifter, Site
+from compiler.batching.rules import RULES
+from compiler.errors import Place, Refused
+from compiler.ir import Dim
+from compiler.stages import Lowered, Outcome
+
+OLDEST_OPSET = 13
+"""Before it, axes of Squeeze and Unsqueeze are attributes, and Softmax works on merged axes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AddBatchAxis:
+    """Give a graph for one row the batch axis."""
+
+    name: ClassVar[str] = "add_batch_axis"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: an op that meets a value with rows has no rule, or its rule does not hold; with node and source.
+        """
+        if not lowered.row_places:
+            return Outcome(lowered)
+        if lowered.batch_axis is None:
+            raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
+        if lowered.is_padded:
+            raise Refused("the graph is padded already", cure="put add_batch_axis before pad_axes")
+        forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
+        matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
+        return Outcome(dataclasses.replace(lowered, row_places=()), matched=matched, rewritten=matched)
+
+
+def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:
+    """How many nodes and inputs got rows."""
+    opset = model.graph.opset_imports.get("", OLDEST_OPSET)
+    if opset < OLDEST_OPSET:
+        raise Refused(
+            f"the graph is of operator set {opset}", cure=f"export the model with opset {OLDEST_OPSET} or newer"
+        )
+    house.infer_shapes(model)
+    inputs = {value: forms[str(value.name)] for value in model.graph.inputs if str(value.name) in forms}
+    for value, form in inputs.items():
+        _require_one(value, house.dims_of(value), form)
+    lifter = Lifter(model, batch, AddBatchAxis.name, inputs)
+    count = len(inputs)
+    for node in house.nodes_of(model):
+        if any(lifter.has_rows(value) for value in node.inputs) or _reads_rows_inside(lifter, node):
+            _lift(lifter, node)
+            count += 1
+    for index, value in enumerate(list(model.graph.outputs)):
+        _write_output(lifter, index, value, forms[str(value.name)])
+    house.prune(model)
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    return count
+
+
+def _lift(lifter: Lifter, node: ir.Node) -> None:
+    rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    try:
+        if rule is None or _reads_rows_inside(lifter, node):
+            raise refuse(
+                f"there is no rule that gives {node.op_type} a batch axis",
+                "write it with operators of the table in compiler/batching/rules, or export the model with the batch "
+                "as a dynamic axis",
+            )
+        rule(Site(lifter, node))
+    except Refused as refused:
+        raise refused.at(
+            node=str(node.name), op=node.op_type, axis=lifter.batch, source=house.source_of(node)
+        ) from None
+
+
+def _reads_rows_inside(lifter: Lifter, node: ir.Node) -> bool:
+    """Whether a body of the node reads values with rows of the graph around it."""
+    bodies = [
+        body
+        for attribute in node.attributes.values()
+        for body in (
+            [attribute.value]
+            if attribute.type == ir.AttributeType.GRAPH
+            else attribute.value
+            if attribute.type == ir.AttributeType.GRAPHS
+            else []
+        )
+    ]
+    return any(lifter.has_rows(value) for body in bodies for inner in body.all_nodes() for value in inner.inputs)
+
+
+def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> None:
+    if dims is None or (form.dropped is not None and (len(dims) <= form.dropped or dims[form.dropped] != 1)):
+        raise Refused(
+            f"expected a 1 at axis {form.dropped} of {value.name!r}, got {None if dims is None else [*map(str, dims)]}",
+            cure="give inputs one row, and feed states back in the shape in which they go in",
+            place=Place(tensor=str(value.name), source=house.source_of(value.producer())),
+        )
+
+
+def _write_output(lifter: Lifter, index: int, value: ir.Value, form: Form) -> None:
+    """The graph output of this name has the batch in front."""
+    model, name = lifter.model, str(value.name)
+    producer = value.producer()
+    insert = house.Inserter(model, AddBatchAxis.name, source=house.source_of(producer))
+    _require_one(value, lifter.dims_of(value), form)
+    tensor = lifter.convert(insert, value, form)
+    if tensor is value:
+        return
+    if tensor in model.graph.outputs or tensor in model.graph.inputs:
+        tensor = insert.op("Identity", [tensor], name=f"{name}_copy")
+    value.name = house.fresh_name(model.graph, f"{name}_of_one_row")
+    model.graph.outputs[index] = tensor
+    tensor.name = name
