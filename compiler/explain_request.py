@@ -14,7 +14,6 @@ from compiler.lowering import make_pass
 from compiler.onnx_source import keep_numbers, read_onnx, require_runnable
 from compiler.original import Original, step_frames
 from compiler.passes import PASSES
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.progress import Progress
 from compiler.recipe import STANDARD_PASSES, LoadedRecipe
@@ -90,9 +89,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
         padded_axes=padded_axes(model, request),
     )
     _check_disjoint(lowered)
-    names = list(STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name) + 1])
-    if request.masks and FoldMaskInputs.name not in names:
-        names.insert(-1, FoldMaskInputs.name)
+    names = STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name) + 1]
     return lowered, tuple(PASSES[name]() for name in names)
 
 

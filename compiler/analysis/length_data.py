@@ -10,8 +10,8 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
 from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of
-from compiler.analysis.layout import symbols_of
-from compiler.ir import Dim
+from compiler.analysis.layout import Rows, symbols_of
+from compiler.ir import Dim, symbol
 
 
 def lengths_alone(case: Case) -> Verdict | None:
@@ -38,14 +38,16 @@ def per_row(case: Case) -> None:
     for operand in case.present:
         if not case.fact(operand).is_number:
             continue
-        if any(dim != 1 for dim in case.dims(operand)):
+        rows = [at for at, dim in enumerate(case.dims(operand)) if case.batch is not None and dim == symbol(case.batch)]
+        if len(rows) > 1 or any(dim != 1 for at, dim in enumerate(case.dims(operand)) if at not in rows):
             raise refuse(f"{case.op} uses several axis lengths as data", "use one length at a time")
         known = numbers_of(case.node.inputs[operand])
         if known is not None and any(case.batch in {str(name) for name in symbols_of(size)} for size in known):
             raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
         case.rewrite("number", operand)
         content = _content(None if known is None else known[0])
-        case.facts[operand] = Fact(contents=((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
+        axes = tuple((at, (Rows(case.dims(operand)[at]),)) for at in rows)
+        case.facts[operand] = Fact(axes, ((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
 
 
 def _content(size: Dim | None) -> Interval:

@@ -31,12 +31,12 @@ def _per_row(site: Site, value: ir.Value, rank: int, rows_axis: int) -> ir.Value
     if house.array_of(value) is not None:
         return value
     node = value.producer()
-    if node is None or any(dim != 1 for dim in house.dims_of(value) or (0,)):
+    if node is None or any(str(dim) not in ("1", site.places.batch) for dim in house.dims_of(value) or (0,)):
         raise refuse(
             f"{site.node.op_type} uses {value.name!r}, computed from axis lengths, as data",
             "use a scalar of the length",
         )
-    if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape"):  # one entry before and after
+    if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape", "Expand"):  # one entry per row before and after
         assert node.inputs[0] is not None
         return _per_row(site, node.inputs[0], rank, rows_axis)
     operands = [None if each is None else _per_row(site, each, rank, rows_axis) for each in node.inputs]

@@ -6,7 +6,6 @@ import numpy as np
 
 from compiler import ir as house
 from compiler.passes import PASSES
-from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import STANDARD_PASSES
 from compiler.stages import Lowered, PaddedAxis
@@ -14,7 +13,7 @@ from tests.zoo.family import BATCH, DEFAULT_SIZES, Family
 from tests.zoo.measure import Attack, Measured, runs
 from tests.zoo.store import load
 
-PASSES_TO_PADDING = (*STANDARD_PASSES[1 : STANDARD_PASSES.index(PadAxes.name)], FoldMaskInputs.name, PadAxes.name)
+PASSES_TO_PADDING = STANDARD_PASSES[1 : STANDARD_PASSES.index(PadAxes.name) + 1]
 """As in a build, but for the first pass, as graphs are stored simplified, and for masks, which many families have."""
 
 
