@@ -277,26 +277,15 @@ def _compare(options: argparse.Namespace, threads: int, scratch: str) -> dict[st
 
 
 def count_multiply_adds(bundle: Path, graph: str) -> int:
-    """Multiply-adds of MatMul, Gemm and Conv in the bundle's smallest graph."""
+    """Multiply-adds of the bundle's smallest graph."""
     import onnx_ir as ir
 
     import runtime_lite
-    from compiler.ir import array_of, dims_of
+    from compiler.analysis.work import multiply_adds
 
     with runtime_lite.read_bundle(bundle) as opened:
         file = opened.manifest.graphs[graph].artifacts[0].file
-    total = 0
-    for node in ir.load(bundle / file).graph:
-        shapes = [dims_of(value) for value in (*node.inputs, node.outputs[0]) if value is not None]
-        if node.op_type in ("MatMul", "Gemm"):
-            left, output = shapes[0], shapes[-1]
-            assert left is not None and output is not None
-            total += int(np.prod([int(d) for d in output])) * int(left[-1])
-        elif node.op_type == "Conv":
-            weights = array_of(node.inputs[1])
-            assert weights is not None and shapes[-1] is not None
-            total += int(np.prod([int(d) for d in shapes[-1]])) * int(np.prod(weights.shape[1:]))
-    return total
+    return sum(multiply_adds(node, {}) for node in ir.load(bundle / file).graph)
 
 
 def measure_matrix_rate(threads: int) -> float:

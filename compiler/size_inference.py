@@ -73,6 +73,9 @@ def _cuts(
         dims = list(data.shape)
         for start, end, axis in zip(starts, ends, axes, strict=True):
             rows = dims[axis] if isinstance(axis, int) else None
+            if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
+                dims[axis] = -start
+                continue
             if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
                 return
             bounds = bounds_of_cut(_expression(start), _expression(end), rows)
@@ -112,6 +115,13 @@ def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDi
     """Whether whole axes are reversed, from the last entry to the first."""
     far = [isinstance(end, int) and end <= -(2**31 - 1) for end in ends]
     return bool(steps) and all(start == step == -1 for start, step in zip(starts, steps, strict=True)) and all(far)
+
+
+def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> bool:
+    """Whether a cut keeps a fixed number of entries at the end of an axis that has at least as many at every length."""
+    if not isinstance(start, int) or not isinstance(end, int) or start >= 0 or end < 2**31 - 1 or rows.value is None:
+        return False
+    return bool((_expression(rows) + start).is_nonnegative)
 
 
 def _extremes(

@@ -48,3 +48,17 @@ def test_an_axis_padded_by_a_computed_amount_has_a_size() -> None:
         pads = Concat<axis = 0>(none, rest)  y = Pad(x, pads) }"""
     )
     assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2) + 2"))
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, "3"), (4, "4"), (5, None)])
+def test_the_last_entries_of_a_growing_axis_are_counted_where_there_are_always_as_many(
+    count: int, size: str | None
+) -> None:
+    model = parse(
+        f"""(float[batch,cache] old, float[batch,4] x) => (float[batch,t] y)
+        <int64[1] last = {{-{count}}}, int64[1] end = {{9223372036854775807}}, int64[1] one = {{1}}>
+        {{ joined = Concat<axis = 1>(old, x)  y = Slice(joined, last, end, one) }}"""
+    )
+    dims = house.dims_of(model.graph.outputs[0])
+    assert dims is not None
+    assert (str(dims[1]) == size) is (size is not None)

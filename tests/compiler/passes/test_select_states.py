@@ -208,13 +208,15 @@ def test_two_readers_share_what_is_carried_before_they_part() -> None:
     assert sorted(node.op_type for node in house.consumers_of(joined)) == ["MatMul", "MatMul"]
 
 
-def test_a_wide_value_is_computed_again_and_cut_although_more_is_carried_behind_it() -> None:
+def wide_and_narrow() -> Lowered:
+    """A value that is cheap to make and wide, and a dear and narrow one behind it; both are mixed."""
     wide = "wide = Concat<axis = -1>(" + ", ".join(["next_past"] * 8) + ")  keys = MatMul(wide, v)  "
-    body = (
-        wide
-        + "tw = Transpose<perm = [0, 2, 1]>(wide)  s = MatMul(q, tw)  p = Softmax<axis = -1>(s)  y = MatMul(p, keys)"
-    )
-    outcome = verify_pass(SLOW, caching_wide(body), tolerance=1e-5)
+    body = "tw = Transpose<perm = [0, 2, 1]>(wide)  s = MatMul(q, tw)  p = Softmax<axis = -1>(s)  y = MatMul(p, keys)"
+    return caching_wide(wide + body)
+
+
+def test_a_wide_value_is_computed_again_and_cut_although_more_is_carried_behind_it() -> None:
+    outcome = verify_pass(SLOW, wide_and_narrow(), tolerance=1e-5)
     assert sorted(carried(outcome)) == ["past", "past_carried_0"]
     assert "Slice" in ops_of(outcome.lowered.model)
 
@@ -258,6 +260,19 @@ def test_a_cache_of_which_only_the_new_frames_are_read_is_gone() -> None:
     origin = caching(body, ", float[batch,kept,4] next_other", ", float[batch,cache,4] other")
     origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1)))
     assert list(carried(verify_pass(CHEAP, origin, tolerance=1e-5))) == ["past_carried_0"]
+
+
+@pytest.mark.parametrize("pass_", [SelectStates(), DEAR, CHEAP], ids=["as measured", "dear", "cheap"])
+@pytest.mark.parametrize("two_caches", [False, True])
+def test_whatever_is_selected_can_be_padded(pass_: SelectStates, two_caches: bool) -> None:
+    origin = streaming(two_caches=two_caches)
+    selected = pass_.apply(copy_of(origin)).lowered
+    verify_pass(PadAxes(), selected, tolerance=1e-5, origin=origin)
+
+
+def test_what_is_computed_again_and_cut_can_be_padded() -> None:
+    origin = wide_and_narrow()
+    verify_pass(PadAxes(), SLOW.apply(copy_of(origin)).lowered, tolerance=1e-5, origin=origin)
 
 
 # memory
