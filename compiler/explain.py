@@ -282,11 +282,14 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
     sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
     if lowered.window is not None and not lowered.window.static:
         sides[lowered.window.axis] = Side.RIGHT
-    inputs = {name: [] for name in sides}  # type: dict[str, list[str]]
+    inputs: dict[str, list[str]] = {name: [] for name in sides}
     for value in lowered.model.graph.inputs:
         for name in sides:
             if any(house.mentions(dim, name) for dim in house.dims_of(value) or ()):
                 inputs[name].append(f"{value.name} {shape_text(value)}")
+    for each in lowered.padded_axes:
+        present = house.inputs_named(lowered.model)
+        inputs[each.axis] += [f"{name}: made from the lengths" for name in each.mask_inputs if name not in present]
     return tuple(ShownAxis(name, SIDES[side.value], tuple(inputs[name])) for name, side in sides.items())
 
 
@@ -365,7 +368,7 @@ def _boxes(
         name = str(node.name)
         if name in stuck:
             kind, words = Kind.REFUSED, "refused"
-        elif not lost.isdisjoint(inputs):
+        elif not known and not lost.isdisjoint(inputs):
             kind, words = Kind.UNKNOWN, "not derived"
         elif node.metadata_props.get(house.PASS_KEY) == PadAxes.name:
             kind, words = Kind.INSERTED, padding_words(known[0]) if known else "inserted"
