@@ -345,7 +345,9 @@ def _input_link(value: ir.Value, derivation: Derivation) -> Link:
 
 def _words(node: ir.Node, derivation: Derivation) -> str:
     known = [derivation.facts[value] for value in node.outputs if value in derivation.facts]
-    return " / ".join(dict.fromkeys(padding_words(fact) for fact in known)) or "not derived"
+    words = " / ".join(dict.fromkeys(padding_words(fact) for fact in known)) or "not derived"
+    has_needs = any(each.node is node and each.verdict.needs for each in derivation.judged)
+    return f"{words}, once masked" if has_needs else words
 
 
 # What is drawn
