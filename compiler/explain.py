@@ -282,11 +282,14 @@ def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
     sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
     if lowered.window is not None and not lowered.window.static:
         sides[lowered.window.axis] = Side.RIGHT
-    inputs = {name: [] for name in sides}  # type: dict[str, list[str]]
+    inputs: dict[str, list[str]] = {name: [] for name in sides}
     for value in lowered.model.graph.inputs:
         for name in sides:
             if any(house.mentions(dim, name) for dim in house.dims_of(value) or ()):
                 inputs[name].append(f"{value.name} {shape_text(value)}")
+    for each in lowered.padded_axes:
+        present = house.inputs_named(lowered.model)
+        inputs[each.axis] += [f"{name}: made from the lengths" for name in each.mask_inputs if name not in present]
     return tuple(ShownAxis(name, SIDES[side.value], tuple(inputs[name])) for name, side in sides.items())
 
 
@@ -342,7 +345,9 @@ def _input_link(value: ir.Value, derivation: Derivation) -> Link:
 
 def _words(node: ir.Node, derivation: Derivation) -> str:
     known = [derivation.facts[value] for value in node.outputs if value in derivation.facts]
-    return " / ".join(dict.fromkeys(padding_words(fact) for fact in known)) or "not derived"
+    words = " / ".join(dict.fromkeys(padding_words(fact) for fact in known)) or "not derived"
+    has_needs = any(each.node is node and each.verdict.needs for each in derivation.judged)
+    return f"{words}, once masked" if has_needs else words
 
 
 # What is drawn
@@ -365,7 +370,7 @@ def _boxes(
         name = str(node.name)
         if name in stuck:
             kind, words = Kind.REFUSED, "refused"
-        elif not lost.isdisjoint(inputs):
+        elif not known and not lost.isdisjoint(inputs):
             kind, words = Kind.UNKNOWN, "not derived"
         elif node.metadata_props.get(house.PASS_KEY) == PadAxes.name:
             kind, words = Kind.INSERTED, padding_words(known[0]) if known else "inserted"

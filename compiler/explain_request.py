@@ -64,9 +64,10 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
             f"{shown}: expected an input with a named axis, got {inputs or 'no inputs'}",
             cure="export the model with dynamic axes that have names",
         )
-    if not request.axes and not request.windows and request.batch is None:
+    others = [name for name in known if name != BATCH]
+    if others and not request.axes and not request.windows and request.batch is None:
         raise RecipeError(
-            f"{shown}: expected --axis NAME, got no axis to pad", cure=f"name one of its axes: {', '.join(known)}"
+            f"{shown}: expected --axis NAME, got no axis to pad", cure=f"name one of its axes: {', '.join(others)}"
         )
     _check_known("--axis", request.axes, known)
     batch = request.batch

@@ -12,6 +12,9 @@ from compiler.explain import Explanation, Link, ShownAxis, ShownRefusal, Step
 LONGEST_CHAIN = 16
 """Longer ways to a refused node are cut in the middle."""
 
+SHORTEST_SOURCE = 40
+"""Source lines are not cut below this; narrow terminals get several lines per node."""
+
 
 def print_explanation(explanation: Explanation, console: Console, *, every_node: bool = False) -> None:
     """Print what there is to say.
@@ -22,7 +25,7 @@ def print_explanation(explanation: Explanation, console: Console, *, every_node:
         every_node: every judged node with its facts, and whole chains.
     """
     console.print(_heading(explanation))
-    for part in (_axis_table(explanation), *_body(explanation, every_node=every_node)):
+    for part in (_axis_table(explanation), *_body(explanation, console.width, every_node=every_node)):
         if part is not None:
             console.print()
             console.print(part)
@@ -39,11 +42,11 @@ def _heading(explanation: Explanation) -> Text:
     return Text(f"{explanation.graph}: proved; certificate replayed: holds ({explanation.replayed} steps)")
 
 
-def _body(explanation: Explanation, *, every_node: bool) -> Iterable[RenderableType | None]:
+def _body(explanation: Explanation, width: int, *, every_node: bool) -> Iterable[RenderableType | None]:
     if explanation.refusals:
         count = len(explanation.refusals)
         for at, refusal in enumerate(explanation.refusals, start=1):
-            yield _refusal(refusal, f"{at} of {count}", every_node=every_node)
+            yield _refusal(refusal, f"{at} of {count}", width, every_node=every_node)
     else:
         yield _inserted_table(explanation.steps)
         yield _output_table(explanation)
@@ -109,33 +112,43 @@ def _node_table(steps: Sequence[Step]) -> Table:
     return table
 
 
-def _refusal(refusal: ShownRefusal, count: str, *, every_node: bool) -> RenderableType:
+def _refusal(refusal: ShownRefusal, count: str, width: int, *, every_node: bool) -> RenderableType:
     place = refusal.place
     what = " ".join(part for part in (place.op, place.node or place.tensor) if part) or "the graph"
     axis = f" (axis {place.axis})" if place.axis else ""
     stage = f" by {place.stage}" if place.stage and not place.node else ""
     parts: list[RenderableType] = [Text(f"Refused {count}: {what}{axis}{stage}", style="bold")]
     if refusal.chain:
-        table = Table(box=None, pad_edge=False, show_header=True)
-        for column in ("", "node", "op", "in the padding of its result"):
-            table.add_column(column, overflow="fold")
-        table.add_column("source", overflow="ellipsis", no_wrap=not every_node)
         links: list[Link | None] = list(refusal.chain)
         gone = len(links) - LONGEST_CHAIN
         if gone > 0 and not every_node:
             links[LONGEST_CHAIN // 2 : LONGEST_CHAIN // 2 + gone] = [None]
-        for link in links:
-            if link is None:
-                _row(table, "", f"... {gone} nodes ...", "", "", "")
-            else:
-                arrow = "=>" if link is refusal.chain[-1] else "->" if link is not refusal.chain[0] else ""
-                _row(table, arrow, link.node, link.op, link.padding, link.source)
-        parts.append(table)
+        parts.append(_chain_table([_link_cells(link, refusal, gone) for link in links], width))
     elif place.source:
         parts.append(Text(f"source: {place.source}"))
     parts.append(Text(f"reason: {refusal.reason}"))
     parts.append(Text(f"what to do: {refusal.cure}"))
     return Group(*parts)
+
+
+def _link_cells(link: Link | None, refusal: ShownRefusal, gone: int) -> tuple[str, ...]:
+    if link is None:
+        return "", f"... {gone} nodes ...", "", "", ""
+    arrow = "=>" if link is refusal.chain[-1] else "->" if link is not refusal.chain[0] else ""
+    return arrow, link.node, link.op, link.padding, link.source
+
+
+def _chain_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    """One line per node where the width allows it: source lines are cut to what is left."""
+    titles = ("", "node", "op", "in its padding", "source")
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    taken = sum(max(len(row[at]) for row in (titles, *rows)) + 2 for at in range(len(titles) - 1))
+    left = max(width - taken, SHORTEST_SOURCE)
+    for row in rows:
+        _row(table, *row[:-1], row[-1] if len(row[-1]) <= left else f"{row[-1][: left - 3]}...")
+    return table
 
 
 def _numbers(explanation: Explanation) -> Text:

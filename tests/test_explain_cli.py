@@ -61,7 +61,7 @@ def test_masks_and_lengths_of_the_model_are_named(tmp_path: Path, capsys: pytest
         y = ReduceSum(m, axis)
     }"""
     code, out, _ = run(capsys, write(tmp_path / "m.onnx", parse(text)), "--axis", "time", "--mask", "mask=time")
-    assert (code, "1 nodes judged" in out) == (0, True)
+    assert (code, "mask: made from the lengths" in out) == (0, True)
 
 
 def test_window_of_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +78,7 @@ def test_window_of_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (["--axis", "tmie"], "--axis tmie: expected an axis of the graph's inputs, got 'tmie'; did you mean 'time'?"),
         (["--axis", "tmie"], "known: batch, time"),
-        ([], "expected --axis NAME, got no axis to pad; name one of its axes: batch, time"),
+        ([], "expected --axis NAME, got no axis to pad; name one of its axes: time"),
         (["--axis", "time", "--batch", "rows"], "--batch rows: expected an axis"),
         (["--axis", "time", "--batch", "time"], "axis time: expected one part, got 2"),
         (["--axis", "time", "--axis", "time"], "axis time: expected one part, got 2"),

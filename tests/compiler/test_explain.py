@@ -87,6 +87,13 @@ def test_every_refusal_has_its_own_way_from_an_input() -> None:
     assert all(each.reason and each.cure for each in found.refusals)
 
 
+def test_the_way_says_where_a_mask_would_be() -> None:
+    text = "(float[batch,time,4] x) => (int64[3,many] y) { a = Softmax<axis = 1>(x) y = NonZero(a) }"
+    (refusal,) = explained(offline(text)).refusals
+    assert refusal.chain[1].padding.endswith(", once masked")
+    assert not refusal.chain[0].padding.endswith("masked")
+
+
 def test_nodes_behind_a_refused_one_are_told_apart() -> None:
     kinds = {box.name: box.kind for box in refused().boxes}
     assert kinds["found_nonzero"] is kinds["d_nonzero"] is Kind.REFUSED

@@ -48,6 +48,15 @@ def test_long_ways_are_cut_in_the_middle() -> None:
     assert f" n{LONGEST_CHAIN} " in text_of(long, every_node=True)
 
 
+def test_a_node_takes_one_line_whatever_its_code() -> None:
+    found = refused()
+    links = (*(Link(f"n{at}", "Relu", "finite", f"net.py:{at} in forward: {'x' * 300}") for at in range(9)),)
+    long = dataclasses.replace(found, refusals=(dataclasses.replace(found.refusals[0], chain=links),))
+    lines = [line for line in text_of(long).splitlines() if "net.py" in line]
+    assert len(lines) == 9
+    assert all(line.rstrip().endswith("x...") and len(line) <= 160 for line in lines)
+
+
 def test_every_node_shows_its_rule_and_facts() -> None:
     assert "Every node" not in text_of(explained(offline(SOFTMAX)))
     text = text_of(explained(offline(SOFTMAX)), every_node=True)
