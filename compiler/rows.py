@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.evaluate import Session
+from compiler.one_row import caller_dims, for_callers
 from compiler.sizes import Dim
 from compiler.stages import Array, Feed, Lowered
 
@@ -48,10 +49,11 @@ class RowsRunner:
     """
 
     def __init__(self, lowered: Lowered, session: Session, sizes: Sizes | None = None) -> None:
-        self.lowered, self.session, self.sizes = lowered, session, sizes
+        self.lowered, self.session, self.sizes = lowered, for_callers(session, lowered), sizes
         self.states: dict[str, Array] = {}
         self.inputs = {str(value.name): value for value in lowered.model.graph.inputs}
-        self.formulas = {name: _dims(value) for name, value in house.outputs_named(lowered.model).items()}
+        self.dims = caller_dims(lowered)
+        self.formulas = {name: self.dims[name] for name in house.outputs_named(lowered.model)}
         self.batch = lowered.batch_axis
 
     def lengths_of(self, row: Feed) -> dict[str, int]:
@@ -59,7 +61,7 @@ class RowsRunner:
         found = {}
         for each in self.lowered.padded_axes:
             for name, array in row.items():
-                dims = _dims(self.inputs[name]) if name in self.inputs else ()
+                dims = self.dims.get(name, ())
                 places = [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]
                 if places:
                     found[each.axis] = array.shape[places[0]]
@@ -111,14 +113,14 @@ class RowsRunner:
 
     def _shape(self, name: str, sizes: Sizes) -> tuple[int, ...]:
         named = {**sizes.slots, **({} if self.batch is None else {self.batch: sizes.rows})}
-        return tuple(_size(dim, named) for dim in _dims(self.inputs[name]))
+        return tuple(_size(dim, named) for dim in self.dims[name])
 
     def _side_by_side(self, name: str, arrays: Sequence[Array], sizes: Sizes, fill: float) -> Array:
         joined = np.zeros(self._shape(name, sizes), _dtype(self.inputs[name]))
         if joined.dtype.kind == "f":
             with np.errstate(over="ignore"):  # a huge value is infinite in half precision
                 joined[...] = np.array(fill).astype(joined.dtype)
-        has_rows = self.batch is not None and house.symbol(self.batch) in _dims(self.inputs[name])
+        has_rows = self.batch is not None and house.symbol(self.batch) in self.dims[name]
         for row, array in enumerate(arrays if has_rows else arrays[:1]):
             place = tuple(slice(size) for size in array.shape)
             joined[(slice(row, row + 1), *place[1:]) if has_rows else place] = array
@@ -132,10 +134,6 @@ class RowsRunner:
             has_rows = self.batch is not None and house.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
         return array[tuple(place)]
-
-
-def _dims(value: ir.Value) -> tuple[Dim, ...]:
-    return house.dims_of(value) or ()
 
 
 def _dtype(value: ir.Value) -> np.dtype:

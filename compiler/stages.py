@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from compiler.errors import Place
 from compiler.recipe import Graph
+from compiler.sizes import Dim
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -67,6 +68,10 @@ class RowPlace:
     def axis_of(self, axis: int) -> int:
         """The graph's number of an axis behind the batch, as callers number it."""
         return axis - 1 if self.axis is None or axis - 1 < self.axis else axis
+
+    def dims(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """The graph's shape of the tensor as callers see it."""
+        return (1, *(size for axis, size in enumerate(dims) if axis != self.axis))
 
     def to_graph(self, array: Array) -> Array:
         """A caller's array [1, ...] as the graph takes it."""

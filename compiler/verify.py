@@ -14,6 +14,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session, open_session
+from compiler.one_row import caller_dims, for_callers
 from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered, newest
 
@@ -85,10 +86,10 @@ class Runner:
     """
 
     def __init__(self, lowered: Lowered, session: Session, batch: int = 1, first: Session | None = None) -> None:
-        self.lowered, self.session, self.batch, self.first = lowered, session, batch, first
+        self.lowered, self.session, self.batch = lowered, for_callers(session, lowered), batch
+        self.first = None if first is None else for_callers(first, lowered)
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
-        self.places = {each.tensor: each for each in lowered.row_places}
         self.length = np.zeros(batch, np.int64)
         self.states = {state.input: self._initial(state.input) for state in lowered.states}
         self.started = False
@@ -100,10 +101,9 @@ class Runner:
         axis = window.axis if window is not None else None
         shape = [
             dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch
-            for dim in value.shape or ()
+            for dim in caller_dims(self.lowered)[name]
         ]
-        array = np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
-        return self.places[name].to_caller(array) if name in self.places else array
+        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed with states, length and mask."""
@@ -119,14 +119,10 @@ class Runner:
         """Run one call and keep its states; all outputs by name."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
-            given = {name: array for name, array in feed.items() if name in names}
-            results = self.first.run(None, self._to_graph(given))
+            results = self.first.run(None, {name: array for name, array in feed.items() if name in names})
+            outputs = dict(zip(self.outputs, results, strict=True))
         else:
-            results = self.session.run(self.outputs, self._to_graph(self.full_feed(feed)))
-        outputs = {
-            name: self.places[name].to_caller(array) if name in self.places else array
-            for name, array in zip(self.outputs, results, strict=True)
-        }
+            outputs = dict(zip(self.outputs, self.session.run(self.outputs, self.full_feed(feed)), strict=True))
         self.started = True
         window = self.lowered.window
         for state in self.lowered.states:
@@ -140,12 +136,6 @@ class Runner:
         if window is not None:
             self.length = np.minimum(self.length + window.step_frames, window.frames)
         return outputs
-
-    def _to_graph(self, feed: Feed) -> dict[str, Array]:
-        """A feed as a graph for one row takes it; of other graphs, the feed itself."""
-        return {
-            name: self.places[name].to_graph(array) if name in self.places else array for name, array in feed.items()
-        }
 
 
 def mask_of(length: Array, frames: int, step_frames: int) -> Array:

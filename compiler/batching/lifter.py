@@ -242,7 +242,7 @@ class Site:
         """Write a constant input; an absent one is added."""
         if operand >= len(self.node.inputs):
             self.node.resize_inputs(operand + 1)
-        self.node.replace_input_with(operand, self.insert.constant(array, "int64s"))
+        self.node.replace_input_with(operand, self.insert.constant(array, "settings"))
 
     def aligned(self, operand: int, rank: int) -> ir.Value:
         """An input with rows, the batch in front, as broadcasting to `rank` axes of the original wants it."""

@@ -121,6 +121,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), along_axes.search),
     **dict.fromkeys(_ALONG_FIRST, along_axes.along_first),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), along_axes.sequences),
+    "Resize": along_axes.resize,
     "CumSum": along_axes.cumulative_sum,
     "OneHot": along_axes.one_hot,
     "Trilu": along_axes.triangle,
@@ -139,6 +140,7 @@ RULES: dict[str, Rule] = {
     "GatherElements": lookup.gather_elements,
     "ScatterElements": lookup.gather_elements,
     "GatherND": lookup.gather_tuples,
+    "ScatterND": lookup.scatter_tuples,
     "Shape": lookup.shape,
     "Size": lookup.size,
 }

@@ -135,6 +135,22 @@ def sequences(site: Site) -> None:
     site.keep(in_place(2), in_place(1), in_place(1))
 
 
+def resize(site: Site) -> None:
+    """Other sizes of the axes of each row; the batch is none of them."""
+    site.require_shared(1, 2, 3, what="its scales")
+    scales = house.array_of(site.value(2)) if site.has(2) else None
+    if scales is None or site.has(1) or "axes" in site.node.attributes:
+        raise refuse("Resize to sizes, of some axes, or of a part", "resize all axes by constant scales")
+    place = site.place()
+    if place is not None and scales[place] == 1:
+        site.read(0, in_place(place))
+        site.keep(in_place(place))
+        return
+    site.read(0, INSERTED)
+    site.give(2, np.concatenate([np.ones(1, scales.dtype), scales]))
+    site.keep(INSERTED)
+
+
 def along_first(site: Site) -> None:
     """Convolutions, pools and normalisations over channels: each entry of the first axis by itself."""
     site.require_shared(*site.present[1:], what="its weights")

@@ -128,3 +128,11 @@ def _replace_shared(site: Site, value: ir.Value) -> None:
         value.shape = output.shape
     site.lifter.dims[value] = site.lifter.dims[output]
     house.take_over(site.lifter.model, output, value)
+
+
+def scatter_tuples(site: Site) -> None:
+    """ScatterND at places that all rows share: the batch goes behind all axes, where entries move as one."""
+    site.require_shared(1, what="its places")
+    for operand in (0, 2):
+        site.read(operand, Form(site.rank(operand), None))
+    site.keep(Form(site.rank(), None))

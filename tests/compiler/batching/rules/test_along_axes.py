@@ -125,6 +125,23 @@ def test_recurrences_that_are_refused() -> None:
         )
 
 
+RESIZE = """(float[{}] x) => (float[o] y) <float[3] s = {{{}}}>
+{{ y = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , s) }}"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "place", "scales"), [("1,4,t", 0, "1, 1, 2"), ("2,4,t", None, "1, 1, 2"), ("1,4,t", 0, "1.5, 1, 2")]
+)
+def test_resizes(dims: str, place: int | None, scales: str) -> None:
+    check_rows(one_row(RESIZE.format(dims, scales), {"x": place, "y": place}))
+
+
+def test_a_resize_to_sizes_is_refused() -> None:
+    text = """(float[1,4,5] x) => (float[o] y) <int64[3] s = {1, 4, 10}> { y = Resize(x, , , s) }"""
+    with pytest.raises(Refused, match="Resize to sizes"):
+        AddBatchAxis().apply(one_row(text, {"x": 0, "y": 0}))
+
+
 CONVOLUTION = "(float[{}] x, float[5,4,3] k) => (float[o] y) {{ y = Conv(x, k) }}"
 
 
