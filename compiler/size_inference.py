@@ -99,8 +99,9 @@ def _pads(
             return
         dims = list(data.shape)
         for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
-            if (before, after) != (0, 0) and (isinstance(dims[at], int) or dims[at].value is not None):
-                size = _expression(dims[at]) + _expression(before) + _expression(after)
+            dim = dims[at]
+            if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
+                size = _expression(dim) + _expression(before) + _expression(after)
                 dims[at] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
         output.shape = ir.Shape(dims)
 

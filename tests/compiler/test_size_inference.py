@@ -44,6 +44,7 @@ def test_an_axis_that_is_turned_round_keeps_its_size() -> None:
 def test_an_axis_padded_by_a_computed_amount_has_a_size() -> None:
     model = parse(
         """(float[batch,time] x) => (float[batch,t] y) <int64[3] none = {0, 2, 0}, int64[1] two = {2}>
-        { n = Shape<start = 1, end = 2>(x)  rest = Mod(n, two)  pads = Concat<axis = 0>(none, rest)  y = Pad(x, pads) }"""
+        { n = Shape<start = 1, end = 2>(x)  rest = Mod(n, two)
+          pads = Concat<axis = 0>(none, rest)  y = Pad(x, pads) }"""
     )
     assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2) + 2"))
