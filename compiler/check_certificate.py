@@ -265,8 +265,9 @@ class _Checker:
 
     def run(self) -> int:
         self._inputs()
-        by_node = {record["node"]: record for record in self.records}
-        if len(by_node) != len(self.records):
+        told = [name for record in self.records for name in record.get("chain") or [record["node"]]]
+        by_node = set(told)
+        if len(by_node) != len(told):
             raise Rejected("two records speak of one node")
         for record in self.records:
             self._chain(record)
@@ -274,6 +275,7 @@ class _Checker:
             is_left = node.name in self.after.nodes
             if is_left and node.name not in by_node and any(self._is_tracked(name) for name in node.input):
                 raise Rejected(f"node {node.name!r} reads a padded value and has no record")
+        self._closed_chains()
         for name in self.before.outputs:
             self._output(name)
         for record in self.records:
@@ -282,6 +284,18 @@ class _Checker:
             self._structure(record)
             self._replay(record)
         return len(self.records)
+
+    def _closed_chains(self) -> None:
+        """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
+        for record in self.records:
+            chain = record.get("chain", [])
+            for name, follower in zip(chain, chain[1:], strict=False):
+                made = list(self.before.nodes[name].output) if name in self.before.nodes else []
+                readers = [node for node in self.before.nodes.values() if set(made) & set(node.input)]
+                if [node.name for node in readers if node.op_type != "Shape"] != [follower]:
+                    raise Rejected(f"{name!r} and {follower!r} are no chain: others read what lies between")
+            if chain and chain[-1] != record["node"]:
+                raise Rejected(f"a chain ends with {chain[-1]!r}, its record is of {record['node']!r}")
 
     def _is_dead(self, record: Record) -> bool:
         """Whether nothing of a step is left, because nothing reads it any more."""
@@ -382,17 +396,15 @@ class _Checker:
 
     def _structure(self, record: Record) -> None:
         """The node is what it was, and reads what it read unless a need says otherwise."""
-        node, now = self.before.nodes.get(record["node"]), self.after.nodes.get(record["node"])
-        if node is None:
-            raise Rejected(f"record of {record['node']!r}, which the graph before padding does not have")
+        if record.get("chain"):
+            for name in record["chain"]:
+                self._unchanged(name)
+            return
+        now = self._same_operator(record["node"])
         if now is None:
             if not any("rewrite" in need for need in record["needs"]):
                 raise Rejected(f"node {record['node']!r} is gone, and no record says why")
             return
-        if (node.op_type, node.domain) != (now.op_type, now.domain) or sorted(
-            a.SerializeToString() for a in node.attribute
-        ) != sorted(a.SerializeToString() for a in now.attribute):
-            raise Rejected(f"node {record['node']!r} is another operator after padding, or has other attributes")
         told = {need.get("fill", need.get("clamp")) for need in record["needs"]}
         rewritten = any("rewrite" in need for need in record["needs"])
         for at, (old, new) in enumerate(zip(record["inputs"], now.input, strict=False)):
@@ -401,6 +413,29 @@ class _Checker:
                 continue  # a size that is fixed now; the replay runs with it
             if (old or "") != new and self.becomes.get(old, old) != new and at not in told and not rewritten:
                 raise Rejected(f"node {record['node']!r} reads {new!r} instead of {old!r}, and no need says so")
+
+    def _same_operator(self, name: str) -> onnx.NodeProto | None:
+        """The node after padding, the same operator with the same attributes; None when it is gone."""
+        node, now = self.before.nodes.get(name), self.after.nodes.get(name)
+        if node is None:
+            raise Rejected(f"record of {name!r}, which the graph before padding does not have")
+        if now is not None and (
+            (node.op_type, node.domain) != (now.op_type, now.domain)
+            or sorted(a.SerializeToString() for a in node.attribute)
+            != sorted(a.SerializeToString() for a in now.attribute)
+        ):
+            raise Rejected(f"node {name!r} is another operator after padding, or has other attributes")
+        return now
+
+    def _unchanged(self, name: str) -> None:
+        """One of several nodes that are one step: what it was, and reading what it read."""
+        now = self._same_operator(name)
+        if now is None:
+            raise Rejected(f"node {name!r} is gone, and no record says why")
+        for old, new in zip(self.before.nodes[name].input, now.input, strict=False):
+            fixed = new in self.after.initializers and self._is_size(old)
+            if old != new and self.becomes.get(old, old) != new and not fixed:
+                raise Rejected(f"node {name!r} reads {new!r} instead of {old!r}, and no need says so")
 
     def _replay(self, record: Record) -> None:
         """Run the step unpadded and padded and compare."""

@@ -60,20 +60,22 @@ def certificate(
 
 def _record(judged: Judged) -> dict[str, Any]:
     node, verdict = judged.node, judged.verdict
+    chain = {"chain": [str(each.name) for each in judged.chain]} if judged.chain else {}
     return {
         "node": str(node.name),
         "op": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
         "rule": verdict.rule,
         "reason": verdict.reason,
-        "inputs": [None if value is None else str(value.name) for value in node.inputs],
+        "inputs": [None if value is None else str(value.name) for value in judged.inputs],
         "outputs": [str(value.name) for value in node.outputs],
-        "in_shapes": [None if value is None else _shape(value) for value in node.inputs],
+        "in_shapes": [None if value is None else _shape(value) for value in judged.inputs],
         "out_shapes": [_shape(value) for value in node.outputs],
         "in": [None if fact is None else fact_record(fact) for fact in judged.given],
         "needs": [_need(need) for need in verdict.needs],
         "out": [fact_record(fact) for fact in verdict.outputs],
         "at_least_one": [str(size) for size in verdict.at_least_one],
         "source": source_of(node),
+        **chain,
     }
 
 

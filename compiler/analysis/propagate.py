@@ -11,8 +11,13 @@ from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict,
 from compiler.analysis.interval import ACTIVATION, ANYTHING, ONE, TRUTH, ZERO, Interval, of_array
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
+from compiler.analysis.place_numbers import STEPS
+from compiler.analysis.rules.relative_shift import match
 from compiler.errors import Refused
-from compiler.ir import PASS_KEY, Dim, array_of, dims_of, nodes_of, source_of, symbol
+from compiler.ir import PASS_KEY, Dim, array_of, dims_of, is_op, nodes_of, source_of, symbol
+
+FURTHEST_HEAD = 4
+"""Movements in front of a refused one, itself included, with which a chain may begin."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +45,18 @@ class Judged:
         node: the node.
         given: facts of its inputs before any need is met, None for absent ones.
         verdict: the verdict.
+        chain: nodes that are judged as one, this one last; `given` are the facts of the first one's inputs.
     """
 
     node: ir.Node
     given: tuple[Fact | None, ...]
     verdict: Verdict
+    chain: tuple[ir.Node, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[ir.Value | None, ...]:
+        """The values that `given` is about."""
+        return tuple((self.chain[0] if self.chain else self.node).inputs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,17 +182,20 @@ class _Propagation:
         self.judged: list[Judged] = []
         self.refusals: list[Refused] = []
         self.seen: dict[Dim, Axis] = {}
+        self.inside: set[ir.Node] = set()
 
     def run(self) -> Derivation:
         for node in nodes_of(self.model):
             if self.unknown and any(value in self.unknown for value in node.inputs):
                 self.unknown.update(node.outputs)
                 continue
-            if self.written_by and node.metadata_props.get(PASS_KEY) == self.written_by:
+            if node in self.inside or (self.written_by and node.metadata_props.get(PASS_KEY) == self.written_by):
                 continue
             try:
                 self._judge(node)
             except Refused as refused:
+                if self._judge_chain(node):
+                    continue
                 refused.at(node=str(node.name), op=node.op_type, axis=self._axis(node), source=source_of(node))
                 if not self.tolerant:
                     raise
@@ -199,6 +214,24 @@ class _Propagation:
                 self._note(axis)
         if case.tracked or any(fact.axes for fact in verdict.outputs):
             self.judged.append(Judged(node, given, verdict))
+
+    def _judge_chain(self, refused: ir.Node) -> bool:
+        """Judge movements together that cannot be followed one by one; whether the refused node is among them."""
+        for first in _heads(refused):
+            given = tuple(self._fact(value) for value in first.inputs)
+            chain = match(Case(first, given, self.axes.batch, self.axes.sides, self.seen))
+            if chain is None or refused not in chain.nodes:
+                continue
+            last = chain.nodes[-1]
+            self.inside.update(chain.nodes)
+            self.judged = [each for each in self.judged if each.node not in self.inside]
+            for node in chain.nodes:
+                for value in node.outputs:
+                    self.facts.pop(value, None)
+            (self.facts[last.outputs[0]],) = chain.verdict.outputs
+            self.judged.append(Judged(last, given, chain.verdict, chain.nodes))
+            return True
+        return False
 
     def _note(self, axis: Axis) -> None:
         """Layouts of several segments are known by their size, for positions counted along them."""
@@ -235,6 +268,18 @@ class _Propagation:
                     f"the body of {node.op_type} reads a padded value",
                     "write the model with operators of the rule table",
                 )
+
+
+def _heads(node: ir.Node) -> list[ir.Node]:
+    """The node and the movements in front of it, the first one first."""
+    heads = [node]
+    while len(heads) < FURTHEST_HEAD:
+        values = [value for value in heads[0].inputs if value is not None and value.producer() is not None]
+        producer = values[0].producer() if values else None
+        if producer is None or not is_op(producer, *STEPS):
+            break
+        heads.insert(0, producer)
+    return heads
 
 
 def _bodies(node: ir.Node) -> Iterator[ir.Graph]:

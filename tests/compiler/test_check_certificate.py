@@ -182,6 +182,39 @@ def test_a_step_in_the_middle_is_replayed_although_others_look_like_it() -> None
         check(before, after, certificate)
 
 
+def _read_between(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    chain = next(each for each in certificate["records"] if "chain" in each)
+    chain["chain"].pop(1)
+
+
+def _tell_twice(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    records = certificate["records"]
+    records[0]["chain"] = [records[0]["node"], records[1]["node"]]
+
+
+def _end_early(after: onnx.ModelProto, certificate: dict[str, Any]) -> None:
+    chain = next(each for each in certificate["records"] if "chain" in each)
+    chain["chain"].pop()
+
+
+@pytest.mark.parametrize("tamper", [_read_between, _tell_twice, _end_early])
+def test_a_chain_that_is_none_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]], None]) -> None:
+    before, after, certificate = GRAPHS["scores by distance"]()
+    tamper(after, certificate)
+    with pytest.raises(Rejected):
+        check(before, after, certificate)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_every_node_of_a_chain_is_what_it_was(at: int) -> None:
+    before, after, certificate = GRAPHS["scores by distance"]()
+    (record,) = [each for each in certificate["records"] if "chain" in each]
+    node = next(each for each in after.graph.node if each.name == record["chain"][at])
+    node.input[0] = record["inputs"][0] if at else "x"
+    with pytest.raises(Rejected, match="and no need says so"):
+        check(before, after, certificate)
+
+
 def test_the_checker_shares_nothing_with_the_prover() -> None:
     source = check_certificate.__file__
     assert source is not None

@@ -10,7 +10,8 @@ from tests.kit.offline import check_padded, offline, verify_offline
 WEIGHTS = random_weights(
     {"w": (4, 4), "v": (4, 4), "table": (1, 40, 4), "kernel": (4, 4, 3), "gamma": (4,), "beta": (4,), "up": (4, 4, 4)}
 )
-CONSTANTS = """<int64[6] front = {0, 0, 2, 0, 0, 0}, int64[1] zero = {0},
+CONSTANTS = """<int64[1] middle = {20}, int64[6] column = {0, 0, 1, 0, 0, 0},
+ int64[6] front = {0, 0, 2, 0, 0, 0}, int64[1] zero = {0},
  int64[1] one = {1}, int64[1] two = {2}, int64[1] end = {9223372036854775807},
  int64 last = {-1}, float half = {0.5}, int64[1] less = {-1}, float[1] low = {-1e30}, int64 first = {0},
  int64 step = {1}, int64[3] flat = {0, -1, 2}, int64[6] pads = {0, 0, 0, 0, 0, 2}>"""
@@ -57,6 +58,14 @@ ACCEPTED = {
     "every second entry": ("y = Slice(x, zero, end, one, two)", 0),
     "padded behind": (CHANNELS + "y = Pad(c, pads, half)", 1),
     "cumulative sum": ("a = Squeeze(one)  y = CumSum(x, a)", 0),
+    "scores by distance": (
+        """n = Shape<start = 1, end = 2>(x)  b = Shape<start = 0, end = 1>(x)  from = Sub(middle, n)  d = Sub(n, one)
+        to = Add(middle, d)  rows = Slice(table, from, to, one)  t = Transpose<perm = [0, 2, 1]>(rows)
+        s = MatMul(x, t)  p = Pad(s, column)  nn = Add(n, n)  wide = Concat<axis = 0>(b, nn, n)  e = Reshape(p, wide)
+        f = Slice(e, one, end, one)  long = Sub(nn, one)  narrow = Concat<axis = 0>(b, n, long)
+        g = Reshape(f, narrow)  h = Slice(g, zero, n, two)  i = Softmax<axis = -1>(h)  y = MatMul(i, x)""",
+        2,
+    ),
     "frames merged with the batch": (
         "m = Reshape(x, rows_only)  z = MatMul(m, w)  s = Shape(x)  y = Reshape(z, s)", 0,
     ),
@@ -77,7 +86,7 @@ REFUSED = {
     "rows mixed by attention": (
         "t = Transpose<perm = [1, 0, 2]>(x)  u = Transpose<perm = [1, 2, 0]>(x)  s = MatMul(t, u)  "
         "p = Softmax<axis = -1>(s)  z = MatMul(p, t)  y = Transpose<perm = [1, 0, 2]>(z)",
-        "Softmax", "batch",
+        "MatMul", "batch",
     ),
     "one scale for all rows": ("q, s, z = DynamicQuantizeLinear(x)  y = DequantizeLinear(q, s, z)", "Dynamic", "mix"),
     "reversed": ("y = Slice(x, less, flipped, one, less)", "Slice", ""),
