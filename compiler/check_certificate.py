@@ -655,11 +655,32 @@ def _compare_output(where: str, layout: _Layout, got: Array, references: Sequenc
             raise Rejected(
                 f"{where}: row {row} differs from the row alone: {valid[~same][0]} instead of {wanted[~same][0]}"
             )
+        _require_positions(f"{where}: row {row}", layout, numbers, row)
         for region, places in layout.regions(row):
             content = layout.content(region)
             entries = numbers[places] if got.ndim else numbers
             if region and entries.size and not _within(entries, content):
                 raise Rejected(f"{where}: padding {sorted(region)} of row {row} does not lie within {content}")
+
+
+def _require_positions(where: str, layout: _Layout, numbers: Array, row: int) -> None:
+    """Where a record says that entries count positions, valid ones do, and the padding of one segment goes on."""
+    index = layout.record.get("index")
+    if index is None or not str(index["offset"]).lstrip("-").isdigit():
+        return
+    axis, offset = int(index["axis"]), int(index["offset"])
+    lines = [layout.along(at, row) for at in range(len(layout.shape))]
+    mine, valid = (np.flatnonzero(each) for each in lines[axis])
+    if not valid.size:
+        return
+    is_one = len(layout.axes.get(axis, [{}])) == 1 and len(layout.axes.get(axis, [{}])[0].get("frames", [0])) == 1
+    slots = mine if is_one else valid
+    counted = slots - valid[0] if is_one else np.arange(valid.size)
+    places = [np.flatnonzero(line[1]) for line in lines]
+    places[axis] = slots
+    found = np.moveaxis(numbers[np.ix_(*places)], axis, -1)
+    if not (found == counted + offset).all():
+        raise Rejected(f"{where}: does not count positions from {offset} along axis {axis}")
 
 
 def _digest(model: onnx.ModelProto, record: Record) -> bytes:

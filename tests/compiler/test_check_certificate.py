@@ -170,6 +170,17 @@ def test_tampering_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]
         check(before, after, certificate)
 
 
+def test_positions_are_counted_from_where_the_record_says() -> None:
+    before, after, certificate = proof_of(offline(graph(ACCEPTED["causal attention"][0]), WEIGHTS))
+    counting = [fact for record in certificate["records"] for fact in [*record["in"], *record["out"]] if fact]
+    counting = [fact for fact in counting if "index" in fact]
+    assert counting
+    for fact in counting:
+        fact["index"]["offset"] = "1"
+    with pytest.raises(Rejected, match="does not count positions from 1"):
+        check(before, after, certificate)
+
+
 def test_a_step_in_the_middle_is_replayed_although_others_look_like_it() -> None:
     body = "a = Softmax<axis = 1>(x)  b = Softmax<axis = 1>(a)  y = Softmax<axis = 1>(b)"
     before, after, certificate = proof_of(offline(graph(body)))
