@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from compiler.analysis.interval import ANYTHING, ZERO
+from compiler.analysis.layout import Segment, Side, joined
+from compiler.ir import symbol
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
 from tests.kit.judged import attack
 from tests.kit.offline import offline, verify_offline
@@ -24,10 +26,15 @@ def test_padded_rows_are_as_alone(body: str) -> None:
     verify_offline(offline(graph(body), WEIGHTS), tolerance=1e-4)
 
 
+BESIDE = joined([Segment(symbol("cache"), Side.RIGHT), Segment(symbol("time"))])
+
+
 def _frames(rng: np.random.Generator) -> tuple[Operand, list[str]]:
-    """[batch, 2, frames] padded behind, in front, or in front with new frames behind."""
-    size, right = [("time", []), ("2*time + 1", []), ("cache", ["cache"]), ("cache + 4", ["cache"])][rng.integers(4)]
+    """[batch, 2, frames] padded behind, in front, in front with new frames behind, or on both sides."""
     padding = ANYTHING if rng.integers(0, 3) else ZERO
+    if not rng.integers(0, 4):
+        return Operand(("batch", 2, "cache + time"), axes={2: BESIDE}, padding=padding), ["cache"]
+    size, right = [("time", []), ("2*time + 1", []), ("cache", ["cache"]), ("cache + 4", ["cache"])][rng.integers(4)]
     return Operand(("batch", 2, size), padding=padding), right
 
 
