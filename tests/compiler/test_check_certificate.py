@@ -15,6 +15,7 @@ from compiler import ir as house
 from compiler.check_certificate import Rejected, check
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered
+from tests.compiler.analysis.rules.test_recurrence import network, weights
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
 from tests.kit.graphs import copy_of, streaming
 from tests.kit.offline import offline
@@ -166,6 +167,28 @@ TAMPERED = [
 def test_tampering_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]], None]) -> None:
     before, after, certificate = attention()
     tamper(after, certificate)
+    with pytest.raises(Rejected):
+        check(before, after, certificate)
+
+
+def test_positions_are_counted_from_where_the_record_says() -> None:
+    before, after, certificate = proof_of(offline(graph(ACCEPTED["causal attention"][0]), WEIGHTS))
+    counting = [fact for record in certificate["records"] for fact in [*record["in"], *record["out"]] if fact]
+    counting = [fact for fact in counting if "index" in fact]
+    assert counting
+    for fact in counting:
+        fact["index"]["offset"] = "1"
+    with pytest.raises(Rejected, match="does not count positions from 1"):
+        check(before, after, certificate)
+
+
+def test_an_output_that_nothing_reads_may_go() -> None:
+    """The final state of a network that another form computes."""
+    text = network("LSTM", "forward", "q = Transpose<perm = [2, 0, 1, 3]>(o)  y = Reshape(q, flat)")
+    given = offline(text.replace("-1, 6", "-1, 3"), weights("LSTM", "forward"))
+    before, after, certificate = proof_of(given)
+    assert check(before, after, certificate) == len(certificate["records"])
+    _record(certificate, "LSTM")["out"][0]["axes"].pop("0")
     with pytest.raises(Rejected):
         check(before, after, certificate)
 

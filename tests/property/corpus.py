@@ -11,7 +11,7 @@ import io
 import json
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,7 +26,7 @@ from compiler.analysis.facts import Verdict
 from compiler.analysis.judge import judge
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, Outcome
+from compiler.stages import Array, Lowered, Outcome
 from tests.kit import soundness
 from tests.kit.graphs import copy_of
 from tests.kit.soundness import Node
@@ -50,12 +50,13 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class NodeAttack:
-    """One node, its rule, and how it is attacked."""
+    """One node, its rule, and how it is attacked; `always_runs` when no draw was without meaning."""
 
     node: Node
     rule: Rule
     tolerance: float
     extremes: bool
+    always_runs: bool
     seen: Seen
     lines: frozenset[Line]
 
@@ -149,12 +150,20 @@ class Prepared(soundness._Attack):
     """An attack up to its sessions, which take most of the time and are opened on demand."""
 
     def __init__(self, node: Node, rule: Rule) -> None:
+        self.always_runs = True
         with mock.patch.object(soundness, "_session"):
             super().__init__(node, rule)
 
     def open(self) -> None:
         """Open the sessions."""
         self.sessions = [soundness._session(model, self._fed()) for model in (self.padded, self.alone)]
+
+    def _outputs(self, which: int, feeds: Mapping[str, Array]) -> list[Array]:
+        try:
+            return super()._outputs(which, feeds)
+        except RuntimeError:
+            self.always_runs = False
+            raise
 
     @property
     def seen(self) -> Seen:
@@ -192,7 +201,7 @@ class Harvest:
                     with self.tracer.on():
                         super().__init__(node, rule)
                 except Refused:
-                    harvest._keep(node, rule, 1e-5, False, REFUSAL, self.tracer)
+                    harvest._keep(NodeAttack(node, rule, 1e-5, False, False, REFUSAL, frozenset(self.tracer.lines)))
                     raise
                 self.open()
 
@@ -201,16 +210,16 @@ class Harvest:
                 if self.told is not None:
                     node, rule = self.told
                     self.told = None
-                    harvest._keep(node, rule, tolerance, extremes, self.seen, self.tracer)
+                    lines = frozenset(self.tracer.lines)
+                    harvest._keep(NodeAttack(node, rule, tolerance, extremes, self.always_runs, self.seen, lines))
 
         return Recorded
 
-    def _keep(self, node: Node, rule: Rule, tolerance: float, extremes: bool, seen: Seen, tracer: Tracer) -> None:
-        key = f"{node!r}{[each.array for each in node.operands if each]}"
+    def _keep(self, attack: NodeAttack) -> None:
+        key = f"{attack.node!r}{[each.array for each in attack.node.operands if each]}"
         if key not in self.known:
             self.known.add(key)
-            lines = frozenset(tracer.lines)
-            self.corpus.nodes.append(NodeAttack(node, rule, tolerance, extremes, seen, lines))
+            self.corpus.nodes.append(attack)
 
     def _padder(self) -> Callable[[PadAxes, Lowered], Outcome]:
         apply = PadAxes.apply

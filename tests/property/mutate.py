@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from tests.property.weakened import Weakening, weakenings_of
 
 TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", "passes/test_pad_axes*.py",
          "test_check_certificate.py")  # fmt: skip
-OUTCOMES = ("caught", "stricter", "survived", "unseen", "unreached")
+MISSED = ("survived", "unseen", "unreached")
+
+Mutant = TypeVar("Mutant")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Tried:
     def outcome(self) -> str:
         """As of the result, or `equivalent` where it is shown by hand that nothing can differ."""
         told = self.result.outcome
-        return "equivalent" if told in ("survived", "unseen", "unreached") and self.name in EQUIVALENT else told
+        return "equivalent" if told in MISSED and self.name in EQUIVALENT else told
 
 
 def harvest(files: Sequence[Path], graphs: int) -> Corpus:
@@ -62,8 +65,8 @@ def test_files(only: str | None) -> list[Path]:
     return [path for path in files if path.parent.name != "rules" or path.stem == f"test_{Path(only).stem}"]
 
 
-def chosen(mutations: Sequence[Mutation], limit: int | None, seed: int) -> list[Mutation]:
-    """So many of all mutations, drawn evenly over the modules."""
+def chosen(mutations: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
+    """So many of all mutants, in their order."""
     if limit is None or limit >= len(mutations):
         return list(mutations)
     picked = np.random.default_rng(seed).permutation(len(mutations))[:limit]
@@ -98,7 +101,7 @@ def _shuffled(attacks: list, seed: int) -> list:  # type: ignore[type-arg]
 def share(tried: Iterable[Tried]) -> float:
     """Caught mutants among those that are weaker: neither stricter, nor equivalent, nor without code."""
     counts = collections.Counter(each.outcome for each in tried)
-    missed = sum(counts[each] for each in ("survived", "unseen", "unreached"))
+    missed = sum(counts[each] for each in MISSED)
     return counts["caught"] / max(counts["caught"] + missed, 1)
 
 
@@ -114,15 +117,15 @@ def table(tried: Sequence[Tried]) -> str:
         counts = collections.Counter(each.outcome for each in members)
         by = collections.Counter(way for each in members for way in each.result.by)
         cells = [name, len(members), counts["caught"], *(by[way] for way in WAYS)]
-        cells += [counts[each] for each in ("stricter", "equivalent", "survived", "unseen", "unreached")]
+        cells += [counts[each] for each in ("stricter", "equivalent", *MISSED)]
         lines.append(f"| {' | '.join(map(str, cells))} | {100 * share(members):.1f} % |")
     return "\n".join(lines)
 
 
 def report(weakened: Sequence[Tried], mutated: Sequence[Tried], command: str) -> str:
     """The page docs/mutants.md."""
-    left = [each for each in (*weakened, *mutated) if each.outcome in ("survived", "unseen", "unreached")]
-    same = [each for each in mutated if each.outcome == "equivalent"]
+    left = [each for each in (*weakened, *mutated) if each.outcome in MISSED]
+    same = [each for each in (*weakened, *mutated) if each.outcome == "equivalent"]
     parts = [
         "# Mutants of padding\n", f"Written by `{command}`.\n", INTRODUCTION,
         "## Verdicts, weakened while graphs run\n", table(weakened),
@@ -145,7 +148,7 @@ changed something that no attack refutes (survived), changed nothing in any atta
 def main(arguments: Sequence[str] | None = None) -> int:
     """Mutate and report; 1 when less than the wanted share is caught."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, help="mutants of the code; all by default")
+    parser.add_argument("--limit", type=int, help="mutants of either sort; all by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
@@ -158,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
     weakened = []
     if options.only is None and not options.no_weakened:
-        for weakening in weakenings_of(corpus):
+        for weakening in chosen(weakenings_of(corpus), options.limit, options.seed):
             result = _run(weakened_trial(weakening, corpus, options.seed))
             weakened.append(Tried(weakening.kind.split(" 0")[0], f"{weakening.rule}: {weakening.kind}", 0, result))
             _tell(weakened[-1])
@@ -186,7 +189,7 @@ def _run(trial: Trial) -> Result:
 
 
 def _tell(tried: Tried) -> None:
-    if tried.outcome in ("survived", "unseen", "unreached"):
+    if tried.outcome in MISSED:
         print(f"{tried.outcome}: line {tried.line} {tried.name} | {tried.result}", flush=True)
 
 
