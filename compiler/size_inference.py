@@ -22,6 +22,13 @@ def register() -> None:
         pad = onnx_shape_inference.registry.get("", "Pad", version=version)
         if pad is not None:
             onnx_shape_inference.registry.register("", "Pad", since_version=version)(_pads(pad))
+    for version in (9, 20, 21, 23, 24):
+        filled = onnx_shape_inference.registry.get("", "ConstantOfShape", version=version)
+        if filled is not None:
+            onnx_shape_inference.registry.register("", "ConstantOfShape", since_version=version)(_filled(filled))
+    frames = onnx_shape_inference.registry.get("", "STFT", version=17)
+    assert frames is not None
+    onnx_shape_inference.registry.register("", "STFT", since_version=17)(_frames_of_signal(frames))
     for op, extreme in (("Min", sympy.Min), ("Max", sympy.Max)):
         for version in (6, 8, 12, 13):
             known = onnx_shape_inference.registry.get("", op, version=version)
@@ -109,6 +116,52 @@ def _pads(
         output.shape = ir.Shape(dims)
 
     return infer
+
+
+def _filled(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """A tensor of computed sizes, which the library leaves open where some are names."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
+        if sizes is not None and node.outputs[0].shape is None:
+            node.outputs[0].shape = ir.Shape(list(sizes))
+
+    return infer
+
+
+def _frames_of_signal(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """(samples - length) // step + 1 frames of a spectrum, which the library leaves open."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        signal, output = node.inputs[0], node.outputs[0]
+        step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
+        length = _window_length(node)
+        if signal is None or signal.shape is None or output.shape is None or step is None or length is None:
+            return
+        samples = signal.shape[1]
+        if isinstance(samples, int) or samples.value is not None:
+            count = sympy.floor((_expression(samples) - length) / int(step.numpy().reshape(-1)[0])) + 1
+            dims = list(output.shape)
+            dims[1] = int(count) if count.is_Integer else ir.SymbolicDim(str(count))
+            output.shape = ir.Shape(dims)
+
+    return infer
+
+
+def _window_length(node: ir.Node) -> int | None:
+    """The samples of one frame: as stated, or as many as the window has."""
+    given = list(node.inputs) + [None] * 4
+    if given[3] is not None:
+        tensor = ir.convenience.get_const_tensor(given[3])
+        return None if tensor is None else int(tensor.numpy().reshape(-1)[0])
+    size = None if given[2] is None or given[2].shape is None else given[2].shape[0]
+    return size if isinstance(size, int) else None
 
 
 def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDim]) -> bool:

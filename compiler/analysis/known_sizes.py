@@ -169,6 +169,10 @@ def _computed(node: ir.Node, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tu
             return tuple(-number for number in known[0])
         case "Floor":
             return tuple(canonical(sympy.floor(number)) for number in known[0])
+        case "ReduceProd" | "ReduceSum":
+            rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
+            combined = math.prod(known[0]) if node.op_type == "ReduceProd" else sum(known[0])
+            return (_plain(combined),) if rank == 1 and known[0] else None
     return _arithmetic(node, known)
 
 

@@ -6,12 +6,17 @@ values, and whatever uses it as data meets it here.
 
 import math
 
+import onnx_ir as ir
+
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
 from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of
-from compiler.analysis.layout import Rows, symbols_of
-from compiler.ir import Dim, symbol
+from compiler.analysis.layout import symbols_of
+from compiler.ir import Dim, dims_of, is_op
+
+COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that copy entries, or change each alike."""
 
 
 def lengths_alone(case: Case) -> Verdict | None:
@@ -38,16 +43,34 @@ def per_row(case: Case) -> None:
     for operand in case.present:
         if not case.fact(operand).is_number:
             continue
-        rows = [at for at, dim in enumerate(case.dims(operand)) if case.batch is not None and dim == symbol(case.batch)]
-        if len(rows) > 1 or any(dim != 1 for at, dim in enumerate(case.dims(operand)) if at not in rows):
+        if any(dim != 1 for dim in case.dims(operand)) and not _is_spread(case, operand):
             raise refuse(f"{case.op} uses several axis lengths as data", "use one length at a time")
-        known = numbers_of(case.node.inputs[operand])
+        source = uniform_source(case.node.inputs[operand])
+        known = numbers_of(case.node.inputs[operand] if source is None else source)
         if known is not None and any(case.batch in {str(name) for name in symbols_of(size)} for size in known):
             raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
         case.rewrite("number", operand)
         content = _content(None if known is None else known[0])
-        axes = tuple((at, (Rows(case.dims(operand)[at]),)) for at in rows)
-        case.facts[operand] = Fact(axes, ((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
+        case.facts[operand] = Fact(contents=((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
+
+
+def uniform_source(value: ir.Value | None) -> ir.Value | None:
+    """The one number of which a value holds copies, or None when its entries may differ."""
+    dims = None if value is None else dims_of(value)
+    if value is None or dims is None or all(dim == 1 for dim in dims):
+        return value if dims is not None else None
+    node = value.producer()
+    return uniform_source(node.inputs[0]) if is_op(node, *COPYING) and node is not None else None
+
+
+def _is_spread(case: Case, operand: int) -> bool:
+    """Whether an operand holds copies of one number, where another operand has as many entries."""
+    dims = case.dims(operand)
+    others = [case.dims(other) for other in case.present if other != operand and not case.fact(other).is_number]
+    return uniform_source(case.node.inputs[operand]) is not None and all(
+        dim == 1 or any(len(other) >= at and other[-at] == dim for other in others)
+        for at, dim in enumerate(reversed(dims), start=1)
+    )
 
 
 def _content(size: Dim | None) -> Interval:

@@ -125,7 +125,7 @@ def _limits_of_bounds(node: ir.Node, dims: Sequence[Dim]) -> list[Limit]:
     starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
     found: list[Limit] = []
     for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        rows = dims[axis] if isinstance(axis, int) else None
+        rows = dims[axis] if isinstance(axis, int) and axis < len(dims) else None
         if not isinstance(rows, int) or isinstance(start, int):
             continue
         bounds = bounds_of_cut(start, sympy.sympify(end), rows)

@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
+from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.length_data import uniform_source
 from compiler.padding.site import Form, Site
 
 
@@ -25,18 +27,22 @@ def number(site: Site) -> None:
 
 def _per_row(site: Site, value: ir.Value, rank: int, rows_axis: int) -> ir.Value:
     """The value for every row, [1, .., batch, .., 1]: known sizes by expression, what is computed of them again."""
-    known = house.integers_of(value)
-    if known is not None and len(known) == 1 and value.dtype is not None:
-        return site.places.count(known[0], rank, rows_axis, value.dtype)
     if house.array_of(value) is not None:
         return value
-    node = value.producer()
-    if node is None or any(str(dim) not in ("1", site.places.batch) for dim in house.dims_of(value) or (0,)):
+    whole = value.dtype is not None and value.dtype.is_integer()
+    known = numbers_of(value) if whole else house.integers_of(value)
+    if known is not None and len(known) == 1 and value.dtype is not None:
+        return site.places.count(known[0], rank, rows_axis, value.dtype)
+    node, dims = value.producer(), house.dims_of(value)
+    if house.is_op(node, "Expand") and node is not None and node.inputs[0] is not None:
+        return _per_row(site, node.inputs[0], rank, rows_axis)
+    alike = uniform_source(value) is not None
+    if node is None or dims is None or (not alike and any(dim != 1 for dim in dims)):
         raise refuse(
             f"{site.node.op_type} uses {value.name!r}, computed from axis lengths, as data",
             "use a scalar of the length",
         )
-    if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape", "Expand"):  # one entry per row before and after
+    if house.is_op(node, "Squeeze", "Unsqueeze", "Reshape"):  # one entry before and after
         assert node.inputs[0] is not None
         return _per_row(site, node.inputs[0], rank, rows_axis)
     operands = [None if each is None else _per_row(site, each, rank, rows_axis) for each in node.inputs]

@@ -62,3 +62,12 @@ def test_the_last_entries_of_a_growing_axis_are_counted_where_there_are_always_a
     dims = house.dims_of(model.graph.outputs[0])
     assert dims is not None
     assert (str(dims[1]) == size) is (size is not None)
+
+
+def test_a_tensor_of_computed_sizes_has_a_shape() -> None:
+    model = parse(
+        """(float[batch,time] x) => (float[a,b,c] y) <int64[1] one = {1}, int64 first = {0}, int64[1] front = {0}>
+        { s = Shape(x)  n = Gather<axis = 0>(s, first)  u = Unsqueeze(n, front)
+          shape = Concat<axis = 0>(one, u, one)  y = ConstantOfShape(shape) }"""
+    )
+    assert house.dims_of(model.graph.outputs[0]) == (1, expression("batch"), 1)

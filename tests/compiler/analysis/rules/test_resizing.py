@@ -1,9 +1,13 @@
 """Entries added to padded frames."""
 
+import numpy as np
 import pytest
 
+from compiler.analysis.interval import ANYTHING, ZERO
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
+from tests.kit.judged import attack, integers
 from tests.kit.offline import offline, verify_offline
+from tests.kit.soundness import Node, Operand, constant
 
 ACCEPTED = [
     CHANNELS + "y = Pad(c, pads, half)",
@@ -14,3 +18,21 @@ ACCEPTED = [
 @pytest.mark.parametrize("body", ACCEPTED)
 def test_padded_rows_are_as_alone(body: str) -> None:
     verify_offline(offline(graph(body), WEIGHTS), tolerance=1e-4)
+
+
+def padded(rng: np.random.Generator) -> Node:
+    """One Pad of frames that are valid behind or in front, by any mode; it may cut entries off."""
+    right = ["cache"] if rng.integers(0, 2) else []
+    size = right[0] if right else str(rng.choice(["time", "2*time"]))
+    frames = Operand(("batch", 2, size), padding=ANYTHING if rng.integers(0, 3) else ZERO)
+    mode = str(rng.choice(["constant", "edge", "reflect", "wrap"]))
+    begin, end = (int(each) for each in rng.integers(-2, 4, 2))
+    value = [constant(float(rng.choice([0.0, 1.5])))] if mode == "constant" else []
+    operands = [frames, integers(0, 0, begin, 0, 0, end), *value]
+    return Node(
+        "Pad", operands, {"mode": mode}, right=right, least={"time": 5, "cache": 5}, most={"time": 9, "cache": 9}
+    )
+
+
+def test_random_pads_are_sound_or_refused() -> None:
+    attack(padded, 60, 25)
