@@ -289,7 +289,7 @@ class _Checker:
         """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
         for record in self.records:
             chain = record.get("chain", [])
-            for name, follower in zip(chain, chain[1:], strict=False):
+            for name, follower in itertools.pairwise(chain):
                 made = list(self.before.nodes[name].output) if name in self.before.nodes else []
                 readers = [node for node in self.before.nodes.values() if set(made) & set(node.input)]
                 if [node.name for node in readers if node.op_type != "Shape"] != [follower]:
