@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from compiler import ir as house
+from compiler.lowering import replay_certificates
 from compiler.passes import PASSES
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import STANDARD_PASSES
@@ -25,11 +26,13 @@ class Proved:
         nodes: of the graph before.
         inserted: nodes that padding added.
         axes: with the limits of the lengths.
+        replayed: steps of the certificate that the checker made again.
         measured: what the attack found.
     """
 
     nodes: int
     inserted: int
+    replayed: int
     axes: tuple[PaddedAxis, ...]
     measured: Measured
 
@@ -39,11 +42,16 @@ def prove(family: Family) -> Proved:
 
     Raises:
         Refused: it cannot be proved.
+        GateFailed: the checker rejects the proof.
     """
     lowered = lower(family)
     original = house.clone(lowered.model)
+    replayed = 0
     for name in PASSES_TO_PADDING:
-        lowered = PASSES[name]().apply(lowered).lowered
+        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        outcome = PASSES[name]().apply(lowered)
+        replayed += replay_certificates(before, outcome)
+        lowered = outcome.lowered
     house.infer_shapes(lowered.model)
     attack = Attack(original, lowered.model, family.inputs, lowered.padded_axes)
     rows = 4 if BATCH in family.axes else 1
@@ -51,6 +59,7 @@ def prove(family: Family) -> Proved:
     return Proved(
         nodes=len(list(original.graph)),
         inserted=sum(node.metadata_props.get(house.PASS_KEY) == PadAxes.name for node in lowered.model.graph),
+        replayed=replayed,
         axes=lowered.padded_axes,
         measured=attack.measure(batches),
     )
