@@ -34,6 +34,8 @@ Record = Mapping[str, Any]
 TOLERANCE = 2e-4
 """Largest difference of a valid entry, relative to the largest of the step: sums may be taken in another order."""
 
+SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+
 HUGE = (math.nan, math.inf, -math.inf, 1e30, -1e30)
 """What lies where anything may lie."""
 
@@ -262,6 +264,8 @@ class _Checker:
         self.claims: dict[str, Record] = {}
         self.shapes: dict[str, Sequence[str | int]] = {}
         self.replayed: set[bytes] = set()
+        self.sizes: dict[str, bool] = {}
+        self.made_by: dict[str, Record] = {name: each for each in self.records for name in each["outputs"] if name}
 
     def run(self) -> int:
         self._inputs()
@@ -348,10 +352,14 @@ class _Checker:
 
     def _is_size(self, name: str) -> bool:
         """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
-        node = self.before.producers.get(name)
-        if node is None:
-            return name in self.before.initializers
-        return node.op_type in ("Shape", "Size") or all(self._is_size(each) for each in node.input if each)
+        if name not in self.sizes:
+            node = self.before.producers.get(name)
+            if node is None:
+                self.sizes[name] = name in self.before.initializers
+            else:
+                reads_shapes = node.op_type in ("Shape", "Size")
+                self.sizes[name] = reads_shapes or all(self._is_size(each) for each in node.input if each)
+        return self.sizes[name]
 
     def _plain(self, name: str, fact: Record, record: Record) -> Record:
         """A constant, or a value that nothing tracked reaches: not better than its content."""
@@ -369,13 +377,16 @@ class _Checker:
     def _inserted(self, name: str, fact: Record, shape: Sequence[str | int], record: Record) -> Record:
         """A value that padding put in the place of another: replayed as a step of its own."""
         node = self.after.producers.get(name)
-        if node is None or node.op_type not in ("Where", "Clip"):
+        if node is None or node.op_type not in ("Where", "Mod"):
             raise Rejected(f"record of {record['node']!r}: input {name!r} has no record and no selection makes it")
         source = node.input[1] if node.op_type == "Where" else node.input[0]
         if source not in self.claims:
             raise Rejected(f"record of {record['node']!r}: {name!r} is selected from {source!r}, which has no record")
+        given = self.claims[source]
+        if node.op_type == "Mod":  # of indices: those beyond are illegal, and negative ones choose the same entry
+            given = {**given, "contents": [[[], 0, int(self._constant(node.input[1])) - 1, False], *_paddings(given)]}
         step = {
-            "node": node.name, "op": "Identity", "inputs": [source], "in": [self.claims[source]], "in_shapes": [shape],
+            "node": node.name, "op": "Identity", "inputs": [source], "in": [given], "in_shapes": [shape],
             "outputs": [name], "out": [fact], "out_shapes": [shape], "needs": [], "inserted": True,
         }  # fmt: skip
         self.claims[name] = fact
@@ -439,7 +450,7 @@ class _Checker:
 
     def _replay(self, record: Record) -> None:
         """Run the step unpadded and padded and compare."""
-        record = self._with_live_outputs(record)
+        record = self._opened(self._with_live_outputs(record))
         wanted = [self.becomes.get(name, name) for name in record["outputs"]]
         kinds: dict[str, int] = {}
         for name, fact in zip(record["inputs"], record["in"], strict=True):
@@ -470,10 +481,46 @@ class _Checker:
         keys = ("outputs", "out", "out_shapes")
         return record if len(live) == len(names) else {**record, **{k: [record[k][at] for at in live] for k in keys}}
 
+    def _opened(self, record: Record) -> Record:
+        """A sum of products together with the Softmax that made its weights: no draw of those would add up to one."""
+        if record["op"] not in SUMS_OF_PRODUCTS:
+            return record
+        operands = {
+            name: (fact, shape)
+            for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True)
+        }
+        while weights := next((name for name in operands if name and self._is_weights(name)), None):
+            del operands[weights]
+            made = self.made_by[weights]
+            for name, fact, shape in zip(made["inputs"], made["in"], made["in_shapes"], strict=True):
+                if not self._is_computed(name, made):
+                    operands.setdefault(name, (fact, shape))
+        facts, shapes = zip(*operands.values(), strict=True)
+        return {**record, "inputs": list(operands), "in": facts, "in_shapes": shapes}
+
+    def _is_weights(self, name: str) -> bool:
+        """Whether a value is what a Softmax gave, some of it replaced."""
+        made = self.made_by.get(name)
+        if made is None or made.get("chain"):
+            return False
+        passes_on = made["op"] in ("Where", "Identity", "Dropout")
+        return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
+
+    def _follows_from_sizes(self, name: str, fact: Record) -> bool:
+        """Whether a value with tracked axes is computed of axis lengths in both graphs, so that none can be drawn."""
+        now = self.becomes.get(name, name)
+        return bool(fact["axes"]) and not self._fixed(name) and self._is_size(name) and now in self.after.producers
+
     def _is_computed(self, name: str, record: Record) -> bool:
         """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""
         node = self.before.producers.get(name)
         return node is not None and node.op_type == "IsNaN" and node.input[0] in record["inputs"]
+
+    def _constant(self, name: str) -> Array:
+        found = self.after.constant(name)
+        if found is None or found.size != 1:
+            raise Rejected(f"{name!r} bounds indices and is no constant")
+        return found.reshape(())
 
     def _fixed(self, name: str) -> bool:
         return self.before.constant(name) is not None or self.after.constant(name) is not None
@@ -554,7 +601,7 @@ class _Checker:
             _compare_output(f"{where}, output {at}", layout, results[at], [each[at] for each in references])
 
     def _alone(self, name: str, drawn: Array, layout: _Layout, lengths: Lengths, row: int) -> Array:
-        if layout.record.get("number"):
+        if layout.record.get("number") or self._follows_from_sizes(name, layout.record):
             return self._number(self.before, name, lengths.true[row])
         return drawn[layout.chosen(row)] if drawn.ndim else drawn
 
@@ -588,6 +635,9 @@ class _Checker:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
         if layout.record.get("number"):
             return self._number(self.after if name in self.after.producers else self.before, name, lengths.slots)
+        if self._follows_from_sizes(name, layout.record):
+            part, sources = self.after.part([self.becomes.get(name, name)], {})
+            return _run(part, {each: self._source(each, lengths) for each in sources})[0]
         low, high = np.full(layout.shape, -math.inf), np.full(layout.shape, math.inf)
         nan, padding = np.ones(layout.shape, bool), np.ones(layout.shape, bool)
         for row in range(len(lengths.true)):  # what all rows share must suit every one of them
@@ -623,8 +673,8 @@ def _values(
     if dtype.kind in "iub":
         limits = (0.0, 1.0) if dtype.kind == "b" else (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
         low, high = np.clip(low, *limits), np.clip(high, *limits)
-        bottom, top = np.maximum(low, 0.0), np.minimum(high, np.maximum(float(most), low))
-        small = np.floor(rng.uniform(bottom, np.maximum(top, bottom) + 0.999))
+        bottom, top = np.clip(0.0, low, high), np.clip(float(most), low, high)
+        small = np.floor(rng.uniform(bottom, top + 0.999))
         ends = np.where(rng.random(low.shape) < 0.5, low, high)
         return np.clip(np.where(padding & (rng.random(low.shape) < 0.7), ends, small), -(2.0**62), 2.0**62)
     drawn = np.clip(rng.standard_normal(low.shape), low, high)
@@ -641,6 +691,10 @@ def _content(fact: Record, region: frozenset[int]) -> tuple[float, float, bool]:
         if frozenset(axes) == region:
             return float(low), float(high), bool(nan)
     return -math.inf, math.inf, True
+
+
+def _paddings(fact: Record) -> list[Any]:
+    return [content for content in fact["contents"] if content[0]]
 
 
 def _within(numbers: Array, content: tuple[float, float, bool]) -> bool:

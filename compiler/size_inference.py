@@ -7,7 +7,7 @@ import onnx_shape_inference
 import sympy
 from onnx_shape_inference import ShapeInferenceContext
 
-from compiler.sizes import bounds_of_cut, expression
+from compiler.sizes import bounds_of_cut, expression, normal_form
 
 Sizes = list[int | ir.SymbolicDim]
 
@@ -26,6 +26,10 @@ def register() -> None:
         filled = onnx_shape_inference.registry.get("", "ConstantOfShape", version=version)
         if filled is not None:
             onnx_shape_inference.registry.register("", "ConstantOfShape", since_version=version)(_filled(filled))
+    for op, version, wrap in (("Range", 11, _counts_down), ("Reshape", 5, _cancels), ("Reshape", 14, _cancels)):
+        known = onnx_shape_inference.registry.get("", op, version=version)
+        assert known is not None
+        onnx_shape_inference.registry.register("", op, since_version=version)(wrap(known))
     frames = onnx_shape_inference.registry.get("", "STFT", version=17)
     assert frames is not None
     onnx_shape_inference.registry.register("", "STFT", since_version=17)(_frames_of_signal(frames))
@@ -128,6 +132,45 @@ def _filled(
         sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
         if sizes is not None and node.outputs[0].shape is None:
             node.outputs[0].shape = ir.Shape(list(sizes))
+
+    return infer
+
+
+def _counts_down(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """A Range that counts down by one has start - end entries, which the library leaves open."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        start, end, step = (
+            None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
+        )
+        if start is None or end is None or step is None or step[0] != -1:
+            return
+        size = normal_form(_expression(start[0]) - _expression(end[0]))
+        if not isinstance(size, int) and size.is_nonnegative is not False:
+            node.outputs[0].shape = ir.Shape([ir.SymbolicDim(str(size))])
+
+    return infer
+
+
+def _cancels(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """What is left over for -1 is a quotient, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        shape = node.outputs[0].shape
+        if shape is None:
+            return
+        dims = list(shape)
+        for at, dim in enumerate(dims):
+            if isinstance(dim, ir.SymbolicDim) and dim.value is not None and "/" in dim.value:
+                size = normal_form(_expression(dim))
+                dims[at] = size if isinstance(size, int) else ir.SymbolicDim(str(size))
+        node.outputs[0].shape = ir.Shape(dims)
 
     return infer
 

@@ -33,12 +33,15 @@ def expression(text: str) -> Dim:
     return symbol(text) if parsed.has(sympy.zoo, sympy.nan, sympy.oo) else normal_form(parsed)
 
 
-def normal_form(size: sympy.Expr) -> Dim:
+@functools.lru_cache(maxsize=100_000)
+def normal_form(size: Dim) -> Dim:
     """One spelling per size, so that equal sizes compare equal.
 
-    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, and Max(0, size) is the size: a size below 0
-    is none, and the program that has it fails.
+    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, quotients in it are cancelled, a remainder is
+    written as a quotient, and Max(0, size) is the size: a size below 0 is none, and the program that has it fails.
     """
+    if isinstance(size, int):
+        return size
     if size.is_Atom:
         return int(size) if size.is_Integer else size
     parts = [sympy.sympify(normal_form(part)) for part in size.args]
@@ -46,8 +49,13 @@ def normal_form(size: sympy.Expr) -> Dim:
         return normal_form(next(part for part in parts if part != 0))
     if isinstance(size, sympy.ceiling):
         return normal_form(-sympy.floor(-parts[0]))
+    if isinstance(size, sympy.Mod):
+        top, bottom = parts
+        return normal_form(top - bottom * sympy.floor(top / bottom))
     if isinstance(size, sympy.floor):
-        return _normal_floor(sympy.expand(parts[0]))
+        inner = sympy.expand(parts[0])
+        has_quotients = any(each.exp.is_negative and each.base.free_symbols for each in inner.atoms(sympy.Pow))
+        return _normal_floor(sympy.cancel(inner) if has_quotients else inner)
     whole = size.func(*parts)
     whole = sympy.expand(whole) if whole.is_Mul or whole.is_Add or whole.is_Pow else whole
     return int(whole) if whole.is_Integer else whole

@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Rewrite
-from compiler.analysis.interval import ASSUMED, Interval
+from compiler.analysis.interval import ASSUMED, LONGEST, Interval
 from compiler.analysis.layout import Factor, Frames, Plain, Rows, Segment, Side
 from compiler.analysis.propagate import Axes, Derivation, Judged
 from compiler.ir import Dim, dims_of, expression, source_of
@@ -52,7 +52,7 @@ def certificate(
         "becomes": dict(sorted(becomes.items())),
         "assumes": [
             f"entries that the unpadded program computes from finite operands are finite and within +-{ASSUMED:g}",
-            "minimum <= true length <= slots for every row and axis",
+            f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
         ],
         "records": list(steps),
     }

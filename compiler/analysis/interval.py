@@ -15,6 +15,10 @@ It is the one assumption of the proofs, written into every certificate; the veri
 """
 
 
+LONGEST = 2.0**31 - 1
+"""Slots that no axis exceeds, so that positions and their differences are exact in int32; part of every certificate."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """Every entry lies in [low, high], or is NaN when `nan`.

@@ -28,21 +28,6 @@ def names_in(size: Dim) -> set[sympy.Symbol]:
     return set() if isinstance(size, int) else set(size.free_symbols)
 
 
-@functools.lru_cache(maxsize=4096)
-def canonical(size: Dim) -> Dim:
-    """The size in normal form, with quotients inside floors cancelled and remainders written as quotients."""
-    if isinstance(size, int):
-        return size
-    whole = size.replace(lambda each: isinstance(each, sympy.Mod), lambda each: _remainder(*each.args))
-    return normal_form(
-        whole.replace(lambda each: isinstance(each, sympy.floor), lambda each: sympy.floor(sympy.cancel(each.args[0])))
-    )
-
-
-def _remainder(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr:
-    return top - bottom * sympy.floor(top / bottom)
-
-
 def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., int | float]:
     """A size as a function of the values of its names, or of other parts of it.
 
@@ -50,7 +35,7 @@ def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., int | 
         ValueError: it has other parts.
     """
     arguments = [sympy.Dummy(integer=True) for _ in names]
-    inner = sympy.sympify(canonical(size)).subs(dict(zip(names, arguments, strict=True)))
+    inner = sympy.sympify(normal_form(size)).subs(dict(zip(names, arguments, strict=True)))
     if inner.free_symbols - set(arguments):
         raise ValueError(f"{size} is not known")
     function: Callable[..., int | float] = sympy.lambdify(arguments, inner, "math")
@@ -81,7 +66,7 @@ def quotient(size: Dim, divisor: Dim) -> Dim | None:
 @functools.lru_cache(maxsize=4096)
 def same(a: Dim, b: Dim) -> bool:
     """Whether two sizes are equal for all lengths: by form, else by value at every length of a period and beyond."""
-    if a == b or canonical(a) == canonical(b):
+    if a == b or normal_form(a) == normal_form(b):
         return True
     names = names_in(a) | names_in(b)
     if len(names) != 1:
@@ -168,7 +153,7 @@ def _computed(node: ir.Node, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tu
         case "Neg":
             return tuple(-number for number in known[0])
         case "Floor":
-            return tuple(canonical(sympy.floor(number)) for number in known[0])
+            return tuple(normal_form(sympy.floor(number)) for number in known[0])
         case "ReduceProd" | "ReduceSum":
             rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
             combined = math.prod(known[0]) if node.op_type == "ReduceProd" else sum(known[0])

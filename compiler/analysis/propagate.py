@@ -224,7 +224,7 @@ class _Propagation:
                 continue
             last = chain.nodes[-1]
             self.inside.update(chain.nodes)
-            self.judged = [each for each in self.judged if each.node not in self.inside]
+            self.judged = [each for each in self.judged if each.node not in chain.nodes]
             for node in chain.nodes:
                 for value in node.outputs:
                     self.facts.pop(value, None)

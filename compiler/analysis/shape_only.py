@@ -13,11 +13,11 @@ import onnx_ir as ir
 import onnxruntime
 import sympy
 
-from compiler.analysis.known_sizes import canonical, function_of
+from compiler.analysis.known_sizes import function_of
 from compiler.analysis.layout import symbols_of
 from compiler.evaluate import open_session
 from compiler.ir import array_of, dims_of, dims_read, is_op
-from compiler.sizes import Dim, symbol
+from compiler.sizes import Dim, normal_form, symbol
 
 MOST_NODES = 400
 """Nodes of the largest graph that is tried."""
@@ -148,7 +148,7 @@ def _value(dim: Dim, names: Sequence[sympy.Symbol], lengths: Lengths) -> int:
     missing = symbols_of(dim) - set(lengths)
     if missing:
         raise ValueError(f"no value for {missing}")
-    return int(_function(canonical(dim), tuple(names))(*(lengths.get(name, 0) for name in names)))
+    return int(_function(normal_form(dim), tuple(names))(*(lengths.get(name, 0) for name in names)))
 
 
 _function = functools.lru_cache(maxsize=4096)(function_of)

@@ -5,7 +5,7 @@ floating point; `stored` then accounts for the type that holds the result.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -256,6 +256,18 @@ ROUNDED: dict[str, Unary] = {
 
 
 # Functions of several operands
+
+
+def ordered(result: Interval, dtype: ir.DataType, operands: Sequence[Interval], otherwise: Interval) -> Interval:
+    """What comes of comparing: the result, joined by `otherwise` where int64 kernels are known to compare wrongly.
+
+    Eigen's vectorised comparison of int64 takes 2^31 .. 2^32 - 1 for negative on x86 (libeigen merge request 2831), and
+    with it Min, Max, Clip and Sign of ONNX Runtime up to 1.31 at least.
+    """
+    narrow = np.iinfo(np.int32)
+    if dtype != ir.DataType.INT64 or all(narrow.min <= each.low and each.high <= narrow.max for each in operands):
+        return result
+    return iv.hull(result, otherwise)
 
 
 def maximum(a: Interval, b: Interval) -> Interval:

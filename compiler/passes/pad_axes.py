@@ -27,6 +27,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
+from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
@@ -242,7 +243,9 @@ class _Padding:
                     assert given is not None
                     facts[need.operand] = self._fill(insert, node, need, given)
                 elif isinstance(need, Clamp):
-                    self._clamp(insert, node, need)
+                    given = facts[need.operand]
+                    assert given is not None
+                    facts[need.operand] = self._clamp(insert, node, need, given)
                 else:
                     site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert)
                     names = [str(output.name) for output in node.outputs]
@@ -268,18 +271,25 @@ class _Padding:
         node.replace_input_with(need.operand, self.filled[key])
         return after
 
-    def _clamp(self, insert: house.Inserter, node: ir.Node, need: Clamp) -> None:
-        """Legal indices stay, all others become legal."""
+    def _clamp(self, insert: house.Inserter, node: ir.Node, need: Clamp, given: Fact) -> Fact:
+        """Legal indices choose the entry that they chose, all others become legal.
+
+        The remainder, and not Clip, which compares int64 wrongly (see `compiler.analysis.transfer.ordered`).
+        """
         value = node.inputs[need.operand]
         assert value is not None and value.dtype is not None
-        key = (value, need.low, float(need.high))
+        key = (value, -1, float(need.high))
         if key not in self.filled:
-            kind = value.dtype.numpy()
-            low, high = (insert.constant(np.array(n, kind), "legal_index") for n in (need.low, need.high))
+            count = insert.constant(np.array(need.high + 1, value.dtype.numpy()), "legal_index")
             self.filled[key] = _after(self.model, value, insert).op(
-                "Clip", [value, low, high], name=f"{value.name}_legal", shape=value.shape, dtype=value.dtype
+                "Mod", [value, count], name=f"{value.name}_legal", shape=value.shape, dtype=value.dtype
             )
+        after = dataclasses.replace(
+            given, contents=tuple((region, Interval(0.0, need.high)) for region in given.regions), index=None
+        )
+        self.known[self.filled[key]] = after
         node.replace_input_with(need.operand, self.filled[key])
+        return after
 
     def _select(self, insert: house.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
         dims = house.dims_of(value)

@@ -16,11 +16,11 @@ from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
-from compiler.analysis.known_sizes import canonical
 from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, stated, windows_of
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:
         return None
     assert window.end is not None
     stride, tail = window.stride, window.reach + 1 + extra - window.begin - window.end
-    size = stated(case, at, canonical(stride * (sympy.sympify(frames.size) - 1) + tail))
+    size = stated(case, at, normal_form(stride * (sympy.sympify(frames.size) - 1) + tail))
     adds_behind = window.reach - window.end + extra >= stride
     adds_in_front = window.reach - window.begin >= stride
     if frames.is_suffix_padded:
@@ -261,8 +261,8 @@ def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:
     if frames.is_prefix_padded and not front.is_full:
         return Slid((Frames((Segment(size, Side.RIGHT),)),), size, (size,), sees_front=adds_in_front)
     if len(frames.segments) == 2 and front.side is Side.RIGHT and not front.is_full and not frames.segments[1].is_full:
-        before = canonical(stride * front.size)
-        axis = joined([Segment(before, Side.RIGHT), Segment(canonical(size - before), Side.LEFT)])
+        before = normal_form(stride * front.size)
+        axis = joined([Segment(before, Side.RIGHT), Segment(normal_form(size - before), Side.LEFT)])
         inner = [part.size + 1 for factor in axis if isinstance(factor, Frames) for part in factor.segments]
         return Slid(axis, size, (size, *inner), adds_in_front, adds_behind)
     raise refuse(f"ConvTranspose along {frames}, with padding between valid entries", "act before joining them")

@@ -49,6 +49,8 @@ def unary(case: Case) -> Verdict:
     """Elementwise function of one input."""
     dtype = out_dtype(case)
     exact = EXACT.get(case.op)
+    if exact is not None and case.op == "Sign" and dtype == ir.DataType.INT64:
+        return mapped(case, "EW1", lambda x: transfer.ordered(exact(x), dtype, (x,), iv.bounded(1.0)))
     if exact is not None and (dtype.is_floating_point() or case.op not in ("Abs", "BitwiseNot", "Neg")):
         return mapped(case, "EW1", exact)
     function = exact or transfer.approximated(ROUNDED[case.op])
@@ -137,7 +139,13 @@ def clip(case: Case) -> Verdict:
     low, high = (
         _limit(case, operand, name, end) for operand, name, end in ((1, "min", -math.inf), (2, "max", math.inf))
     )
-    return mapped(case, "EW1", lambda x: transfer.minimum(transfer.maximum(x, low), high))
+    given = [case.fact(operand).valid for operand in (1, 2) if case.has(operand)]
+
+    def clipped(x: Interval) -> Interval:
+        result = transfer.minimum(transfer.maximum(x, low), high)
+        return transfer.ordered(result, case.dtype(), (x, *given), iv.hull(x, *given))
+
+    return mapped(case, "EW1", clipped)
 
 
 def _limit(case: Case, operand: int, name: str, end: float) -> Interval:
@@ -189,6 +197,8 @@ def nary(case: Case) -> Verdict:
 def _image(case: Case, dtype: ir.DataType) -> Binary:
     """What the operator makes of two contents."""
     image = BINARY[case.op]
+    if case.op in ("Max", "Min"):
+        return lambda a, b: transfer.ordered(image(a, b), dtype, (a, b), iv.hull(a, b))
     if case.op in HELD:
         return image
     if dtype.is_integer():

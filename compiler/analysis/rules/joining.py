@@ -12,13 +12,14 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.known_sizes import at_zero, canonical, never_falls, never_negative, numbers_of
+from compiler.analysis.known_sizes import at_zero, never_falls, never_negative, numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.lookup import rows_of_table
 from compiler.analysis.rules.movement import restated
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 TO_THE_END = 2**31 - 1
 """Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
@@ -219,7 +220,7 @@ class _Cutting:
         if (
             cut.step != -1
             or cut.end is not None
-            or (canonical(cut.start - frames.size) not in (-1,) and cut.start != -1)
+            or (normal_form(cut.start - frames.size) not in (-1,) and cut.start != -1)
         ):
             raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
         self.rule, self.reason = "SL3", "the whole axis is turned round"
@@ -236,18 +237,18 @@ class _Cutting:
         Raises:
             Refused: it counts from the front for some lengths and from the end for others.
         """
-        beyond = canonical(bound - size)
+        beyond = normal_form(bound - size)
         if isinstance(beyond, int) and beyond > 0:
             return size
         if isinstance(bound, int):
-            return bound if bound >= 0 else canonical(size + bound)
+            return bound if bound >= 0 else normal_form(size + bound)
         if never_falls(bound):
             if (at_zero(bound) or 0) < 0:
                 self.at_least.append(bound + 1)
             return bound
         if never_falls(-bound) and (at_zero(bound) or 0) <= 0:
             self.at_least.append(-bound)
-            return canonical(size + bound)
+            return normal_form(size + bound)
         raise refuse(f"Slice at {bound} of {size} entries", "cut at a fixed distance from either end")
 
 
@@ -267,7 +268,7 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
     start: Dim = 0
     for at, segment in enumerate(segments):
         end = start + segment.size
-        after, before = canonical(position - start), canonical(end - position)
+        after, before = normal_form(position - start), normal_form(end - position)
         near = isinstance(after, int) and after >= 0 and (not segment.is_full or after <= segment.size)
         if near and not (segment.is_full and after == segment.size and at + 1 < len(segments)):
             return at, after, before
@@ -277,7 +278,7 @@ def _located(segments: Sequence[Segment], position: Dim) -> tuple[int, Dim, Dim]
             return at, after, before
         start = end
     if len(segments) == 1:
-        return 0, canonical(position), canonical(segments[0].size - position)
+        return 0, normal_form(position), normal_form(segments[0].size - position)
     shown = " ++ ".join(map(str, segments))
     raise refuse(f"Slice at {position} of {shown}", "cut at the border between cached and new frames")
 
@@ -294,13 +295,13 @@ def _ended(frames: Frames, stop: Dim, work: _Cutting) -> tuple[list[Segment], bo
     if last.is_full:
         return [*whole, Segment(after)], False
     if isinstance(before, int):  # the last few entries go
-        work.at_least.append(canonical(last.size - before + 1))
-        return [*whole, Segment(canonical(last.size - before), last.side)], last.side is Side.LEFT
+        work.at_least.append(normal_form(last.size - before + 1))
+        return [*whole, Segment(normal_form(last.size - before), last.side)], last.side is Side.LEFT
     if last.side is Side.LEFT and isinstance(after, int):  # the first few entries stay
         if never_falls(last.size) and (at_zero(last.size) or 0) >= after:
             return [*whole, Segment(after)], False
         if len(segments) > 1 or isinstance(work.case.out_dims()[_axis_of(work, frames)], int):
-            work.at_least.append(canonical(last.size - after + 1))
+            work.at_least.append(normal_form(last.size - after + 1))
             return [*whole, Segment(after)], False
         return [*whole, Segment(sympy.Min(last.size, after))], False
     if last.side is Side.LEFT and len(segments) == 1 and never_falls(after) and _lies_between(after, before):
@@ -328,15 +329,15 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
     if before == 0:
         return joined(rest or [Segment(0)])
     if first.is_full and isinstance(after, int):
-        return joined([Segment(canonical(first.size - after)), *rest])
+        return joined([Segment(normal_form(first.size - after)), *rest])
     if first.side is Side.LEFT and isinstance(after, int):
-        work.at_least.append(canonical(first.size - after + 1))
-        return joined([Segment(canonical(first.size - after)), *rest])
+        work.at_least.append(normal_form(first.size - after + 1))
+        return joined([Segment(normal_form(first.size - after)), *rest])
     if first.side is Side.RIGHT and isinstance(before, int):
         if never_falls(first.size) and (at_zero(first.size) or 0) >= before:
             return joined([Segment(before), *rest])
         if at > 0:  # the last few entries must not reach into the segment before
-            work.at_least.append(canonical(first.size - before + 1))
+            work.at_least.append(normal_form(first.size - before + 1))
             return joined([Segment(before), *rest])
         return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
     frames = work.fact.frames(axis)
@@ -348,7 +349,7 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
 
 def same_end(stop: Dim, frames: Frames | None) -> bool:
     """Whether a position is the end of an axis."""
-    return frames is not None and canonical(stop - frames.size) == 0
+    return frames is not None and normal_form(stop - frames.size) == 0
 
 
 def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) -> Axis:
@@ -358,7 +359,7 @@ def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) 
     if work.case.batch is not None and (rows is None or len(rows) > 1):
         raise refuse(f"Slice [-{count}:] of {frames}, which all rows share", "give the value a batch axis of its own")
     work.case.rewrite("entries", axis, tuple(range(-count, 0)), False)
-    work.at_least.append(canonical(frames.size - count + 1))
+    work.at_least.append(normal_form(frames.size - count + 1))
     work.rule, work.reason = "SL4", "the last entries of each row"
     return joined([Segment(count)])
 
@@ -378,7 +379,7 @@ def split(case: Case) -> Verdict:
     start: Dim = 0
     for size in _sizes(case, axis):
         work = _Cutting(case, fact)
-        end = canonical(start + size)
+        end = normal_form(start + size)
         work.cut(axis, Cut(start, end, 1))
         outputs.append(case.output(work.axes, work.content, work.index))
         at_least += work.at_least

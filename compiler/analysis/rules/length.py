@@ -10,11 +10,12 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
-from compiler.analysis.interval import ASSUMED, TRUTH, ZERO, Interval, constant, hull, of_array
-from compiler.analysis.known_sizes import at_zero, canonical, count_of, never_falls, numbers_of, quotient
+from compiler.analysis.interval import ASSUMED, LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
+from compiler.analysis.known_sizes import at_zero, count_of, never_falls, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol
+from compiler.sizes import normal_form
 
 
 def is_known(case: Case, size: Dim) -> bool:
@@ -94,7 +95,7 @@ def range_(case: Case) -> Verdict:
     start, limit, step = (each[0] if each else None for each in bounds)
     if start is None or not isinstance(step, int) or step == 0:
         return _opaque_range(case, stated)
-    computed = None if limit is None else canonical(count_of(start, limit, step))
+    computed = None if limit is None else normal_form(count_of(start, limit, step))
     if isinstance(stated, int) or (not case.depends(stated) and is_known(case, stated)):
         if isinstance(start, int):
             return case.verdict("LN4", "fixed positions", _fixed_range(start, stated, step))
@@ -124,7 +125,7 @@ def _opaque_range(case: Case, stated: Dim) -> Verdict:
 
 def _fixed_range(start: int, size: Dim, step: int) -> Fact:
     if not isinstance(size, int):
-        return Fact(contents=((VALID, _span(float(start), math.copysign(ASSUMED, step))),))
+        return Fact(contents=((VALID, _span(float(start), start + step * LONGEST)),))
     ends = (float(start), float(start + step * max(size - 1, 0)))
     content = _span(*ends) if size else ZERO
     return Fact(contents=((VALID, content),), index=Index(0, start) if step == 1 else None)
@@ -141,8 +142,8 @@ def counted(case: Case, start: Dim, size: Dim, step: int = 1) -> Axis:
         Refused: the start moves in the wrong direction, or not in whole steps.
     """
     fixed = at_zero(start)
-    before = quotient(canonical(fixed - start), step) if fixed is not None else None
-    if before is None or not never_falls(before) or not never_falls(canonical(size - before)):
+    before = quotient(normal_form(fixed - start), step) if fixed is not None else None
+    if before is None or not never_falls(before) or not never_falls(normal_form(size - before)):
         raise refuse(
             f"{case.op} counts {size} positions from {start} in steps of {step}",
             "count from a constant, or through one, as arange(length), arange(-length + 1, length)",
@@ -157,14 +158,15 @@ def not_negative(axis: Axis) -> tuple[Dim, ...]:
 
 
 def _difference(size: Dim, before: Dim) -> Dim:
-    return size if before == 0 else canonical(size - before)
+    return size if before == 0 else normal_form(size - before)
 
 
 def _reach(start: Dim, step: int) -> tuple[float, float]:
-    """Bounds of counted positions: no axis has more slots than `ASSUMED`."""
+    """Bounds of counted positions: no axis has more slots than `LONGEST`."""
+    far = step * LONGEST
     if isinstance(start, int):
-        return (float(start), float(ASSUMED)) if step > 0 else (-float(ASSUMED), float(start))
-    return -float(ASSUMED), float(ASSUMED)
+        return min(start, start + far), max(start, start + far)
+    return -abs(far), abs(far)
 
 
 Band = tuple[float, float]
@@ -179,7 +181,7 @@ def trilu(case: Case) -> Verdict:
     fact = case.fact()
     if fact.is_number:
         raise refuse("Trilu of numbers computed from lengths", "build the triangle of constants")
-    shift = canonical(diagonal - _lead(case, column) + _lead(case, row))
+    shift = normal_form(diagonal - _lead(case, column) + _lead(case, row))
     if not isinstance(shift, int):
         raise refuse(
             f"Trilu keeps diagonal {diagonal} of axes laid out {_shown(case, row)} and {_shown(case, column)}",

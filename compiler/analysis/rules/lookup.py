@@ -12,12 +12,13 @@ import numpy as np
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.interval import Interval, hull, of_array
-from compiler.analysis.known_sizes import at_zero, canonical, never_falls, numbers_of, same
+from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.grids import gather_nd, layout_text, positions_into, stay_in_range
 from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.ir import Dim, symbol
+from compiler.sizes import normal_form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ def rows_of_table(case: Case, at: int, start: Dim, end: Dim | None) -> TableRows
     at_least: list[Dim] = []
     first = _counted_from_front(start, count, at_least)
     last = count if end is None else _counted_from_front(end, count, at_least)
-    size = canonical(last - first)
+    size = normal_form(last - first)
     size = stated if same(stated := case.out_dims()[at], size) else size
     _, layout = created(case, size)
     if not never_falls(size):
@@ -84,7 +85,7 @@ def _counted_from_front(bound: Dim, count: int, at_least: list[Dim]) -> Dim:
         return bound if bound >= 0 else max(count + bound, 0)
     if never_falls(-bound) and (at_zero(bound) or 0) <= 0:
         at_least.append(-bound)
-        return canonical(count + bound)
+        return normal_form(count + bound)
     if never_falls(bound) and (at_zero(bound) or 0) < 0:
         at_least.append(bound + 1)
     return bound
@@ -169,7 +170,7 @@ def _fixed_entries(case: Case, axis: int, frames: Frames, numbers: Sequence[Dim]
     axes = {place[at]: layout for at, layout in data.axes if at != axis}
     out = case.output(axes, lambda region: data.content(back[at] for at in region))
     reach = max([distance + 1 for distance in kept if distance >= 0] + [-d for d in kept if d < 0], default=1)
-    at_least = [canonical(frames.size - reach + 1)]
+    at_least = [normal_form(frames.size - reach + 1)]
     if all(_lies_where_counted(frames, distance) for distance in kept) and kept == list(numbers):
         return case.verdict("IX1", "counted from the end without padding", out, at_least_one=at_least)
     rows = data.axis(data.rows_axis) if data.rows_axis is not None else None
@@ -187,7 +188,7 @@ def _from_an_end(number: Dim, size: Dim) -> int | None:
     """A fixed index: not negative from the front, negative from the end."""
     if isinstance(number, int):
         return number
-    distance = canonical(number - size)
+    distance = normal_form(number - size)
     return distance if isinstance(distance, int) and distance < 0 else None
 
 

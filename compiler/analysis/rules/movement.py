@@ -12,11 +12,12 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, make_fact, refuse, regions_of
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.known_sizes import canonical, numbers_of, quotient, same
+from compiler.analysis.known_sizes import numbers_of, quotient, same
 from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, size_of
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 
 def transpose(case: Case) -> Verdict:
@@ -100,7 +101,7 @@ def _pieces(fact: Fact, dims: Sequence[Dim]) -> list[Piece]:
     """The factors of a value, outer to inner; what all segments of a padded axis have in common is split off."""
     pieces: list[Piece] = []
     for at, dim in enumerate(dims):
-        for factor in fact.axis(at) or (Plain(canonical(dim)),):
+        for factor in fact.axis(at) or (Plain(normal_form(dim)),):
             pieces += [Piece(each, at) for each in _split(factor) if each.size != 1]
     return pieces
 
@@ -113,7 +114,7 @@ def _split(factor: Factor) -> tuple[Factor, ...]:
     if common <= 1:
         return (factor,)
     segments = tuple(
-        dataclasses.replace(each, size=quotient(canonical(each.size), common) or 0) for each in factor.segments
+        dataclasses.replace(each, size=quotient(normal_form(each.size), common) or 0) for each in factor.segments
     )
     return Frames(segments), Plain(common)
 
@@ -122,7 +123,7 @@ def _content(size: Dim) -> int:
     """The largest number that divides a size whatever the lengths."""
     if isinstance(size, int):
         return size
-    expanded = canonical(size)
+    expanded = normal_form(size)
     if isinstance(expanded, int):
         return expanded
     terms = expanded.as_coefficients_dict()
@@ -131,18 +132,18 @@ def _content(size: Dim) -> int:
 
 def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
     """The sizes of the output's axes: as shape inference has them, else as the target says; one may be left over."""
-    stated = [canonical(dim) for dim in case.out_dims()]
+    stated = [normal_form(dim) for dim in case.out_dims()]
     given = numbers_of(case.node.inputs[1]) if case.op == "Reshape" else None
     copies = not case.int_attribute("allowzero", 0)
     dims = case.dims()
     for at, dim in enumerate(stated):
         if not is_known(case, dim) and given is not None and given[at] != -1:
             copied = given[at] == 0 and copies and at < len(dims)
-            stated[at] = _in_size(case, at, dims) if copied else canonical(given[at])
+            stated[at] = _in_size(case, at, dims) if copied else normal_form(given[at])
     unknown = [at for at, dim in enumerate(stated) if not is_known(case, dim)]
     if len(unknown) == 1:
-        whole: Dim = canonical(math.prod(sizes))
-        known: Dim = canonical(math.prod(dim for at, dim in enumerate(stated) if at not in unknown))
+        whole: Dim = normal_form(math.prod(sizes))
+        known: Dim = normal_form(math.prod(dim for at, dim in enumerate(stated) if at not in unknown))
         left = quotient(whole, known)
         if left is not None:
             stated[unknown[0]] = left
@@ -151,7 +152,7 @@ def _target(case: Case, sizes: Sequence[Dim]) -> list[Dim]:
 
 def _in_size(case: Case, at: int, dims: Sequence[Dim]) -> Dim:
     layout = case.fact().axis(at)
-    return canonical(dims[at] if layout is None else size_of(layout))
+    return normal_form(dims[at] if layout is None else size_of(layout))
 
 
 def _grouped(pieces: Sequence[Piece], sizes: Sequence[Dim]) -> list[list[Piece]] | None:
@@ -195,7 +196,7 @@ def _join_plain(rest: list[Piece]) -> None:
     """Plain neighbours in front are one piece, so that they may be cut anywhere."""
     while len(rest) > 1 and all(isinstance(piece.factor, Plain) for piece in rest[:2]):
         first, second = rest.pop(0), rest.pop(0)
-        rest.insert(0, Piece(Plain(canonical(first.factor.size * second.factor.size)), first.axis))
+        rest.insert(0, Piece(Plain(normal_form(first.factor.size * second.factor.size)), first.axis))
 
 
 def _merged(group: Sequence[Piece], stated: Dim) -> Axis:
@@ -204,7 +205,7 @@ def _merged(group: Sequence[Piece], stated: Dim) -> Axis:
     for piece in group:
         last, factor = factors[-1] if factors else None, piece.factor
         if isinstance(factor, Plain) and isinstance(last, Plain):
-            factors[-1] = Plain(canonical(last.size * factor.size))
+            factors[-1] = Plain(normal_form(last.size * factor.size))
         elif isinstance(factor, Plain) and isinstance(last, Frames):
             factors[-1] = Frames(tuple(_times(segment, factor.size) for segment in last.segments))
         else:
@@ -213,7 +214,7 @@ def _merged(group: Sequence[Piece], stated: Dim) -> Axis:
 
 
 def _times(segment: Segment, count: Dim) -> Segment:
-    return dataclasses.replace(segment, size=canonical(segment.size * count))
+    return dataclasses.replace(segment, size=normal_form(segment.size * count))
 
 
 def restated(axis: Axis, stated: Dim) -> Axis:
@@ -313,7 +314,7 @@ def tile(case: Case) -> Verdict:
     axes: dict[int, Axis] = {}
     for at, dim in enumerate(dims):
         own = fact.axis(at)
-        times = numbers[at] if numbers is not None else quotient(canonical(after[at]), canonical(dim))
+        times = numbers[at] if numbers is not None else quotient(normal_form(after[at]), normal_form(dim))
         if times is None:
             raise refuse(f"Tile of {_text(dims)} to {_text(after)}", "repeat by constants, or by a length")
         repeated = None if times == 1 else created(case, times)[1] or (Plain(times),)

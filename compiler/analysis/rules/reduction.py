@@ -10,7 +10,7 @@ from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
 from compiler.analysis.data_only import on_data
 from compiler.analysis.facts import Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ASSUMED, ONE, ZERO, Interval
+from compiler.analysis.interval import ANYTHING, ASSUMED, LONGEST, ONE, ZERO, Interval
 from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
@@ -238,7 +238,7 @@ def arg_extreme(case: Case) -> Verdict:
 def _most(case: Case, axis: int) -> float:
     """The largest index along an axis."""
     size = case.dims()[axis]
-    return max(float(size) - 1, 0.0) if isinstance(size, int) else ASSUMED
+    return max(float(size) - 1, 0.0) if isinstance(size, int) else LONGEST
 
 
 def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bool) -> None:

@@ -15,11 +15,12 @@ from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, Interval
-from compiler.analysis.known_sizes import canonical, numbers_of
+from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.analysis.rules.convolution import largest_sum
 from compiler.analysis.rules.windows import period, regions_read, residues, stated
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 MOST_PARTS = 64
 """The largest denominator of a scale that is taken to be meant exactly."""
@@ -190,7 +191,7 @@ def _stretched(case: Case, at: int, frames: Frames, scale: Fraction) -> tuple[Ax
     how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
     if how == "half_pixel_symmetric" and residues(frames.size, scale.denominator) != {0}:
         raise refuse(f"Resize by {how} of {frames} by {scale}", "use half_pixel")
-    size = stated(case, at, canonical(sympy.floor(sympy.sympify(frames.size) * sympy.Rational(str(scale)))))
+    size = stated(case, at, normal_form(sympy.floor(sympy.sympify(frames.size) * sympy.Rational(str(scale)))))
     side = frames.segments[0].side
     whole_shift = side is Side.LEFT or period(frames.size)[1] % scale.denominator == 0
     if len(frames.segments) != 1 or not whole_shift:
@@ -201,7 +202,7 @@ def _stretched(case: Case, at: int, frames: Frames, scale: Fraction) -> tuple[Ax
 def _at_least_two(case: Case, size: Dim, scale: Fraction) -> list[Dim]:
     """`pytorch_half_pixel` puts a single place at position 0, so there must be two where that differs."""
     how = str(case.attribute("coordinate_transformation_mode", "half_pixel"))
-    return [canonical(size - 1)] if how == "pytorch_half_pixel" and scale < 1 else []
+    return [normal_form(size - 1)] if how == "pytorch_half_pixel" and scale < 1 else []
 
 
 def _clean(case: Case, held: set[int]) -> None:

@@ -11,13 +11,14 @@ from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Region, Verdict, refuse
 from compiler.analysis.interval import Interval
-from compiler.analysis.known_sizes import canonical, function_of, names_in, never_falls, numbers_of, quotient
+from compiler.analysis.known_sizes import function_of, names_in, never_falls, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.resampling import resize
 from compiler.analysis.rules.windows import stated
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _ends(case: Case) -> dict[int, Ends]:
     known = numbers_of(case.node.inputs[1])
     if known is None or len(known) != 2 * len(axes) or not all(is_known(case, number) for number in known):
         raise refuse("Pad by amounts that do not follow from axis lengths", "pad by constants or by sizes")
-    numbers = [canonical(number) for number in known]
+    numbers = [normal_form(number) for number in known]
     return {at: Ends(numbers[place], numbers[place + len(axes)]) for place, at in enumerate(axes)}
 
 
@@ -128,7 +129,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     fill = False
     first, last = parts[0], parts[-1]
     if _is_cut(ends.begin):
-        parts[0] = Segment(canonical(first.size + ends.begin), first.side)
+        parts[0] = Segment(normal_form(first.size + ends.begin), first.side)
         least.append(parts[0].size + 1)
     elif ends.begin != 0 and first.side is Side.RIGHT and not first.is_full:
         parts[0], fill = Segment(_growing(case, first.size + ends.begin, ends.begin), Side.RIGHT), True
@@ -136,7 +137,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
         parts.insert(0, Segment(_growing(case, ends.begin, ends.begin), Side.RIGHT))
     last = parts[-1]
     if _is_cut(ends.end):
-        parts[-1] = Segment(canonical(last.size + ends.end), last.side)
+        parts[-1] = Segment(normal_form(last.size + ends.end), last.side)
         least.append(parts[-1].size + 1)
     elif ends.end != 0 and last.side is Side.LEFT and not last.is_full:
         parts[-1], fill = Segment(_growing(case, last.size + ends.end, ends.end), Side.LEFT), True
@@ -145,7 +146,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     if any(isinstance(part.size, int) and part.size < 0 for part in parts):
         raise refuse(f"Pad cuts {ends.begin} and {ends.end} entries off {frames}", "cut off less")
     axis = joined(parts)
-    size = stated(case, at, canonical(frames.size + ends.begin + ends.end))
+    size = stated(case, at, normal_form(frames.size + ends.begin + ends.end))
     (whole,) = axis
     assert isinstance(whole, Frames)
     if len(whole.segments) == 1:
@@ -164,7 +165,7 @@ def _growing(case: Case, size: Dim, amount: Dim) -> Dim:
     Raises:
         Refused: shorter rows would get more of them, or some would be cut off.
     """
-    whole = canonical(size)
+    whole = normal_form(size)
     if not isinstance(amount, int) and (not never_falls(whole) or not _is_never_negative(amount)):
         raise refuse(
             f"Pad adds {amount} entries, which does not grow with the length or may be negative",
@@ -202,7 +203,7 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
         if len(frames.segments) != 1:
             raise refuse(f"Pad by {mode} of {frames}", "pad before joining")
         side = frames.segments[0].side
-        size = stated(case, at, canonical(frames.size + begin + end))
+        size = stated(case, at, normal_form(frames.size + begin + end))
         axes[at] = (Frames((Segment(size, side),)),)
         sees = begin > 0 if side is Side.RIGHT else end > 0
         if sees or (mode == "wrap" and max(begin, end) > 0):
@@ -211,7 +212,7 @@ def _pad_by_entries(case: Case, mode: str, ends: Mapping[int, Ends]) -> Verdict:
             anew.append((at, begin, size))
             rest[at] = rest[at + case.rank()] = 0
         reads = {"edge": 1, "reflect": max(begin, end, 0) + 1, "wrap": max(begin, end, 1)}[mode]
-        sizes.append(canonical(frames.size + min(begin, 0) + min(end, 0) - (reads - 1)))
+        sizes.append(normal_form(frames.size + min(begin, 0) + min(end, 0) - (reads - 1)))
     fact = case.fact()
     if anew:
         if fact.rows_axis is None and case.batch is not None:
@@ -243,7 +244,7 @@ def blocks(case: Case) -> Verdict:
         parts = []
         for part in frames.segments:
             scaled = part.size * size if case.op == "DepthToSpace" else _whole(case, part.size, size)
-            parts.append(Segment(canonical(scaled), part.side))
+            parts.append(Segment(normal_form(scaled), part.side))
         if len(parts) == 1:
             parts = [dataclasses.replace(parts[0], size=stated(case, at, parts[0].size))]
         axes[at] = (Frames(tuple(parts)),)
@@ -251,7 +252,7 @@ def blocks(case: Case) -> Verdict:
 
 
 def _whole(case: Case, size: Dim, block: int) -> Dim:
-    found = quotient(canonical(size), block)
+    found = quotient(normal_form(size), block)
     if found is None:
         raise refuse(f"{case.op} cuts {size} entries into blocks of {block}", "make the length a multiple of it")
     return found

@@ -11,10 +11,11 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region, refuse
-from compiler.analysis.known_sizes import canonical, same
+from compiler.analysis.known_sizes import same
 from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
 from compiler.analysis.rules.length import is_known
 from compiler.ir import Dim
+from compiler.sizes import normal_form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +51,15 @@ class Window:
     def places(self, size: Dim) -> Dim:
         """How many places there are on an axis of `size` entries."""
         if self.end is None:
-            return canonical(sympy.ceiling(sympy.sympify(size) / self.stride))
+            return normal_form(sympy.ceiling(sympy.sympify(size) / self.stride))
         span = size + self.begin + self.end - self.reach - 1
         if not self.overruns(size):
-            return canonical(sympy.floor(sympy.sympify(span) / self.stride) + 1)
+            return normal_form(sympy.floor(sympy.sympify(span) / self.stride) + 1)
         places = sympy.ceiling(sympy.sympify(span) / self.stride) + 1
         if self.stride > self.reach + 1 - self.end:  # the last place may begin behind the axis: then it does not count
             on_axis = sympy.floor(sympy.sympify(size + self.begin - 1) / self.stride) + 1
-            return canonical(sympy.Min(places, on_axis))
-        return canonical(places)
+            return normal_form(sympy.Min(places, on_axis))
+        return normal_form(places)
 
     def overruns(self, size: Dim) -> bool:
         """Whether rounding up may add a place at all: whether the last stride may be a part of one."""
@@ -85,7 +86,7 @@ def residues(size: Dim, modulus: int) -> set[int]:
 
 def period(size: Dim) -> tuple[int, int]:
     """A constant and a step: every value of a size is the constant plus a multiple of the step; 0 when it is fixed."""
-    whole = canonical(size)
+    whole = normal_form(size)
     if isinstance(whole, int):
         return whole, 0
     constant, rest = whole.as_coeff_Add()
@@ -195,8 +196,8 @@ def slide(case: Case, at: int, window: Window) -> Slid | None:
         if frames.is_prefix_padded:
             return Slid((Frames((Segment(size, Side.RIGHT),)),), size, (size,), sees_front=window.begin > 0)
         if len(frames.segments) == 2 and not frames.segments[1].is_full:  # the valid entries are next to each other
-            before = canonical((front.size - shift) / window.stride)
-            axis = joined([Segment(before, Side.RIGHT), Segment(canonical(size - before), Side.LEFT)])
+            before = normal_form((front.size - shift) / window.stride)
+            axis = joined([Segment(before, Side.RIGHT), Segment(normal_form(size - before), Side.LEFT)])
             return Slid(axis, size, (size, *_not_negative(axis)), window.begin > 0, overhang > 0)
     raise refuse(
         f"{case.op} in steps of {window.stride} along {frames}: the padding in front is no whole number of steps, or "

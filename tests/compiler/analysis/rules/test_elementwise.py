@@ -53,7 +53,10 @@ PADDING = [
     (Node("Cast", [padded(ONE, dtype=BOOL)], {"to": FLOAT}), ONE),
     (Node("Cast", [padded(Interval(0.0, 7.5))], {"to": INT64}), Interval(0.0, 7.0)),
     (Node("Max", [padded(Interval(-9.0, 1.0)), constant([0.0, 0.0]), constant([-1.0, -1.0])]), Interval(0.0, 1.0)),
-    (Node("Max", [padded(ANYTHING, dtype=INT64), constant(0, np.int64)]), Interval(0.0, 2.0**63)),
+    (Node("Max", [padded(bounded(9.0), dtype=INT64), constant(0, np.int64)]), Interval(0.0, 9.0)),
+    (Node("Max", [padded(ANYTHING, dtype=INT64), constant(0, np.int64)]), bounded(2.0**63)),  # compared wrongly
+    (Node("Clip", [padded(ANYTHING, dtype=INT64), constant(0, np.int64), None]), bounded(2.0**63)),
+    (Node("Sign", [padded(Interval(2.0, 2.0**40), dtype=INT64)]), bounded(1.0)),
     (Node("Dropout", [padded(ZERO)], outputs=2), ZERO),
 ]
 
