@@ -25,8 +25,8 @@ ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
 def softmax(case: Case) -> Verdict:
     """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed.
 
-    A row of scores without NaN and +infinity is taken to hold one score above -2**40 at least. A row that holds none
-    gives what it gives alone where its padding is -infinity: that is what scores that may be -infinity are filled with.
+    Where all valid scores are far above, the lowest finite number is low enough. Others, of causal masks or of masks
+    that are data, may all be as low in one row, so that padding would have a share of it: there only -infinity will do.
     """
     axis = case.axis_attribute("axis", -1)
     frames = case.simple_frames(0, axis)
@@ -52,7 +52,13 @@ def softmax(case: Case) -> Verdict:
 
 def is_masked(fact: Fact, axis: int) -> bool:
     """Whether scores in the padding of an axis count for nothing already, wherever the other axes are valid."""
-    return _is_deep(fact.content({axis}))
+    padding = fact.content({axis})
+    return not padding.nan and padding.high <= (DEEP if _stays_above(fact.valid) else -math.inf)
+
+
+def _stays_above(valid: Interval) -> bool:
+    """Whether no valid score is so low that masked ones count next to it."""
+    return not valid.nan and valid.low >= DEEP / 10
 
 
 def _is_deep(content: Interval) -> bool:
@@ -60,9 +66,9 @@ def _is_deep(content: Interval) -> bool:
 
 
 def _mask_value(case: Case, fact: Fact) -> float:
-    """The lowest finite number; -infinity where that may not be lower than all valid scores."""
+    """The lowest finite number; -infinity where that may not be far lower than all valid scores."""
     lowest = case.lowest()
-    return lowest if fact.valid.is_finite and lowest <= DEEP else -math.inf
+    return lowest if _stays_above(fact.valid) and fact.valid.is_finite and lowest <= DEEP else -math.inf
 
 
 def _check_ties(case: Case, fact: Fact, axis: int, frames: Frames) -> None:

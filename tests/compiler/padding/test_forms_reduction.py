@@ -11,9 +11,9 @@ from tests.kit.graphs import ops_of
 from tests.kit.offline import offline, verify_offline
 from tests.kit.soundness import Node, Operand, check_node, constant
 
-SMALL = "<float[1] small = {1e-3}, float[2] pair = {1.0, 2.0}, int64[3] halves = {0, 2, -1}, float exponent = {2.0}, "
+SMALL = "float[1] small = {1e-3}, float[2] pair = {1.0, 2.0}, int64[3] halves = {0, 2, -1}, float exponent = {2.0}, "
 LAYER = """mu = ReduceMean<keepdims = 1>({0}, {1})  d = Sub({0}, mu)  p = Pow(d, exponent)
-v = ReduceMean<keepdims = 1>(p, {1})  e = Add(v, small)  s = Sqrt(e)  """
+u = ReduceMean<keepdims = 1>(p, {1})  e = Add(u, small)  s = Sqrt(e)  """
 
 ACCEPTED = {
     "mean": ("y = ReduceMean<keepdims = 1>(x, one)", 1),
@@ -26,7 +26,7 @@ ACCEPTED = {
     "layer normalisation, spelled out": (LAYER.format("x", "two") + "y = Div(d, s)", 0),
     "normalisation over time, spelled out": (LAYER.format("x", "one") + "y = Div(d, s)", 2),
     "root mean square, spelled out": (
-        "p = Pow(x, exponent)  v = ReduceMean<keepdims = 1>(p, two)  e = Add(v, small)  s = Sqrt(e)  "
+        "p = Pow(x, exponent)  u = ReduceMean<keepdims = 1>(p, two)  e = Add(u, small)  s = Sqrt(e)  "
         "r = Reciprocal(s)  y = Mul(x, r)", 0,
     ),
     "group normalisation, as it is exported": (
@@ -35,7 +35,7 @@ ACCEPTED = {
     ),
     "deviation over time": (
         "mu = ReduceMean<keepdims = 1>(x, one)  d = Sub(x, mu)  q = Mul(d, d)  t = ReduceSum<keepdims = 1>(q, one)  "
-        "n = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(n)  w0 = Add(f, small)  v = Div(t, w0)  y = Sqrt(v)", 2,
+        "n = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(n)  w0 = Add(f, small)  u = Div(t, w0)  y = Sqrt(u)", 2,
     ),
 }  # fmt: skip
 
@@ -43,15 +43,15 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_padded_rows_are_as_alone(name: str) -> None:
     body, fills = ACCEPTED[name]
-    text = graph(body).replace("<int64[1] zero", SMALL + "int64[2] both = {1, 2}, int64[1] zero")
+    text = graph(body).replace("int64[1] zero", SMALL + "int64[2] both = {1, 2}, int64[1] zero")
     outcome = verify_offline(offline(text, WEIGHTS), tolerance=1e-4)
     assert ops_of(outcome.lowered.model).count("Where") == fills, "masks only where needed"
 
 
 def test_statistics_far_from_zero_keep_their_precision() -> None:
     body = CHANNELS + "f = Add(c, thousands)  y = InstanceNormalization(f, gamma, beta)"
-    text = graph(body).replace("<int64[1] zero", "<float[1] thousands = {3000.0}, int64[1] zero")
-    verify_offline(offline(text, WEIGHTS), tolerance=2e-3)
+    text = graph(body).replace("int64[1] zero", "float[1] thousands = {3000.0}, int64[1] zero")
+    verify_offline(offline(text, WEIGHTS), tolerance=2e-3, shortest=2)  # of one entry rounding is all that is left
 
 
 OPERATORS = {
@@ -68,11 +68,11 @@ OPERATORS = {
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_normalisation_has_the_form(name: str) -> None:
     opset, body = OPERATORS[name]
-    lowered = offline(graph(CHANNELS + body).replace("<int64[1] zero", SMALL + "int64[1] zero"), WEIGHTS)
+    lowered = offline(graph(CHANNELS + body).replace("int64[1] zero", SMALL + "int64[1] zero"), WEIGHTS)
     lowered.model.graph.opset_imports[""] = opset
     house.forget_shapes(lowered.model)
     house.infer_shapes(lowered.model)
-    outcome = verify_offline(lowered, tolerance=1e-4)
+    outcome = verify_offline(lowered, tolerance=1e-4, shortest=2)
     assert body.split("= ")[1].split("<")[0] not in ops_of(outcome.lowered.model)
 
 

@@ -272,9 +272,9 @@ def test_positions_split_into_heads_after_canonical_reshapes() -> None:
     verify_refusal(
         PadAxes(),
         lowered,
-        message="acts along the batch axis",
-        cure="keep the batch apart",
-        op="Softmax",
+        message="lets every row of the batch meet every other one",
+        cure="keep th",
+        op="MatMul",
         axis="batch, cache",
     )
     canonical = CanonicalizeReshapes().apply(copy_of(lowered)).lowered
