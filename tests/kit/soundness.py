@@ -2,7 +2,8 @@
 
     operands as facts -> lengths and contents drawn within them -> verdict -> fills, clamps and forms -> padded run
     (I1) every valid entry of a row equals the run of the row alone;  (I2) sizes are what the layouts say;
-    (I3) every region holds what the output's fact claims;  pointwise verdicts commute with any order of the slots
+    (I3) every region holds what the output's fact claims;  pointwise verdicts commute with any order of the slots and
+    mix none of them
 
 `check_node` raises `Unsound` with the drawn figures; a refusal of the rule goes through.
 """
@@ -134,8 +135,10 @@ class _Attack:
         for row, alone in enumerate(expected):
             for output, (got, wanted) in enumerate(zip(padded, alone, strict=True)):
                 self._check_row(output, got, wanted, batch, row, tolerance)
-        if self.verdict.pointwise and not any(isinstance(need, Rewrite) for need in self.verdict.needs):
-            self._check_pointwise(filled, facts, padded, anchor, lengths, batch, rng)
+        if self.verdict.pointwise:
+            self._check_local(arrays, expected, batch, rng)
+            if not any(isinstance(need, Rewrite) for need in self.verdict.needs):
+                self._check_pointwise(filled, facts, padded, anchor, lengths, batch, rng)
 
     def _case(
         self, rng: np.random.Generator, trial: int, extremes: bool
@@ -277,6 +280,34 @@ class _Attack:
             f"operands {given}, rule {verdict.rule}, needs {verdict.needs}, outputs {list(map(str, verdict.outputs))}"
         )
 
+    def _check_local(
+        self, arrays: Mapping[str, Array], expected: Sequence[Sequence[Array]], batch: Batch, rng: np.random.Generator
+    ) -> None:
+        """Another content of one slot of a layout, in a row alone, changes that slot of the outputs and no other."""
+        layouts = {axis for fact in self.facts if fact is not None for _, axis in fact.axes}
+        if any(axis not in layouts for fact in self.verdict.outputs for _, axis in fact.axes):
+            return  # merged or split: a slot stands in several places
+        row = int(rng.integers(len(batch.rows)))
+        feeds = self._alone_feeds(arrays, batch, row)
+        for layout in sorted(layouts, key=str):
+            count = evaluated(size_of(layout), batch.rows[row])
+            if count < 2:
+                continue
+            slot, other = rng.choice(count, 2, replace=False)
+            changed = {
+                name: _with_slot(array, self.facts[int(name[1:])], layout, slot, other) if name in arrays else array
+                for name, array in feeds.items()
+            }
+            try:
+                again = self._outputs(1, changed)
+            except RuntimeError:
+                continue  # without a meaning, such as indices out of range
+            for at, (got, before) in enumerate(zip(again, expected[row], strict=True)):
+                fact = self.verdict.outputs[at]
+                kept = _without_slot(got, fact, layout, slot), _without_slot(before, fact, layout, slot)
+                if not agree(*kept, 1e-5):
+                    raise Unsound(f"output {at} of {self.node.op} mixes slots of {layout[0]}; {batch}\n{self._story()}")
+
     def _check_pointwise(
         self, filled: Mapping[str, Array], facts: Sequence[Fact | None], outputs: Sequence[Array], anchor: Array,
         lengths: Mapping[str, Array], batch: Batch, rng: np.random.Generator,
@@ -300,6 +331,23 @@ class _Attack:
 def _turned(array: Array, fact: Fact | None, orders: Mapping[Axis, np.ndarray]) -> Array:
     for at, axis in fact.axes if fact is not None else ():
         array = np.take(array, orders[axis], axis=at) if array.shape[at] == len(orders[axis]) else array
+    return array
+
+
+def _with_slot(array: Array, fact: Fact | None, layout: Axis, slot: int, other: int) -> Array:
+    """One slot of every axis of a layout holds what another one holds."""
+    for at, axis in fact.axes if fact is not None else ():
+        if axis == layout:
+            order = np.arange(array.shape[at])
+            order[slot] = other
+            array = np.take(array, order, axis=at)
+    return array
+
+
+def _without_slot(array: Array, fact: Fact, layout: Axis, slot: int) -> Array:
+    for at, axis in fact.axes:
+        if axis == layout:
+            array = np.delete(array, slot, axis=at)
     return array
 
 

@@ -8,6 +8,7 @@ only an attack on a rule, the certificate checker, a comparison of whole graphs,
 import argparse
 import collections
 import dataclasses
+import hashlib
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", 
          "test_check_certificate.py")  # fmt: skip
 MISSED = ("survived", "unseen", "unreached")
 
-Mutant = TypeVar("Mutant")
+Mutant = TypeVar("Mutant", Mutation, Weakening)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +66,14 @@ def test_files(only: str | None) -> list[Path]:
     return [path for path in files if path.parent.name != "rules" or path.stem == f"test_{Path(only).stem}"]
 
 
-def chosen(mutations: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
-    """So many of all mutants, in their order."""
-    if limit is None or limit >= len(mutations):
-        return list(mutations)
-    picked = np.random.default_rng(seed).permutation(len(mutations))[:limit]
-    return [mutations[at] for at in sorted(picked)]
+def chosen(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
+    """So many of all mutants, in their order; drawn by name, so that the others stay when some come or go."""
+
+    def drawn(at: int) -> bytes:
+        return hashlib.sha256(f"{seed} {mutants[at].key}".encode()).digest()
+
+    picked = sorted(range(len(mutants)), key=drawn)[:limit]
+    return [mutants[at] for at in sorted(picked)]
 
 
 def trial_of(mutation: Mutation, corpus: Corpus, seed: int) -> Trial:
@@ -163,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only is None and not options.no_weakened:
         for weakening in chosen(weakenings_of(corpus), options.limit, options.seed):
             result = _run(weakened_trial(weakening, corpus, options.seed))
-            weakened.append(Tried(weakening.kind.split(" 0")[0], f"{weakening.rule}: {weakening.kind}", 0, result))
+            weakened.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
             _tell(weakened[-1])
         _say(started, "verdicts done")
     names = [options.only] if options.only else modules()

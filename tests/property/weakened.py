@@ -29,6 +29,11 @@ class Weakening:
     change: Weaken
     of_refusals: bool = False
 
+    @property
+    def key(self) -> str:
+        """Names it in the report."""
+        return f"{self.rule}: {self.kind}"
+
     def wrap(self, rule: Rule) -> Rule:
         """The rule, weakened."""
 

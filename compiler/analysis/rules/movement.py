@@ -90,7 +90,8 @@ def reshape(case: Case) -> Verdict:
     axes = {
         at: _merged(group, after[at]) for at, group in enumerate(groups) if any(_is_tracked(each) for each in group)
     }
-    return case.verdict("MV2", "whole axes are merged and split", _regrouped(fact, axes, groups), pointwise=True)
+    whole = set(axes.values()) <= {layout for _, layout in fact.axes}  # frames of channels are other entries
+    return case.verdict("MV2", "whole axes are merged and split", _regrouped(fact, axes, groups), pointwise=whole)
 
 
 def _is_tracked(piece: Piece) -> bool:

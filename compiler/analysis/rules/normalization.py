@@ -25,8 +25,8 @@ ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
 def softmax(case: Case) -> Verdict:
     """Softmax, LogSoftmax, Hardmax: over a padded axis the padding has to be masked; over another nothing is needed.
 
-    Where all valid scores are far above, the lowest finite number is low enough. Others, of causal masks or of masks
-    that are data, may all be as low in one row, so that padding would have a share of it: there only -infinity will do.
+    A model that masks on its own account may hide a row whole, over which softmax is uniform, whatever constant hides
+    it: then only -infinity is below all of its scores, and gives what the row gives alone.
     """
     axis = case.axis_attribute("axis", -1)
     frames = case.simple_frames(0, axis)
@@ -53,22 +53,22 @@ def softmax(case: Case) -> Verdict:
 def is_masked(fact: Fact, axis: int) -> bool:
     """Whether scores in the padding of an axis count for nothing already, wherever the other axes are valid."""
     padding = fact.content({axis})
-    return not padding.nan and padding.high <= (DEEP if _stays_above(fact.valid) else -math.inf)
-
-
-def _stays_above(valid: Interval) -> bool:
-    """Whether no valid score is so low that masked ones count next to it."""
-    return not valid.nan and valid.low >= DEEP / 10
+    return _is_deep(padding) and (padding.high == -math.inf or _is_live(fact.valid))
 
 
 def _is_deep(content: Interval) -> bool:
     return not content.nan and content.high <= DEEP
 
 
+def _is_live(valid: Interval) -> bool:
+    """Whether no valid score is a masked one."""
+    return not valid.nan and valid.low >= -ASSUMED
+
+
 def _mask_value(case: Case, fact: Fact) -> float:
-    """The lowest finite number; -infinity where that may not be far lower than all valid scores."""
+    """The lowest finite number; -infinity where that may not count for nothing next to all valid scores."""
     lowest = case.lowest()
-    return lowest if _stays_above(fact.valid) and fact.valid.is_finite and lowest <= DEEP else -math.inf
+    return lowest if _is_live(fact.valid) and lowest <= DEEP else -math.inf
 
 
 def _check_ties(case: Case, fact: Fact, axis: int, frames: Frames) -> None:

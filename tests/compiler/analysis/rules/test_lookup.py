@@ -28,6 +28,7 @@ def rows_of(start: int | str, end: int | str, table: Operand = TABLE, right: boo
 TABLES = {
     "the first": (rows_of(0, "time"), "LK1", "1: [time, left]"),
     "from the third": (rows_of(2, "time + 2"), "LK1", "1: [time, left]"),
+    "as many as cuts leave": (rows_of(0, "time - 2"), "LK1", "1: [time - 2, left]"),
     "the last": (rows_of("-time", END), "LK2", "1: [time, right]"),
     "the last, counted from the front": (rows_of("16 - time", END), "LK2", "1: [time, right]"),
     "around a fixed one": (rows_of("9 - time", "8 + time"), "LK2", "1: [time, right] ++ [time - 1, left]"),

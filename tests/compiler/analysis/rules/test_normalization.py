@@ -20,7 +20,6 @@ LEFT = f"{ROWS}, 1: [time, left]"
 MIXED = f"{ROWS}, 1: [time, left], 2: [key, left]"
 FINITE = Interval(-3.0, 5.0)
 LOWEST = float(np.finfo(np.float32).min)
-NEVER = Interval(-math.inf, -math.inf)
 DEEP = Interval(-math.inf, -1e30)
 MASKED = Interval(-math.inf, 9.0)
 WINDOW = joined([Segment(TIME, Side.RIGHT), Segment(3)])
@@ -54,8 +53,8 @@ SCORES = {
     "anything": (scores(FINITE, ANYTHING, ANYTHING, ANYTHING), [(2, LOWEST)]),
     "finite": (scores(FINITE, FINITE, FINITE, FINITE), [(2, LOWEST)]),
     "masked by the model": (scores(FINITE, FINITE, DEEP, ANYTHING), []),
-    "masked by the model, and valid ones too": (scores(MASKED, MASKED, DEEP, ANYTHING), [(2, -math.inf)]),
-    "masked by the model with infinities": (scores(MASKED, MASKED, NEVER, ANYTHING), []),
+    "masked by the model, which may hide a row whole": (scores(MASKED, MASKED, DEEP, ANYTHING), [(2, -math.inf)]),
+    "masked by infinities": (scores(MASKED, MASKED, Interval(-math.inf, -math.inf), ANYTHING), []),
     "possibly masked": (scores(MASKED, MASKED, MASKED, ANYTHING), [(2, -math.inf)]),
     "not deep enough": (scores(FINITE, FINITE, Interval(-1e9, -1e9), FINITE), [(2, LOWEST)]),
     "possibly not masked": (scores(FINITE, FINITE, Interval(-1e31, 0.0), FINITE), [(2, LOWEST)]),

@@ -1,12 +1,16 @@
 """Recurrent networks over padded frames, both ways, with their final states."""
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.graphs import random_weights
+from tests.kit.judged import attack
 from tests.kit.offline import offline, verify_offline
+from tests.kit.soundness import Node, Operand, constant
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 HEAD = """(float[batch,time,4] x, float[DIRS,SIZE,4] w, float[DIRS,SIZE,3] r) => (float[batch,a,b] y)
@@ -44,3 +48,41 @@ def test_time_and_batch_may_not_change_places() -> None:
     )
     with pytest.raises(Refused, match="batch axis"):
         PadAxes().apply(offline(text, weights("GRU", "forward")))
+
+
+def drawn(rng: np.random.Generator) -> Node:
+    """One network with any of its operands, over frames that are valid in front or behind."""
+    op = str(rng.choice(list(GATES)))
+    direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
+    directions, gates = 2 if direction == "bidirectional" else 1, 3 * GATES[op]
+    right = ["cache"] if rng.random() < 0.2 else []
+    time = right[0] if right else str(rng.choice(["time", "time", "2*time", "time - 1"]))
+    batch = "batch" if rng.random() < 0.8 else 2
+    small = Interval(-2.0, 2.0)
+    frames = Operand((time, batch, 2), valid=small, padding=ANYTHING if rng.random() < 0.6 else ZERO)
+
+    def given(chance: float, operand: Operand) -> Operand | None:
+        return operand if rng.random() < chance else None
+
+    def weights(*shape: int) -> Operand:
+        values = rng.normal(size=(directions, *shape))
+        return constant(values) if rng.random() < 0.7 else Operand((directions, *shape), valid=small)
+
+    operands = [
+        frames, weights(gates, 2), weights(gates, 3), given(0.5, weights(2 * gates)),
+        given(0.2, Operand((batch,), ir.DataType.INT32, valid=Interval(1, 1))),
+        given(0.5, Operand((directions, batch, 3), valid=Interval(-3.0, 3.0))),
+    ]  # fmt: skip
+    if op == "LSTM":
+        operands += [given(0.5, Operand((directions, batch, 3), valid=small)), given(0.4, weights(9))]
+    attributes: dict[str, object] = {"hidden_size": 3, "direction": direction}
+    if op != "GRU" and rng.random() < 0.3:
+        default = ["Sigmoid", "Tanh", "Tanh"] if op == "LSTM" else ["Tanh"]
+        other = ["Sigmoid", "Relu", "Tanh"] if op == "LSTM" else ["Relu"]
+        attributes["activations"] = (default if rng.random() < 0.5 else other) * directions
+    outputs = int(rng.integers(1, 4 if op == "LSTM" else 3))
+    return Node(op, operands, attributes, outputs=outputs, right=right)
+
+
+def test_random_networks_are_sound_or_refused() -> None:
+    attack(drawn, 80, 40, tolerance=1e-4)

@@ -78,6 +78,12 @@ def test_reductions_of_padded_axes_get_what_is_neutral(op: str, opset: int) -> N
     assert not verdict.pointwise
 
 
+@pytest.mark.parametrize("op", ["LogSumExp", "Max", "Mean", "Min"])
+def test_what_has_no_result_of_nothing_needs_an_entry(op: str) -> None:
+    verdict = check(reduced(f"Reduce{op}", x("batch", "time - 2", 4, valid=POSITIVE), 1), "RD2", ROWS, extremes=False)
+    assert verdict.at_least_one == (TIME - 2,)
+
+
 BELOW, ABOVE = Interval(-9.0, -3.0), Interval(5.0, math.inf)
 NEUTRAL_ALREADY = [
     ("Max", BELOW, FINITE), ("Max", Interval(-math.inf, -3.0), FINITE), ("Min", ABOVE, FINITE), ("Sum", ZERO, FINITE),
