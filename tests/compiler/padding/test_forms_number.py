@@ -10,8 +10,10 @@ BODIES = [
     "f = Cast<to = 1>(n)  y = Mul(x, f)",
     "f = Cast<to = 1>(n)  r = Sqrt(f)  q = Add(r, one)  y = Div(x, q)",
     "m = Sub(n, whole)  f = Cast<to = 1>(m)  y = Add(x, f)",
+    "b = Shape<start = 0, end = 1>(x)  l = Expand(n, b)  u = Unsqueeze(l, behind)  f = Cast<to = 1>(u)  y = Div(x, f)",
+    "b = Shape<start = 0, end = 2>(x)  l = Expand(n, b)  u = Unsqueeze(l, last)  f = Cast<to = 1>(u)  y = Mul(x, f)",
 ]
-HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1}>
+HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1}, int64[2] behind = {1, 2}, int64[1] last = {2}>
     { n = Shape<start = 1, end = 2>(x)  BODY }"""
 
 
