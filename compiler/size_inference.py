@@ -26,6 +26,9 @@ def register() -> None:
         filled = onnx_shape_inference.registry.get("", "ConstantOfShape", version=version)
         if filled is not None:
             onnx_shape_inference.registry.register("", "ConstantOfShape", since_version=version)(_filled(filled))
+    counted = onnx_shape_inference.registry.get("", "Range", version=11)
+    assert counted is not None
+    onnx_shape_inference.registry.register("", "Range", since_version=11)(_counts(counted))
     frames = onnx_shape_inference.registry.get("", "STFT", version=17)
     assert frames is not None
     onnx_shape_inference.registry.register("", "STFT", since_version=17)(_frames_of_signal(frames))
@@ -64,11 +67,16 @@ def _on_top(
 def _cuts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open."""
+    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open.
+
+    It writes Max(0, size) for sizes that it knows; the rule of Slice asks for lengths that have a size.
+    """
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
         data, output = node.inputs[0], node.outputs[0]
+        if output.shape is not None:
+            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
         given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
         if data is None or data.shape is None or len(given) < 3 or None in given:
             return
@@ -132,6 +140,20 @@ def _filled(
     return infer
 
 
+def _counts(
+    known: Callable[[ShapeInferenceContext, ir.Node], None],
+) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+    """Positions are as many as counted, not Max(0, count): the rule of Range asks for lengths that have a count."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        output = node.outputs[0]
+        if output.shape is not None:
+            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+
+    return infer
+
+
 def _frames_of_signal(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
@@ -152,6 +174,13 @@ def _frames_of_signal(
             output.shape = ir.Shape(dims)
 
     return infer
+
+
+def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    """Max(0, count) without its lower end."""
+    count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
+    others = [each for each in count.args if each != 0]
+    return ir.SymbolicDim(str(others[0])) if isinstance(count, sympy.Max) and len(others) == 1 else dim
 
 
 def _window_length(node: ir.Node) -> int | None:

@@ -130,5 +130,6 @@ FAMILIES = (
         "decoder",
         own(recurrent.TransducerJoint, lambda m, x, i: m(x, i)),
         {"features": Given((BATCH, "source_time", 16)), **tokens(20, "target_time", mask=False)},
+        lenient=True,
     ),
 )
