@@ -11,6 +11,9 @@ from compiler.sizes import bounds_of_cut, expression
 
 Sizes = list[int | ir.SymbolicDim]
 
+LENGTHS = (*range(1, 200), 1009, 2027, 10**6, 10**6 + 1)
+"""Where bounds are compared: sizes are linear but for quotients, whose periods are short."""
+
 
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
@@ -90,6 +93,12 @@ def _cuts(
             rows = dims[axis] if isinstance(axis, int) else None
             if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
                 dims[axis] = -start
+                continue
+            if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
+                size = _within(_expression(start), _expression(end), rows)
+                if size is None:
+                    return
+                dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
                 continue
             if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
                 return
@@ -204,6 +213,20 @@ def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir
     if not isinstance(start, int) or not isinstance(end, int) or start >= 0 or end < 2**31 - 1 or rows.value is None:
         return False
     return bool((_expression(rows) + start).is_nonnegative)
+
+
+def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """How many entries lie between bounds that are within an axis at every length; None where they may not be."""
+    if rows.value is None or (start.is_Integer and end.is_Integer):
+        return None
+    size = _expression(rows)
+    end = size if end.is_Integer and end >= 2**31 - 1 else end
+    names = sorted(start.free_symbols | end.free_symbols | size.free_symbols, key=str)
+    if len(names) != 1:
+        return None
+    bounds = [sympy.lambdify(names, each, "math") for each in (start, end, size)]
+    trials = ([bound(length) for bound in bounds] for length in LENGTHS)
+    return sympy.expand(end - start) if all(0 <= first <= last <= most for first, last, most in trials) else None
 
 
 def _extremes(
