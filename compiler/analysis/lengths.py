@@ -22,9 +22,7 @@ FURTHEST = 2**20
 """Lengths up to here are tried: 65 seconds of audio at 16 kHz."""
 
 
-def least_lengths(
-    derivation: Derivation, start: Mapping[str, int], limits: Sequence[Limit] = ()
-) -> dict[str, int]:
+def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequence[Limit] = ()) -> dict[str, int]:
     """The smallest length per padded axis from which on every size in `at_least_one` is 1 or more.
 
     Args:

@@ -35,7 +35,12 @@ def _per_row(site: Site, value: ir.Value, rank: int, rows_axis: int) -> ir.Value
     whole = value.dtype is not None and value.dtype.is_integer()
     known = numbers_of(value) if whole else house.integers_of(value)
     node, dims = value.producer(), house.dims_of(value)
-    if known is not None and len(known) == 1 and value.dtype is not None and (not _computes(node) or _is_size(known[0])):
+    if (
+        known is not None
+        and len(known) == 1
+        and value.dtype is not None
+        and (not _computes(node) or _is_size(known[0]))
+    ):
         return _true_size(site, known[0], rank, rows_axis, value.dtype)
     if house.is_op(node, "Expand") and node is not None and node.inputs[0] is not None:
         return _per_row(site, node.inputs[0], rank, rows_axis)

@@ -19,7 +19,8 @@ BODIES = [
     "  r = Reshape(t, s)  f = Cast<to = 1>(n)  q = Mul(r, f)  g = Concat<axis = 0>(b, four, n)  u = Reshape(q, g)"
     "  y = Transpose<perm = [0, 2, 1]>(u)",
 ]
-HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1}, int64[2] behind = {1, 2}, int64[1] last = {2},
+HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1},
+     int64[2] behind = {1, 2}, int64[1] last = {2},
      int64[1] nine = {9}, int64[1] two = {2}, int64[1] none = {0}, int64[1] four = {4}>
     { n = Shape<start = 1, end = 2>(x)  BODY }"""
 
