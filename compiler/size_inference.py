@@ -11,6 +11,9 @@ from compiler.sizes import bounds_of_cut, expression, normal_form
 
 Sizes = list[int | ir.SymbolicDim]
 
+LENGTHS = (*range(1, 200), 1009, 2027, 10**6, 10**6 + 1)
+"""Where bounds are compared: sizes are linear but for quotients, whose periods are short."""
+
 
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
@@ -26,7 +29,7 @@ def register() -> None:
         filled = onnx_shape_inference.registry.get("", "ConstantOfShape", version=version)
         if filled is not None:
             onnx_shape_inference.registry.register("", "ConstantOfShape", since_version=version)(_filled(filled))
-    for op, version, wrap in (("Range", 11, _counts_down), ("Reshape", 5, _cancels), ("Reshape", 14, _cancels)):
+    for op, version, wrap in (("Range", 11, _counts), ("Reshape", 5, _cancels), ("Reshape", 14, _cancels)):
         known = onnx_shape_inference.registry.get("", op, version=version)
         assert known is not None
         onnx_shape_inference.registry.register("", op, since_version=version)(wrap(known))
@@ -68,11 +71,16 @@ def _on_top(
 def _cuts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open."""
+    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open.
+
+    It writes Max(0, size) for sizes that it knows; the rule of Slice asks for lengths that have a size.
+    """
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
         data, output = node.inputs[0], node.outputs[0]
+        if output.shape is not None:
+            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
         given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
         if data is None or data.shape is None or len(given) < 3 or None in given:
             return
@@ -86,6 +94,12 @@ def _cuts(
             rows = dims[axis] if isinstance(axis, int) else None
             if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
                 dims[axis] = -start
+                continue
+            if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
+                size = _within(_expression(start), _expression(end), rows)
+                if size is None:
+                    return
+                dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
                 continue
             if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
                 return
@@ -136,13 +150,16 @@ def _filled(
     return infer
 
 
-def _counts_down(
+def _counts(
     known: Callable[[ShapeInferenceContext, ir.Node], None],
 ) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """A Range that counts down by one has start - end entries, which the library leaves open."""
+    """Positions are as many as counted, up or down, not Max(0, count): the rule of Range asks for such lengths."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
+        output = node.outputs[0]
+        if output.shape is not None:
+            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
         start, end, step = (
             None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
         )
@@ -150,7 +167,7 @@ def _counts_down(
             return
         size = normal_form(_expression(start[0]) - _expression(end[0]))
         if not isinstance(size, int) and size.is_nonnegative is not False:
-            node.outputs[0].shape = ir.Shape([ir.SymbolicDim(str(size))])
+            output.shape = ir.Shape([ir.SymbolicDim(str(size))])
 
     return infer
 
@@ -197,6 +214,13 @@ def _frames_of_signal(
     return infer
 
 
+def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    """Max(0, count) without its lower end."""
+    count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
+    others = [each for each in count.args if each != 0]
+    return ir.SymbolicDim(str(others[0])) if isinstance(count, sympy.Max) and len(others) == 1 else dim
+
+
 def _window_length(node: ir.Node) -> int | None:
     """The samples of one frame: as stated, or as many as the window has."""
     given = list(node.inputs) + [None] * 4
@@ -218,6 +242,20 @@ def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir
     if not isinstance(start, int) or not isinstance(end, int) or start >= 0 or end < 2**31 - 1 or rows.value is None:
         return False
     return bool((_expression(rows) + start).is_nonnegative)
+
+
+def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """How many entries lie between bounds that are within an axis at every length; None where they may not be."""
+    if rows.value is None or (start.is_Integer and end.is_Integer):
+        return None
+    size = _expression(rows)
+    end = size if end.is_Integer and end >= 2**31 - 1 else end
+    names = sorted(start.free_symbols | end.free_symbols | size.free_symbols, key=str)
+    if len(names) != 1:
+        return None
+    bounds = [sympy.lambdify(names, each, "math") for each in (start, end, size)]
+    trials = ([bound(length) for bound in bounds] for length in LENGTHS)
+    return sympy.expand(end - start) if all(0 <= first <= last <= most for first, last, most in trials) else None
 
 
 def _extremes(

@@ -37,16 +37,14 @@ def expression(text: str) -> Dim:
 def normal_form(size: Dim) -> Dim:
     """One spelling per size, so that equal sizes compare equal.
 
-    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, quotients in it are cancelled, a remainder is
-    written as a quotient, and Max(0, size) is the size: a size below 0 is none, and the program that has it fails.
+    floor(floor(a/b)/c) is floor(a/(b*c)), whole numbers leave the floor, quotients in it are cancelled, and a remainder
+    is written as a quotient.
     """
     if isinstance(size, int):
         return size
     if size.is_Atom:
         return int(size) if size.is_Integer else size
     parts = [sympy.sympify(normal_form(part)) for part in size.args]
-    if isinstance(size, sympy.Max) and sympy.Integer(0) in parts and len(parts) == 2:
-        return normal_form(next(part for part in parts if part != 0))
     if isinstance(size, sympy.ceiling):
         return normal_form(-sympy.floor(-parts[0]))
     if isinstance(size, sympy.Mod):

@@ -9,10 +9,10 @@ import math
 import onnx_ir as ir
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
+from compiler.analysis.facts import NUMBER, Fact, Verdict, make_fact, refuse
 from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
 from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of
-from compiler.analysis.layout import symbols_of
+from compiler.analysis.layout import Axis, symbols_of
 from compiler.ir import Dim, dims_of, is_op
 
 COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
@@ -51,7 +51,18 @@ def per_row(case: Case) -> None:
             raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
         case.rewrite("number", operand)
         content = _content(None if known is None else known[0])
-        case.facts[operand] = Fact(contents=((VALID, TRUTH if case.dtype(operand).name == "BOOL" else content),))
+        case.facts[operand] = _spread(case, operand, TRUTH if case.dtype(operand).name == "BOOL" else content)
+
+
+def _spread(case: Case, operand: int, content: Interval) -> Fact:
+    """The fact of a number per row, laid out as the operands with which it shares axes."""
+    axes: dict[int, Axis] = {}
+    for at, dim in enumerate(reversed(case.dims(operand)), start=1):
+        for other in case.present if dim != 1 else ():
+            found = case.fact(other).axis(case.rank(other) - at)
+            if other != operand and found is not None:
+                axes[case.rank(operand) - at] = found
+    return make_fact(axes, lambda region: content)
 
 
 def uniform_source(value: ir.Value | None) -> ir.Value | None:

@@ -9,24 +9,26 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
+from compiler.analysis.known_sizes import at_zero, never_falls
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
-from compiler.sizes import bounds_of_cut
+from compiler.sizes import bounds_of_cut, normal_form
 
 Limit = tuple[sympy.Expr, int]
-"""A size that may not exceed a number: rows looked up in a table of so many."""
+"""A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""
 
 FURTHEST = 2**20
 """Lengths up to here are tried: 65 seconds of audio at 16 kHz."""
 
 
-def least_lengths(derivation: Derivation, start: Mapping[str, int]) -> dict[str, int]:
+def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequence[Limit] = ()) -> dict[str, int]:
     """The smallest length per padded axis from which on every size in `at_least_one` is 1 or more.
 
     Args:
         derivation: the proof.
         start: smallest length of each axis that callers may want: 1, or 0 for a window that may be empty.
+        limits: sizes that keep below a number; those that fall are kept by long enough inputs.
 
     Sizes are floor-linear in one axis each, with slopes that are not negative, so the first length that fits is enough.
 
@@ -37,6 +39,7 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int]) -> dict[str,
     sizes: dict[Dim, None] = {
         size: None for each in derivation.judged for size in each.verdict.at_least_one if not isinstance(size, int)
     }
+    sizes |= {most - size + 1: None for size, most in limits if never_falls(-size)}
     for size in map(sympy.sympify, sizes):
         for name in [name for name in start if symbol(name) in symbols_of(size)]:
             least[name] = max(least[name], _least(size, name, start))
@@ -68,8 +71,10 @@ def infer_settled(model: ir.Model) -> tuple[Limit, ...]:
     """Infer shapes, reading `table[:size]` as `size` entries; the sizes that tables limit.
 
     Shape inference writes Min(rows, size), for a table may be too short. Then the unpadded program fails where the rows
-    meet `size` entries, so lengths are limited instead, and sizes stay comparable.
+    meet `size` entries, so lengths are limited instead, and sizes stay comparable. The same is done where Max(0, size)
+    entries are added, or left out in front of the last ones.
     """
+    house.forget_shapes(model)  # sizes settled by an earlier call would hide the limit
     house.infer_shapes(model)
     while _divide_sizes(model):
         house.prune(model)
@@ -77,7 +82,10 @@ def infer_settled(model: ir.Model) -> tuple[Limit, ...]:
         house.infer_shapes(model)
     limits = {limit: None for node in model.graph for limit in _limits(node)}
     if limits:
-        settled = {sympy.Min(rows, size): size for size, rows in limits}
+        settled: dict[sympy.Expr, sympy.Expr] = {}
+        for size, most in limits:
+            room = sympy.sympify(house.expression(str(most - size)))
+            settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
         for node in model.graph:
             for output in node.outputs:
                 _settle(output, settled)
@@ -109,37 +117,66 @@ def _divide_sizes(model: ir.Model) -> int:
 
 
 def _limits(node: ir.Node) -> list[Limit]:
-    """Sizes cut from a fixed number of entries."""
+    """Sizes cut from a fixed number of entries, and ends of sizes that choose between two programs."""
+    if house.is_op(node, "Pad"):
+        return [limit for each in house.integers_of(node.inputs[1]) or () for limit in _grown(each)]
     if not house.is_op(node, "Slice") or node.inputs[0] is None:
         return []
     before, after = house.dims_of(node.inputs[0]), house.dims_of(node.outputs[0])
     found: list[Limit] = []
     for rows, size in zip(before or (), after or (), strict=False):
-        if isinstance(rows, int) and isinstance(size, sympy.Min):
-            found += [(each, rows) for each in size.args if not each.is_number and sympy.Min(rows, each) == size]
-    return found + _limits_of_bounds(node, before or ())
-
-
-def _limits_of_bounds(node: ir.Node, dims: Sequence[Dim]) -> list[Limit]:
-    """Bounds of a cut that are computed from sizes have to stay within the entries."""
+        found += _taken(rows, size)
     starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
-    found: list[Limit] = []
     for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        rows = dims[axis] if isinstance(axis, int) and axis < len(dims) else None
-        if not isinstance(rows, int) or isinstance(start, int):
-            continue
-        bounds = bounds_of_cut(start, sympy.sympify(end), rows)
-        if bounds is not None:
-            found += [(-bounds[0], 0), (bounds[1], rows)]
+        found_rows = before[axis] if before is not None and isinstance(axis, int) and axis < len(before) else None
+        if isinstance(found_rows, int):
+            found += [*_taken(found_rows, end), *_left_over(found_rows, start), *_bounds(found_rows, start, end)]
     return [(size, most) for size, most in found if not size.is_number]
+
+
+def _grown(amount: Dim) -> list[Limit]:
+    """Max(0, time - 4) entries that are added: the program that adds some is the one that is meant."""
+    inner = _above_zero(amount)
+    return [] if inner is None or not never_falls(inner) else [(sympy.sympify(normal_form(-inner)), 0)]
+
+
+def _taken(rows: Dim, size: Dim) -> list[Limit]:
+    """Min(rows, size) entries of as many."""
+    if not isinstance(rows, int) or not isinstance(size, sympy.Min):
+        return []
+    return [(each, rows) for each in size.args if not each.is_number and sympy.Min(rows, each) == size]
+
+
+def _left_over(rows: int, start: Dim) -> list[Limit]:
+    """The last entries, from Max(0, rows - size) on: no more than there are. Of one row, any input takes it."""
+    inner = _above_zero(start)
+    most = None if inner is None or not never_falls(-inner) else at_zero(inner)
+    if inner is None or most is None or most > rows:
+        return []
+    size = sympy.sympify(normal_form(most - inner))
+    return [(-size, -1)] if most == 1 else [(size, most)]
+
+
+def _above_zero(number: Dim) -> sympy.Expr | None:
+    """What is counted by Max(0, ..)."""
+    if isinstance(number, int) or not isinstance(number, sympy.Max):
+        return None
+    parts = [each for each in number.args if each != 0]
+    return parts[0] if len(parts) == 1 and len(number.args) == 2 else None
+
+
+def _bounds(rows: int, start: Dim, end: Dim) -> list[Limit]:
+    """Bounds of a cut that are computed from sizes have to stay within the entries."""
+    bounds = None if isinstance(start, int | sympy.Max) else bounds_of_cut(start, sympy.sympify(end), rows)
+    return [] if bounds is None else [(-bounds[0], 0), (bounds[1], rows)]
 
 
 def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
     dims = house.dims_of(value)
-    if dims is not None and any(not isinstance(dim, int) and dim.has(sympy.Min) for dim in dims):
+    if dims is not None and any(not isinstance(dim, int) and dim.has(sympy.Min, sympy.Max) for dim in dims):
         value.shape = ir.Shape([_text(_replaced(dim, settled)) for dim in dims])
     noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
-    if noted is not None and "Min" in noted:
+    if noted is not None and ("Min" in noted or "Max" in noted):
         sizes = [each if isinstance(each, int) else house.expression(each) for each in json.loads(noted)]
         known = [_replaced(each, settled) for each in sizes]
         value.metadata_props[onnx_shape_inference.SYM_DATA_KEY] = json.dumps([_text(each) for each in known])

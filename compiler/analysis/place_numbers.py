@@ -130,10 +130,10 @@ def _pad(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Array:
     if attribute(node, "mode", "constant") != "constant" or len(pads) != 2 * array.ndim or min(pads) < 0:
         raise ValueError("not a constant Pad of every axis")
     widths = list(zip(pads[: array.ndim], pads[array.ndim :], strict=True))
-    return np.pad(array, widths, constant_values=_label(pad_value(node)))
+    return np.pad(array, widths, constant_values=label(pad_value(node)))
 
 
-def _label(added: float) -> int:
+def label(added: float) -> int:
     """The place number of an added number: below all places."""
     return -1 - abs(hash(added)) % 1_000_003
 
@@ -145,7 +145,7 @@ def _concat(node: ir.Node, current: ir.Value, array: Array, sizes: Sizes) -> Arr
         if value is current:
             parts.append(array)
         elif value is not None and added is not None:
-            parts.append(np.full([number(dim, sizes) for dim in dims_of(value) or ()], _label(added)))
+            parts.append(np.full([number(dim, sizes) for dim in dims_of(value) or ()], label(added)))
         else:
             raise ValueError("joins something else")
     return np.concatenate(parts, int_attribute(node, "axis", 0))

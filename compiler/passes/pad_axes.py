@@ -64,7 +64,7 @@ class PadAxes:
         derivation = work.derive()
         _check_outputs(derivation, lowered, window)
         work.write(derivation)
-        least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()})
+        least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}, limits)
         most = longest_lengths(limits, axes.sides)
         if window is not None:
             _check_empty(least[window.axis], window)

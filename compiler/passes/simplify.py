@@ -5,6 +5,8 @@ Before:
 After:
     c = Reshape(x, minus_one)      # read by the consumers of d as well
 
+A piece of a sequence that is cut from a tensor is cut from the tensor itself.
+
 Requires: nothing.
 Ensures: no Constant or Identity nodes, no unread nodes, initializers that are read.
 Keeps: operators the folder does not know; subgraphs; names of graph inputs and outputs.
@@ -69,6 +71,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
         _restore_names(model, *names)
         house.infer_shapes(model)
         _fold_known_integers(model)
+        _cut_without_sequence(model)
         now = _text(model)
         if now == text:
             break
@@ -92,6 +95,22 @@ def _fold_known_integers(model: ir.Model) -> None:
         insert = house.Inserter(model, Simplify.name, before=node)
         array = np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1])
         ir.convenience.replace_all_uses_with(output, insert.constant(array, "int64s"))
+
+
+def _cut_without_sequence(model: ir.Model) -> None:
+    """SequenceAt(SplitToSequence(x, size), k) with a fixed size and k is a Slice of x; lists of sizes are a Split."""
+    for node in house.nodes_of(model):
+        cut = node.inputs[0].producer() if house.is_op(node, "SequenceAt") and node.inputs[0] is not None else None
+        if cut is None or not house.is_op(cut, "SplitToSequence") or len(cut.inputs) < 2 or node.graph is not cut.graph:
+            continue
+        size, place = house.array_of(cut.inputs[1]), house.array_of(node.inputs[1])
+        if size is None or size.ndim > 0 or place is None or int(place) < 0:
+            continue
+        start = int(size) * int(place)
+        insert = house.Inserter(model, Simplify.name, before=node, source=house.source_of(cut))
+        bounds = [insert.int64s(each) for each in (start, start + int(size), house.int_attribute(cut, "axis", 0))]
+        piece = insert.op("Slice", [cut.inputs[0], *bounds], name="piece", dtype=node.outputs[0].dtype)
+        house.take_over(model, node.outputs[0], piece)
 
 
 def _restore_names(model: ir.Model, inputs: list[str], outputs: list[str]) -> None:

@@ -71,3 +71,14 @@ def test_a_tensor_of_computed_sizes_has_a_shape() -> None:
           shape = Concat<axis = 0>(one, u, one)  y = ConstantOfShape(shape) }"""
     )
     assert house.dims_of(model.graph.outputs[0]) == (1, expression("batch"), 1)
+
+
+@pytest.mark.parametrize("body", ["y = Slice(x, zero, end, one)", "m = Sub(n, two)  y = Range(first, m, step)"])
+def test_entries_are_as_many_as_counted(body: str) -> None:
+    shape = "batch,t" if "Slice" in body else "t"
+    text = f"""(float[batch,time] x) => ({"float" if "Slice" in body else "int64"}[{shape}] y)
+        <int64[1] zero = {{0}}, int64[1] end = {{-2}}, int64[1] one = {{1}},
+         int64 two = {{2}}, int64 first = {{0}}, int64 step = {{1}}, int64[0] none = {{}}>
+        {{ l = Shape<start = 1, end = 2>(x)  n = Reshape(l, none)  {body} }}"""
+    dims = house.dims_of(parse(text).graph.outputs[0])
+    assert dims is not None and dims[-1] == expression("time - 2")

@@ -232,3 +232,15 @@ class Diffusion(nn.Module):
         x = x + self.attention(x, x, x, key_padding_mask=mask == 0, need_weights=False)[0]
         result: torch.Tensor = self.output(x.transpose(1, 2) * valid) * valid
         return result.transpose(1, 2)
+
+
+class Mirrored(nn.Module):
+    """Convolution over frames that are mirrored at both ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(16, 8, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(functional.pad(x.transpose(1, 2), (3, 3), mode="reflect"))
+        return result

@@ -78,7 +78,10 @@ def _captured(family: Family, sizes: Mapping[str, int], seed: int) -> ir.Model:
             for name, given in family.inputs.items()
         },
         outputs=family.outputs,
-        axes={axis: Axis(buckets=(size,)) for axis, size in sizes.items()},
+        axes={
+            axis: Axis(buckets=(size,), length_input=None if axis == BATCH else f"{axis}_slots")
+            for axis, size in sizes.items()
+        },
     )
     arguments = feed(family, sizes, np.random.default_rng(seed))
     examples = [torch.from_numpy(array) for array in arguments.values()]

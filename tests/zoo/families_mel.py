@@ -321,6 +321,7 @@ FAMILIES = (
     _own("tcn_vad", convolutional.CausalTcn),
     _own("greedy_ctc_head", convolutional.GreedyHead, outputs=("tokens", "scores", "total")),
     _own("stacked_frames", convolutional.StackedFrames, 40, 4),
+    _own("mirrored_frames", convolutional.Mirrored, 13, 4),
     Family(
         "lengths_as_input",
         "mel",

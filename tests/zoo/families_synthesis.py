@@ -238,7 +238,7 @@ FAMILIES = (
         _latents(16),
         {"time": 12},
         {"time": 8},
-        lenient=True,
+        traced=True,
     ),
     _family("dac_decoder", "vocoder", "DacModel", DAC, _latents(32), lambda m, x: m.decoder(x)),
     _family(
@@ -250,10 +250,16 @@ FAMILIES = (
         lambda m, c: m.decode(audio_codes=c).audio_values,
     ),
     _family("mimi_decoder", "vocoder", "MimiModel", MIMI, _latents(32), lambda m, x: m.decoder(x)[0]),
+    Family(
+        "tacotron2_encoder",
+        "synthesis",
+        own(recurrent.TacotronEncoder, lambda m, x: m(x)),
+        tokens(20, mask=False),
+        traced=True,
+    ),
     *(
         Family(name, group, own(module, lambda m, *x: m(*x)), inputs, sizes, least)
         for name, group, module, inputs, sizes, least in (
-            ("tacotron2_encoder", "synthesis", recurrent.TacotronEncoder, tokens(20, mask=False), {}, {}),
             ("tacotron2_postnet", "synthesis", convolutional.Postnet, MEL, {}, {}),
             ("voice_conversion", "synthesis", convolutional.VoiceConversion, features(16, mask=False), {}, {"time": 2}),
             (

@@ -194,7 +194,6 @@ FAMILIES = (
             "batch_maximum",
             "random_noise",
             "sorted_time",
-            "mirrored_time",
         )
     ),
 )

@@ -71,8 +71,6 @@ class Hazard(nn.Module):
                 return y + torch.randn_like(y)
             case "sorted_time":
                 return torch.sort(y, dim=1).values
-            case "mirrored_time":
-                return functional.pad(y.transpose(1, 2), (3, 3), mode="reflect")
         raise ValueError(self.kind)
 
 

@@ -63,8 +63,13 @@ def reduce(case: Case) -> Verdict:
     out = case.output(axes, content)
     if not sizes:
         return case.verdict("RD1", "reduces other axes", out, pointwise=True)
-    needed = () if case.op in DEFINED_OF_NOTHING else sizes.values()
+    needed = () if case.op in DEFINED_OF_NOTHING and not _has_least(case) else sizes.values()
     return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=needed)
+
+
+def _has_least(case: Case) -> bool:
+    """Whether a sum is known to be above 0, if it has an entry."""
+    return case.op == "ReduceSum" and case.fact().valid.low > 0
 
 
 def _axes(case: Case) -> list[int]:
@@ -200,8 +205,8 @@ def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
     match op:
         case "ReduceSum":
             low, high = row.low * count, row.high * count
-            if not is_exact:
-                return Interval(min(low, 0.0), max(high, 0.0))
+            if not is_exact:  # of positive entries there is one
+                return Interval(row.low if row.low > 0 else min(low, 0.0), max(high, 0.0))
             whole = row.is_constant and abs(low) < 2**24 and row.low == int(row.low)
             return iv.constant(low) if whole else Interval(math.nextafter(low, -math.inf), high)
         case "ReduceL1":

@@ -2,7 +2,8 @@
 
     scores [H, T, 2T-1] -> pad a column -> [H, T, 2T] -> [H, 2T, T] -> drop a row -> [H, T, 2T-1] -> cut to [H, T, T]
 
-Inside, entries lie across padded axes; at the end out[i, j] is score j - i + T - 1 again, for every T. No syntax is
+Inside, entries lie across padded axes; at the end out[i, j] is score j - i + T - 1 again, for every T. The way back
+puts weights [H, T, T] about the middle of [H, T, 2T-1], among zeros that the padding has to hold already. No syntax is
 matched: the chain is executed on place numbers, for rows alone and for padded rows together, and accepted if every
 valid entry of the result comes from where the layout of the operand says. All steps are affine in the number of frames,
 but for the division by it that a Reshape makes; so every number of frames up to some is tried, and a few far ones.
@@ -19,11 +20,11 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region, Verdict, make_fact
 from compiler.analysis.interval import Interval, constant, hull
-from compiler.analysis.layout import Axis, Frames, Plain, Rows, size_of, suffix
-from compiler.analysis.place_numbers import STEPS, Array, Sizes, entry_places, number, pad_value, run, uniform
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, size_of, suffix
+from compiler.analysis.place_numbers import STEPS, Array, Sizes, entry_places, label, number, pad_value, run, uniform
 from compiler.analysis.rules.length import is_known
 from compiler.ir import dims_of, is_op
-from compiler.sizes import Dim, symbol
+from compiler.sizes import Dim, normal_form, symbol
 
 LONGEST = 8
 """Nodes of the longest chain."""
@@ -184,6 +185,7 @@ class _Trials:
             if min(shape) < 1 or math.prod(shape) > ROOM:
                 return None
             places = np.arange(math.prod(shape)).reshape(shape)
+            _label_padding(places, moved, slots, rows)
             alone = []
             for row, true in enumerate(rows):
                 own = places[np.ix_(*entry_places(moved.fact.tracked, moved.dims, row, slots, true))]
@@ -193,6 +195,21 @@ class _Trials:
             return Trial(slots, rows, run(self.nodes, moved.value, places, slots), tuple(alone))
         except (ValueError, IndexError):
             return None
+
+
+def _label_padding(places: Array, moved: Moved, slots: Sizes, rows: Sequence[Sizes]) -> None:
+    """Write numbers that the padding is known to hold in the place of place numbers."""
+    if any(len(axis) > 1 for at, axis in moved.fact.axes if at in moved.fact.padded):
+        return
+    for row, true in enumerate(rows):
+        valid = entry_places(moved.fact.tracked, moved.dims, row, slots, true)
+        for region, content in moved.fact.contents:
+            if region and content.is_constant:
+                inside = [
+                    np.setdiff1d(np.arange(places.shape[at]), found) if at in region else found
+                    for at, found in enumerate(valid)
+                ]
+                places[np.ix_(*inside)] = label(content.low)
 
 
 def _leaves(size: Dim) -> set[sympy.Basic]:
@@ -216,13 +233,14 @@ def _plain_axes(moved: Moved, trials: Sequence[Trial]) -> dict[int, Axis] | None
 
 
 def _candidates(moved: Moved) -> Iterator[Axis]:
-    """Layouts that an axis of the result may have: those of the operand, and its sizes left-aligned."""
+    """Layouts that an axis of the result may have: those of the operand, its sizes left-aligned or about the middle."""
     for _, axis in moved.fact.axes:
         yield from [axis] if any(isinstance(factor, Rows) for factor in axis) else []
     for _, axis in moved.fact.axes:
         for factor in axis:
             if isinstance(factor, Frames):
                 yield from (suffix(size) for size in [factor.size, *(each.size for each in factor.segments)])
+                yield joined([Segment(factor.size, Side.RIGHT), Segment(normal_form(factor.size - 1))])
 
 
 def _fits(axis: Axis, at: int, trials: Sequence[Trial]) -> bool:

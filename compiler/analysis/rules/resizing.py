@@ -152,6 +152,7 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
     if len(whole.segments) == 1:
         axis = (Frames((dataclasses.replace(whole.segments[0], size=size),)),)
     is_cut = _is_cut(ends.begin) or _is_cut(ends.end)
+    least += [each + 1 for each in (ends.begin, ends.end) if not isinstance(each, int) and not _is_never_negative(each)]
     return Grown(axis, (*least, size + 1), fill, is_cut)
 
 
@@ -163,12 +164,14 @@ def _growing(case: Case, size: Dim, amount: Dim) -> Dim:
     """A size that some entries were added to.
 
     Raises:
-        Refused: shorter rows would get more of them, or some would be cut off.
+        Refused: shorter rows would get more of them, or some would be cut off whatever the length.
     """
     whole = normal_form(size)
-    if not isinstance(amount, int) and (not never_falls(whole) or not _is_never_negative(amount)):
+    if not isinstance(amount, int) and (
+        not never_falls(whole) or not (never_falls(amount) or _is_never_negative(amount))
+    ):
         raise refuse(
-            f"Pad adds {amount} entries, which does not grow with the length or may be negative",
+            f"Pad adds {amount} entries, which does not grow with the length",
             "pad by constants, or by amounts that grow with the length",
         )
     return whole

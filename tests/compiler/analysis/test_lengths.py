@@ -5,7 +5,7 @@ import pytest
 from compiler.analysis.layout import Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, input_facts, propagate
-from compiler.ir import dims_of, symbol
+from compiler.ir import dims_of, expression, symbol
 from tests.kit.graphs import parse, random_weights
 
 
@@ -20,6 +20,42 @@ def test_rows_of_a_table_limit_the_length_and_keep_its_size() -> None:
     assert longest_lengths(limits, ["time"]) == {"time": 9}
     rows = next(node for node in model.graph if node.op_type == "Slice").outputs[0]
     assert dims_of(rows) == (1, symbol("time"), 4)
+
+
+def test_a_limit_is_found_again_after_sizes_were_settled() -> None:
+    model = parse(
+        """(float[batch,time] x, float[9] table) => (float[r] y) <int64[1] zero = {0}, int64[1] rows = {9}>
+        { n = Shape<start = 1, end = 2>(x)  most = Min(n, rows)  y = Slice(table, zero, most) }""",
+        random_weights({"table": (9,)}),
+    )
+    assert longest_lengths(infer_settled(model), ["time"]) == {"time": 9}
+    assert longest_lengths(infer_settled(model), ["time"]) == {"time": 9}
+    assert dims_of(model.graph.outputs[0]) == (symbol("time"),)
+
+
+@pytest.mark.parametrize(
+    ("body", "size", "least", "most"),
+    [
+        ("d = Sub(rows, n)  from = Max(d, zero)  y = Slice(table, from, end, zero)", "time", 1, 9),
+        ("d = Sub(one, n)  from = Max(d, zero)  y = Slice(row, from, end, zero)", "1", 1, None),
+        ("d = Sub(n, five)  more = Max(d, zero)  pads = Concat<axis = 0>(zero, more)  y = Pad(table, pads)",
+         "time + 4", 5, None),
+    ],
+)  # fmt: skip
+def test_a_choice_between_two_programs_limits_the_length(body: str, size: str, least: int, most: int | None) -> None:
+    model = parse(
+        f"""(float[batch,time] x, float[9] table, float[1] row) => (float[r] y)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] rows = {{9}}, int64[1] five = {{5}},
+         int64[1] end = {{9223372036854775807}}>
+        {{ n = Shape<start = 1, end = 2>(x)  {body} }}""",
+        random_weights({"table": (9,), "row": (1,)}),
+    )
+    limits = infer_settled(model)
+    assert dims_of(model.graph.outputs[0]) == (expression(size),)
+    assert longest_lengths(limits, ["time"]).get("time") == most
+    axes = Axes("batch", {"time": Side.LEFT})
+    derivation = propagate(model, axes, input_facts(model, axes), tolerant=True)
+    assert least_lengths(derivation, {"time": 1}, limits) == {"time": least}
 
 
 @pytest.mark.parametrize(("attributes", "least"), [("", 3), ("dilations = [2]", 5), ("pads = [1, 1]", 1)])

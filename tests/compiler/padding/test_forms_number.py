@@ -10,8 +10,18 @@ BODIES = [
     "f = Cast<to = 1>(n)  y = Mul(x, f)",
     "f = Cast<to = 1>(n)  r = Sqrt(f)  q = Add(r, one)  y = Div(x, q)",
     "m = Sub(n, whole)  f = Cast<to = 1>(m)  y = Add(x, f)",
+    "b = Shape<start = 0, end = 1>(x)  l = Expand(n, b)  u = Unsqueeze(l, behind)  f = Cast<to = 1>(u)  y = Div(x, f)",
+    "b = Shape<start = 0, end = 2>(x)  l = Expand(n, b)  u = Unsqueeze(l, last)  f = Cast<to = 1>(u)  y = Mul(x, f)",
+    "m = Sub(n, nine)  f = Cast<to = 1>(m)  y = Mul(x, f)",
+    "m = Sub(n, nine)  h = Div(m, two)  f = Cast<to = 1>(h)  y = Mul(x, f)",
+    "m = Sub(n, two)  o = Max(m, none)  s = Sub(n, o)  f = Cast<to = 1>(s)  y = Mul(x, f)",
+    "t = Transpose<perm = [0, 2, 1]>(x)  b = Shape<start = 0, end = 1>(x)  c = Mul(b, four)  s = Concat<axis = 0>(c, n)"
+    "  r = Reshape(t, s)  f = Cast<to = 1>(n)  q = Mul(r, f)  g = Concat<axis = 0>(b, four, n)  u = Reshape(q, g)"
+    "  y = Transpose<perm = [0, 2, 1]>(u)",
 ]
-HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1}>
+HEAD = """(float[batch,time,4] x) => (float[batch,time,4] y) <float[1] one = {1.0}, int64[1] whole = {1},
+     int64[2] behind = {1, 2}, int64[1] last = {2},
+     int64[1] nine = {9}, int64[1] two = {2}, int64[1] none = {0}, int64[1] four = {4}>
     { n = Shape<start = 1, end = 2>(x)  BODY }"""
 
 

@@ -28,6 +28,13 @@ def test_folds_constants() -> None:
     assert house.array_of(node_named(outcome.lowered.model, "y").inputs[1]) == 6
 
 
+def test_a_piece_of_a_sequence_is_cut_directly() -> None:
+    text = """(float[3,time] x) => (float[t] y) <int64 size = {2}, int64 one = {1}, int64[1] flat = {-1}>
+        { all = SplitToSequence<axis = 1>(x, size)  piece = SequenceAt(all, one)  y = Reshape(piece, flat) }"""
+    outcome = verify_pass(Simplify(), Lowered("tiny", parse(text)), tolerance=0.0)
+    assert ops_of(outcome.lowered.model) == ["Slice", "Reshape"]
+
+
 def test_leaves_a_clean_graph_alone() -> None:
     text = "(float[2] x) => (float[2] y) <float[1] a = {2}> { y = Mul(x, a) }"
     verify_untouched(Simplify(), Lowered("tiny", parse(text)))

@@ -140,6 +140,15 @@ def test_contents_of_results() -> None:
     assert content("ReduceSum", ANYTHING) == ANYTHING
 
 
+def test_a_sum_of_positive_entries_has_at_least_one() -> None:
+    mask = x("batch", "time", valid=ONE, padding=ZERO, dtype=INT)
+    verdict = check(reduced("ReduceSum", mask, 1, keepdims=0), "RD2", "0: rows(batch)")
+    assert verdict.outputs[0].valid.low == 1.0
+    assert [str(size) for size in verdict.at_least_one] == ["time"]
+    signs = x("batch", "time", valid=TRUTH, padding=ZERO, dtype=INT)
+    assert check_node(reduced("ReduceSum", signs, 1, keepdims=0)).at_least_one == ()
+
+
 MEANS = {
     "dropped": (reduced("ReduceMean", x("batch", "time", 4), 1, keepdims=0), ROWS),
     "kept": (reduced("ReduceMean", x("batch", "time", 4), 1), ROWS),

@@ -72,6 +72,31 @@ def test_added_zeros_may_be_among_valid_entries() -> None:
     assert chain.verdict.outputs[0].valid == Interval(0, 3)
 
 
+BACK = """less = Sub(t, one)  none = Concat<axis = 0>(zero, zero, zero, zero, zero, zero, zero)
+    pads = Concat<axis = 0>(none, less)  p = Pad(x, pads)  rows = Mul(t, long)  flat = Concat<axis = 0>(n, two, rows)
+    a = Reshape(p, flat)  before = Concat<axis = 0>(zero, zero, t, zero, zero, zero)  b = Pad(a, before)
+    wide = Concat<axis = 0>(n, two, t, tt)  c = Reshape(b, wide)  y = Slice(c, one, end, three)"""
+
+
+@pytest.mark.parametrize("padding", [Interval(0, 0), Interval(1, 1), Interval(0, 1)])
+def test_weights_go_back_about_the_middle_where_the_padding_holds_zero(padding: Interval) -> None:
+    model = graph(BACK)
+    weights = model.graph.inputs[0]
+    weights.shape = ir.Shape(["batch", 2, "time", "time"])
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME), 3: suffix(TIME)}
+    fact = make_fact(layouts, lambda region: padding if 3 in region else Interval(0, 1))
+    node = node_named(model, "p")
+    facts = [fact if value is weights else None if value is None else Fact() for value in node.inputs]
+    chain = match(Case(node, facts, "batch", {"time": Side.LEFT}))
+    assert (chain is not None) == (padding == Interval(0, 0))
+    if chain is not None:
+        assert str(chain.verdict.outputs[0]).startswith(
+            "{0: rows(batch), 2: [time, left], 3: [time, right] ++ [time - 1, left]}"
+        )
+
+
 SHIFT = SPELLINGS["a padded column"]
 WRONG = {
     "one row too many": SHIFT.replace("Slice(a, one, end, two)", "Slice(a, two, end, two)"),

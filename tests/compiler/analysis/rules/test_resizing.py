@@ -36,3 +36,14 @@ def padded(rng: np.random.Generator) -> Node:
 
 def test_random_pads_are_sound_or_refused() -> None:
     attack(padded, 60, 25)
+
+
+def test_a_table_is_padded_by_what_the_shortest_length_has_too_little() -> None:
+    text = """(float[batch,time,4] x) => (float[batch,time,4] y)
+        <float[1,3,4] table = {1, -2, 3, -1, 2, 5, 7, 0, 1, 2, 3, 4},
+        int64[1] one = {1}, int64[1] three = {3}, int64[1] none = {0}, int64[1] last = {2}>
+        { n = Shape<start = 1, end = 2>(x)  d = Sub(n, three)  more = Max(d, none)
+        pads = Concat<axis = 0>(none, more, none, none, more, none)  p = Pad(table, pads)
+        q = Transpose<perm = [0, 2, 1]>(p)  scores = MatMul(x, q)  best = ReduceMax(scores, last)  y = Mul(x, best) }"""
+    outcome = verify_offline(offline(text), tolerance=1e-4)
+    assert [axis.minimum for axis in outcome.lowered.padded_axes] == [3]
