@@ -14,9 +14,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from compiler import check_certificate, gates, verify
+from compiler import gates, verify
 from compiler import ir as house
 from compiler.bundle import canonical_json
+from compiler.checker.check import check
+from compiler.checker.graph import Rejected
 from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.original import Original
 from compiler.passes import PASSES
@@ -224,8 +226,8 @@ def replay_certificates(before: Lowered, outcome: Outcome) -> int:
     house.infer_shapes(before.model)
     unpadded, padded = (ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model))
     try:
-        return sum(check_certificate.check(unpadded, padded, record) for record in outcome.records)
-    except check_certificate.Rejected as rejected:
+        return sum(check(unpadded, padded, record) for record in outcome.records)
+    except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
             cure="report it: the prover and the checker disagree; nothing unproved is shipped",

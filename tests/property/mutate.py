@@ -25,7 +25,7 @@ from tests.property.trial import WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
 
 TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", "passes/test_pad_axes*.py",
-         "test_check_certificate.py")  # fmt: skip
+         "checker/test_check.py")  # fmt: skip
 MISSED = ("survived", "unseen", "unreached")
 
 Mutant = TypeVar("Mutant", Mutation, Weakening)
@@ -140,7 +140,7 @@ def report(weakened: Sequence[Tried], mutated: Sequence[Tried], command: str) ->
 
 
 INTRODUCTION = """Every mutant is one small change of a rule, a form or a mask. It is caught by an attack on one rule
-(`tests/kit/soundness.py`), by the certificate checker (`compiler/check_certificate.py`), by the comparison of padded
+(`tests/kit/soundness.py`), by the certificate checker (`compiler/checker`), by the comparison of padded
 rows with rows alone (`tests/property/fuzz.py` and the graphs of the tests), or by an error; several may catch it. A
 mutant that only refuses more or claims less is stricter: it is sound and counts for nothing. The rest survived: it
 changed something that no attack refutes (survived), changed nothing in any attack (unseen), or was not executed

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler import check_certificate
 from compiler import ir as house
 from compiler.analysis.facts import Fact, Rewrite, Verdict
+from compiler.checker.check import check
+from compiler.checker.graph import Rejected
 from compiler.errors import Refused
 from compiler.stages import Lowered, Outcome
 from tests.kit.contract import ContractBroken, check_meaning, check_padding, check_rows
@@ -220,8 +221,8 @@ def found_in(attack: GraphAttack, outcome: Outcome) -> Iterator[tuple[str, str]]
     before = ir.serde.serialize_model(origin.model)
     after = ir.serde.serialize_model(outcome.lowered.model)
     try:
-        check_certificate.check(before, after, json.loads(json.dumps(outcome.records[0], default=str)))
-    except check_certificate.Rejected as error:
+        check(before, after, json.loads(json.dumps(outcome.records[0], default=str)))
+    except Rejected as error:
         yield "checker", str(error)
     except Exception as error:  # noqa: BLE001 - a certificate that cannot be read is none
         yield "checker", f"{type(error).__name__}: {error}"

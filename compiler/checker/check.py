@@ -1,0 +1,241 @@
+"""Checks a certificate by replaying every step of it, with nothing of the prover: only its records and two graphs.
+
+The graph before and after padding and the certificate go in. The checker takes no rule on trust:
+
+1. Structure: every node is still there, reads what it read, or what a recorded need put in its place.
+2. Chain: what a record says of its inputs is what the record of their producer says, and of graph inputs, the worst.
+3. Steps: every node is run by itself, unpadded row by row and padded with all rows at once, on values that the facts
+   allow, with NaN, infinities and huge numbers wherever they do; valid places must agree, and the padding must hold
+   what the record says.
+4. Masks and forms: every inserted mask is computed from true lengths and compared with what is valid.
+
+A step that survives is not proved by that, but the checker shares no rule, no table and no line with what proved it.
+"""
+
+import ast
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compiler.checker.compare import require_no_better
+from compiler.checker.graph import Array, Graph, Record, Rejected
+from compiler.checker.replay import Replay
+from compiler.checker.values import content_of, paddings_of, within, worst_of
+
+ASSUMED = 2.0**40
+"""Entries that follow from data are taken to lie within this bound; every certificate says so."""
+
+
+def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, *, seeds: int = 2) -> int:
+    """Replay a certificate.
+
+    Args:
+        before: the graph as it was handed to padding, weights included, with axis names in the shapes of its inputs.
+        after: the padded graph, with the same axis names.
+        certificate: header and records.
+        seeds: draws per distinct step.
+
+    Returns:
+        The number of steps replayed.
+
+    Raises:
+        Rejected: with the node and what differs.
+    """
+    return _Checker(before, after, certificate, seeds).run()
+
+
+class _Checker:
+    def __init__(self, before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, seeds: int) -> None:
+        self.before, self.after = Graph(before), Graph(after)
+        self.batch: str | None = certificate["batch"]
+        self.sides: Mapping[str, str] = certificate["sides"]
+        self.becomes: Mapping[str, str] = certificate["becomes"]
+        self.records: Sequence[Record] = certificate["records"]
+        self.claims: dict[str, Record] = {}
+        self.shapes: dict[str, Sequence[str | int]] = {}
+        self.steps = Replay(self.before, self.after, certificate, seeds)
+
+    def run(self) -> int:
+        self._inputs()
+        told = [name for record in self.records for name in record.get("chain") or [record["node"]]]
+        by_node = set(told)
+        if len(by_node) != len(told):
+            raise Rejected("two records speak of one node")
+        for record in self.records:
+            self._chain(record)
+        for node in self.before.nodes.values():
+            is_left = node.name in self.after.nodes
+            if is_left and node.name not in by_node and any(self._is_tracked(name) for name in node.input):
+                raise Rejected(f"node {node.name!r} reads a padded value and has no record")
+        self._closed_chains()
+        for name in self.before.outputs:
+            self._output(name)
+        for record in self.records:
+            if self._is_dead(record):
+                continue
+            self._structure(record)
+            self.steps.replay(record)
+        return len(self.records)
+
+    def _closed_chains(self) -> None:
+        """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
+        for record in self.records:
+            chain = record.get("chain", [])
+            for name, follower in itertools.pairwise(chain):
+                made = list(self.before.nodes[name].output) if name in self.before.nodes else []
+                readers = [node for node in self.before.nodes.values() if set(made) & set(node.input)]
+                if [node.name for node in readers if node.op_type != "Shape"] != [follower]:
+                    raise Rejected(f"{name!r} and {follower!r} are no chain: others read what lies between")
+            if chain and chain[-1] != record["node"]:
+                raise Rejected(f"a chain ends with {chain[-1]!r}, its record is of {record['node']!r}")
+
+    def _is_dead(self, record: Record) -> bool:
+        """Whether nothing of a step is left, because nothing reads it any more."""
+        wanted = [self.becomes.get(name, name) for name in record["outputs"]]
+        return record["node"] not in self.after.nodes and not any(name in self.after.producers for name in wanted)
+
+    def _is_tracked(self, name: str) -> bool:
+        claim = self.claims.get(name)
+        return claim is not None and bool(claim["axes"] or claim.get("number"))
+
+    def _inputs(self) -> None:
+        """What may be said of graph inputs: layout from the shape, anything in the padding."""
+        for name in self.before.inputs:
+            dims = self.before.dims(name)
+            axes: dict[str, Any] = {}
+            for at, dim in enumerate(dims):
+                if isinstance(dim, int):
+                    continue
+                names = {each.id for each in ast.walk(ast.parse(dim, mode="eval")) if isinstance(each, ast.Name)}
+                sides = {self.sides[each] for each in names & set(self.sides)}
+                if dim == self.batch:
+                    axes[str(at)] = [{"rows": dim}]
+                elif sides:
+                    axes[str(at)] = [{"frames": [[dim, sides.pop()]]}]
+            self.claims[name] = {"axes": axes, "contents": [], "is_input": True}
+            self.shapes[name] = dims
+
+    def _chain(self, record: Record) -> None:
+        """The facts of the inputs are those of their producers, no better."""
+        for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True):
+            if name is None or fact is None:
+                continue
+            known = self.claims.get(name)
+            if known is None:
+                if fact.get("number") and self.steps.is_size(name):
+                    known = fact
+                elif fact["axes"] or fact.get("number"):
+                    known = self._inserted(name, fact, shape, record)
+                else:
+                    known = self._plain(name, fact, record)
+            require_no_better(fact, known, f"record of {record['node']!r}, input {name!r}", self._kind(name))
+        for name, fact, shape in zip(record["outputs"], record["out"], record["out_shapes"], strict=True):
+            for known in (name, self.becomes.get(name, name)):
+                self.claims[known] = fact
+                self.shapes[known] = shape
+
+    def _kind(self, name: str) -> int:
+        known = self.before.inputs.get(name)
+        return 0 if known is None else int(known.type.tensor_type.elem_type)
+
+    def _plain(self, name: str, fact: Record, record: Record) -> Record:
+        """A constant, or a value that nothing tracked reaches: not better than its content."""
+        array = self.before.constant(name)
+        if array is None:
+            array = self.after.constant(name)
+        if array is None:
+            array = self.steps.computed(name)
+        if array is None:  # of data that no padded axis reaches
+            low, high, _ = content_of(fact, frozenset())
+            least, most, _ = worst_of(self.steps.element_type(name))
+            if low > max(-ASSUMED, least) or high < min(ASSUMED, most):
+                raise Rejected(f"record of {record['node']!r}: {name!r} may be anything, not within {(low, high)}")
+            return fact
+        claimed = content_of(fact, frozenset())
+        numbers = array.astype(np.float64)
+        if array.size and not within(numbers, claimed):
+            raise Rejected(f"record of {record['node']!r}: {name!r} does not lie within {claimed}")
+        return fact
+
+    def _inserted(self, name: str, fact: Record, shape: Sequence[str | int], record: Record) -> Record:
+        """A value that padding put in the place of another: replayed as a step of its own."""
+        node = self.after.producers.get(name)
+        if node is None or node.op_type not in ("Where", "Mod"):
+            raise Rejected(f"record of {record['node']!r}: input {name!r} has no record and no selection makes it")
+        source = node.input[1] if node.op_type == "Where" else node.input[0]
+        if source not in self.claims:
+            raise Rejected(f"record of {record['node']!r}: {name!r} is selected from {source!r}, which has no record")
+        given = self.claims[source]
+        if node.op_type == "Mod":  # of indices: those beyond are illegal, and negative ones choose the same entry
+            given = {**given, "contents": [[[], 0, int(self._constant(node.input[1])) - 1, False], *paddings_of(given)]}
+        step = {
+            "node": node.name, "op": "Identity", "inputs": [source], "in": [given], "in_shapes": [shape],
+            "outputs": [name], "out": [fact], "out_shapes": [shape], "needs": [], "inserted": True,
+        }  # fmt: skip
+        self.claims[name] = fact
+        self.shapes[name] = shape
+        self.steps.replay(step)
+        return fact
+
+    def _output(self, name: str) -> None:
+        """Callers cut suffix padding away; states keep the window's end."""
+        claim = self.claims.get(name)
+        if claim is None:
+            return
+        for factors in claim["axes"].values():
+            if len(factors) != 1 or (set(factors[0]) == {"frames"} and len(factors[0]["frames"]) != 1):
+                raise Rejected(f"output {name!r} has an axis that callers cannot cut")
+        if claim.get("number"):
+            raise Rejected(f"output {name!r} is an axis length")
+
+    def _structure(self, record: Record) -> None:
+        """The node is what it was, and reads what it read unless a need says otherwise."""
+        if record.get("chain"):
+            for name in record["chain"]:
+                self._unchanged(name)
+            return
+        now = self._same_operator(record["node"])
+        if now is None:
+            if not any("rewrite" in need for need in record["needs"]):
+                raise Rejected(f"node {record['node']!r} is gone, and no record says why")
+            return
+        told = {need.get("fill", need.get("clamp")) for need in record["needs"]}
+        rewritten = any("rewrite" in need for need in record["needs"])
+        for at, (old, new) in enumerate(zip(record["inputs"], now.input, strict=False)):
+            fact = record["in"][at]
+            if fact is not None and fact.get("number") and new in self.after.initializers:
+                continue  # a size that is fixed now; the replay runs with it
+            if (old or "") != new and self.becomes.get(old, old) != new and at not in told and not rewritten:
+                raise Rejected(f"node {record['node']!r} reads {new!r} instead of {old!r}, and no need says so")
+
+    def _same_operator(self, name: str) -> onnx.NodeProto | None:
+        """The node after padding, the same operator with the same attributes; None when it is gone."""
+        node, now = self.before.nodes.get(name), self.after.nodes.get(name)
+        if node is None:
+            raise Rejected(f"record of {name!r}, which the graph before padding does not have")
+        if now is not None and (
+            (node.op_type, node.domain) != (now.op_type, now.domain)
+            or sorted(a.SerializeToString() for a in node.attribute)
+            != sorted(a.SerializeToString() for a in now.attribute)
+        ):
+            raise Rejected(f"node {name!r} is another operator after padding, or has other attributes")
+        return now
+
+    def _unchanged(self, name: str) -> None:
+        """One of several nodes that are one step: what it was, and reading what it read."""
+        now = self._same_operator(name)
+        if now is None:
+            raise Rejected(f"node {name!r} is gone, and no record says why")
+        for old, new in zip(self.before.nodes[name].input, now.input, strict=False):
+            fixed = new in self.after.initializers and self.steps.is_size(old)
+            if old != new and self.becomes.get(old, old) != new and not fixed:
+                raise Rejected(f"node {name!r} reads {new!r} instead of {old!r}, and no need says so")
+
+    def _constant(self, name: str) -> Array:
+        found = self.after.constant(name)
+        if found is None or found.size != 1:
+            raise Rejected(f"{name!r} bounds indices and is no constant")
+        return found.reshape(())

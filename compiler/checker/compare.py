@@ -1,0 +1,101 @@
+"""Comparison of a padded step with the rows alone, and of one record with another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.checker.graph import Array, Record, Rejected
+from compiler.checker.layout import Layout
+from compiler.checker.values import content_of, within, worst_of
+
+TOLERANCE = 2e-4
+"""Largest difference of a valid entry, relative to the largest of the step: sums may be taken in another order."""
+
+
+def require_no_better(fact: Record, known: Record, where: str, kind: int) -> None:
+    """A fact of an input says no more than the record of its producer.
+
+    Args:
+        fact: what a record says of one of its inputs.
+        known: what is known of that value.
+        where: the record, for messages.
+        kind: element type of a graph input, as in `onnx.TensorProto`.
+
+    Raises:
+        Rejected: it says more, or something else.
+    """
+    if fact["axes"] != known["axes"]:
+        raise Rejected(f"{where}: axes {fact['axes']} are not those of its producer, {known['axes']}")
+    if bool(fact.get("number")) != bool(known.get("number")):
+        raise Rejected(f"{where}: is a number for one record and data for another")
+    if known.get("is_input"):
+        limits = worst_of(kind)
+        for region, low, high, nan in fact["contents"]:
+            if region and (float(low) > limits[0] or float(high) < limits[1] or (limits[2] and not nan)):
+                raise Rejected(f"{where}: a graph input may hold anything in its padding, not [{low}, {high}]")
+        return
+    if fact is known:
+        return
+    for region, low, high, nan in fact["contents"]:
+        was = content_of(known, frozenset(region))
+        if float(low) > was[0] or float(high) < was[1] or (was[2] and not nan):
+            raise Rejected(f"{where}: region {region} holds [{low}, {high}] here and {was} at its producer")
+    if fact.get("index") != known.get("index"):
+        raise Rejected(f"{where}: counts positions for one record and not for another")
+
+
+def compare_output(where: str, layout: Layout, got: Array, references: Sequence[Array]) -> None:
+    """Valid entries are those of every row alone, and the padding holds what the record allows.
+
+    Args:
+        where: the record, for messages.
+        layout: of the output.
+        got: the output of the padded step, with the shape of the layout.
+        references: the output of the unpadded step, for every row.
+
+    Raises:
+        Rejected: with the row and what differs.
+    """
+    if list(got.shape) != list(layout.shape):
+        raise Rejected(f"{where}: has shape {list(got.shape)}, the record says {list(layout.shape)}")
+    for row, reference in enumerate(references):
+        numbers = got.astype(np.float64)
+        valid = numbers[layout.chosen(row)] if got.ndim else numbers
+        wanted = reference.astype(np.float64)
+        if valid.shape != wanted.shape:
+            raise Rejected(f"{where}: row {row} has {list(valid.shape)} valid entries, alone {list(wanted.shape)}")
+        if np.isnan(wanted).any():
+            continue
+        with np.errstate(all="ignore"):
+            scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+            same = (valid == wanted) | (np.abs(valid - wanted) <= TOLERANCE * scale)
+        if not same.all():
+            raise Rejected(
+                f"{where}: row {row} differs from the row alone: {valid[~same][0]} instead of {wanted[~same][0]}"
+            )
+        _require_positions(f"{where}: row {row}", layout, numbers, row)
+        for region, places in layout.regions(row):
+            content = layout.content(region)
+            entries = numbers[places] if got.ndim else numbers
+            if region and entries.size and not within(entries, content):
+                raise Rejected(f"{where}: padding {sorted(region)} of row {row} does not lie within {content}")
+
+
+def _require_positions(where: str, layout: Layout, numbers: Array, row: int) -> None:
+    """Where a record says that entries count positions, valid ones do, and the padding of one segment goes on."""
+    index = layout.record.get("index")
+    if index is None or not str(index["offset"]).lstrip("-").isdigit():
+        return
+    axis, offset = int(index["axis"]), int(index["offset"])
+    lines = [layout.along(at, row) for at in range(len(layout.shape))]
+    mine, valid = (np.flatnonzero(each) for each in lines[axis])
+    if not valid.size:
+        return
+    is_one = len(layout.axes.get(axis, [{}])) == 1 and len(layout.axes.get(axis, [{}])[0].get("frames", [0])) == 1
+    slots = mine if is_one else valid
+    counted = slots - valid[0] if is_one else np.arange(valid.size)
+    places = [np.flatnonzero(line[1]) for line in lines]
+    places[axis] = slots
+    found = np.moveaxis(numbers[np.ix_(*places)], axis, -1)
+    if not (found == counted + offset).all():
+        raise Rejected(f"{where}: does not count positions from {offset} along axis {axis}")

@@ -1,0 +1,133 @@
+"""Which slots of a value belong to a row and are valid, for given lengths, as a record says it."""
+
+import ast
+import dataclasses
+import fractions
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.checker.graph import Array, Record, Rejected
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """One assignment of lengths: per axis the slots and the true length of every row."""
+
+    slots: Mapping[str, int]
+    true: Sequence[Mapping[str, int]]
+
+
+class Layout:
+    """The axes of one fact, with slots and validity for an assignment of lengths."""
+
+    def __init__(self, record: Record, shape: Sequence[str | int], lengths: Lengths, batch: str | None) -> None:
+        self.record, self.lengths = record, lengths
+        self.axes = {int(at): factors for at, factors in record["axes"].items()}
+        rows = len(lengths.true)
+        slots = dict(lengths.slots) | ({batch: rows} if batch else {})
+        self.shape = [
+            math.prod(self._slots(factor, slots, rows) for factor in self.axes[at])
+            if at in self.axes
+            else size_of(dim, slots)
+            for at, dim in enumerate(shape)
+        ]
+
+        self.padded = [at for at, factors in self.axes.items() if any("frames" in factor for factor in factors)]
+
+    def _slots(self, factor: Record, slots: Mapping[str, int], rows: int) -> int:
+        if "rows" in factor:
+            return rows
+        if "frames" in factor:
+            return sum(size_of(size, slots) for size, _ in factor["frames"])
+        return size_of(factor["plain"], slots)
+
+    def along(self, at: int, row: int) -> tuple[Array, Array]:
+        """Which slots of an axis belong to a row, and which of them are valid; bool [slots] each."""
+        if at not in self.axes:
+            every = np.ones(self.shape[at], bool)
+            return every, every
+        rows = len(self.lengths.true)
+        mine, valid = np.ones(1, bool), np.ones(1, bool)
+        for factor in self.axes[at]:
+            own = slots_valid = np.ones(1, bool)
+            if "rows" in factor:
+                own = slots_valid = np.arange(rows) == row
+            elif "frames" in factor:
+                slots_valid = np.concatenate([self._segment(size, side, row) for size, side in factor["frames"]])
+                own = np.ones(slots_valid.size, bool)
+            else:
+                own = slots_valid = np.ones(size_of(factor["plain"], self.lengths.slots), bool)
+            mine = np.logical_and.outer(mine, own).reshape(-1)
+            valid = np.logical_and.outer(valid, slots_valid).reshape(-1)
+        return mine, valid
+
+    def _segment(self, size: str, side: str, row: int) -> Array:
+        slots, true = size_of(size, self.lengths.slots), max(size_of(size, self.lengths.true[row]), 0)
+        if true > slots:
+            raise Rejected(f"a segment of {size} has {slots} slots for {true} entries")
+        places = np.arange(slots)
+        return places < true if side == "left" else places >= slots - true
+
+    def chosen(self, row: int) -> tuple[Array, ...]:
+        """Index of the valid entries of a row."""
+        return np.ix_(*(np.flatnonzero(self.along(at, row)[1]) for at in range(len(self.shape))))
+
+    def regions(self, row: int) -> Iterator[tuple[frozenset[int], tuple[Array, ...]]]:
+        """Every region of a row with the index of its entries."""
+        for count in range(len(self.padded) + 1):
+            for region in itertools.combinations(self.padded, count):
+                index = []
+                for at in range(len(self.shape)):
+                    mine, valid = self.along(at, row)
+                    index.append(np.flatnonzero(mine & ~valid if at in region else valid))
+                yield frozenset(region), np.ix_(*index)
+
+    def content(self, region: frozenset[int]) -> tuple[float, float, bool]:
+        """What the record allows in a region."""
+        for axes, low, high, nan in self.record["contents"]:
+            if frozenset(axes) == region:
+                return float(low), float(high), bool(nan)
+        return -math.inf, math.inf, True
+
+
+def size_of(size: str | int, values: Mapping[str, int]) -> int:
+    """An integer expression over axis names."""
+    if isinstance(size, int):
+        return size
+    exact = fractions.Fraction(_arithmetic(ast.parse(size, mode="eval").body, values))
+    return math.floor(exact)
+
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: fractions.Fraction(a) / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: lambda a, b: fractions.Fraction(a) ** b,
+}
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "floor": math.floor, "ceiling": math.ceil, "Min": min, "Max": max, "Abs": abs, "Mod": lambda a, b: a % b,
+}  # fmt: skip
+
+
+def _arithmetic(tree: ast.expr, values: Mapping[str, int]) -> Any:
+    match tree:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name) if name in values:
+            return values[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_arithmetic(operand, values)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_arithmetic(left, values), _arithmetic(right, values))
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _CALLS:
+            return _CALLS[name](*(_arithmetic(each, values) for each in arguments))
+    raise Rejected(f"a size is {ast.unparse(tree)!r}, which is no arithmetic on axis names")

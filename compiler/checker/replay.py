@@ -1,0 +1,265 @@
+"""Steps of a certificate, run again: unpadded row by row and padded with all rows at once, on the worst values."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
+
+from compiler.checker.compare import compare_output
+from compiler.checker.graph import Array, Graph, Record, Rejected, digest, run_model
+from compiler.checker.layout import Layout, Lengths, size_of
+from compiler.checker.values import count_positions, worst_values
+
+SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+
+
+class Replay:
+    """Runs steps.
+
+    Args:
+        before: the graph before padding.
+        after: the padded graph.
+        certificate: its header says what axes, lengths and masks there are.
+        seeds: draws per distinct step.
+    """
+
+    def __init__(self, before: Graph, after: Graph, certificate: Record, seeds: int) -> None:
+        self.before, self.after, self.seeds = before, after, seeds
+        self.batch: str | None = certificate["batch"]
+        self.sides: Mapping[str, str] = certificate["sides"]
+        self.lengths_of: Mapping[str, str] = certificate["length_inputs"]
+        self.masks: Mapping[str, Sequence[str]] = certificate["mask_inputs"]
+        self.becomes: Mapping[str, str] = certificate["becomes"]
+        self.minimum: Mapping[str, int] = certificate["minimum"]
+        self.made_by: dict[str, Record] = {
+            name: each for each in certificate["records"] for name in each["outputs"] if name
+        }
+        self.replayed: set[bytes] = set()
+        self.sizes: dict[str, bool] = {}
+
+    def replay(self, record: Record) -> None:
+        """Run the step unpadded and padded and compare."""
+        record = self.opened(self._with_live_outputs(record))
+        wanted = [self.becomes.get(name, name) for name in record["outputs"]]
+        kinds: dict[str, int] = {}
+        for name, fact in zip(record["inputs"], record["in"], strict=True):
+            if name is None or fact is None or self._is_computed(name, record):
+                continue
+            if fact["axes"] or fact.get("number") or not self.is_fixed(name):
+                kinds[name] = self.element_type(name)
+        given = {self.becomes.get(name, name): kind for name, kind in kinds.items()}
+        try:
+            padded, sources = self.after.part(wanted, given)
+            alone, _ = (None, None) if record.get("inserted") else self.before.part(record["outputs"], kinds)
+        except Rejected as error:
+            raise Rejected(f"record of {record['node']!r}: {error}") from None
+        key = digest(padded, record)
+        if key in self.replayed:
+            return
+        self.replayed.add(key)
+        for seed in range(self.seeds):
+            rng = np.random.default_rng(seed)
+            lengths = self._lengths(rng, seed)
+            self._compare(record, alone, padded, sources, kinds, lengths, rng)
+
+    def is_size(self, name: str) -> bool:
+        """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
+        if name not in self.sizes:
+            node = self.before.producers.get(name)
+            if node is None:
+                self.sizes[name] = name in self.before.initializers
+            else:
+                reads_shapes = node.op_type in ("Shape", "Size")
+                self.sizes[name] = reads_shapes or all(self.is_size(each) for each in node.input if each)
+        return self.sizes[name]
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a value is a constant of either graph."""
+        return self.before.constant(name) is not None or self.after.constant(name) is not None
+
+    def _with_live_outputs(self, record: Record) -> Record:
+        """The record without outputs that another form left out because nothing reads them."""
+        read = {name for node in self.after.nodes.values() for name in node.input} | set(self.after.outputs)
+        names = [self.becomes.get(name, name) for name in record["outputs"]]
+        live = [at for at, name in enumerate(names) if name in self.after.producers or name in read]
+        keys = ("outputs", "out", "out_shapes")
+        return record if len(live) == len(names) else {**record, **{k: [record[k][at] for at in live] for k in keys}}
+
+    def opened(self, record: Record) -> Record:
+        """A sum of products together with the Softmax that made its weights: no draw of those would add up to one."""
+        if record["op"] not in SUMS_OF_PRODUCTS:
+            return record
+        operands = {
+            name: (fact, shape)
+            for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True)
+        }
+        while weights := next((name for name in operands if name and self._is_weights(name)), None):
+            del operands[weights]
+            made = self.made_by[weights]
+            for name, fact, shape in zip(made["inputs"], made["in"], made["in_shapes"], strict=True):
+                if not self._is_computed(name, made):
+                    operands.setdefault(name, (fact, shape))
+        facts, shapes = zip(*operands.values(), strict=True)
+        return {**record, "inputs": list(operands), "in": facts, "in_shapes": shapes}
+
+    def _is_weights(self, name: str) -> bool:
+        """Whether a value is what a Softmax gave, some of it replaced."""
+        made = self.made_by.get(name)
+        if made is None or made.get("chain"):
+            return False
+        passes_on = made["op"] in ("Where", "Identity", "Dropout")
+        return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
+
+    def _follows_from_sizes(self, name: str, fact: Record) -> bool:
+        """Whether a value with tracked axes is computed of axis lengths in both graphs, so that none can be drawn."""
+        now = self.becomes.get(name, name)
+        return bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name) and now in self.after.producers
+
+    def _is_computed(self, name: str, record: Record) -> bool:
+        """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""
+        node = self.before.producers.get(name)
+        return node is not None and node.op_type == "IsNaN" and node.input[0] in record["inputs"]
+
+    def computed(self, name: str) -> Array | None:
+        """A value of the graph before padding that reads no data and no axis length, or None."""
+        if not self.is_size(name) or name not in self.before.producers:
+            return None
+        part, sources = self.before.part([name], {})
+        return None if sources else run_model(part, {})[0]
+
+    def element_type(self, name: str) -> int:
+        """Element type of a value, as in `onnx.TensorProto`.
+
+        Raises:
+            Rejected: neither graph states it.
+        """
+        for graph in (self.before, self.after):
+            if name in graph.types:
+                return int(graph.types[name].tensor_type.elem_type)
+        raise Rejected(f"the type of {name!r} is unknown")
+
+    def _lengths(self, rng: np.random.Generator, seed: int) -> Lengths:
+        """Two rows of different lengths in more slots than they need; the first draw is as short as allowed."""
+        slots, rows = {}, [{}, {}]  # type: ignore[var-annotated]
+        for axis in sorted(self.sides):
+            least = self.minimum.get(axis, 1)
+            short = least + (int(rng.integers(0, 3)) if seed else 0)
+            long = short + int(rng.integers(1, 4))
+            rows[0][axis], rows[1][axis] = (short, long) if seed % 2 == 0 else (long, short)
+            slots[axis] = self._fixed_slots(axis) or long + int(rng.integers(1, 4))
+        true = rows if self.batch is not None else rows[:1]
+        if self.batch is not None:
+            true = [row | {self.batch: 1} for row in true]
+            slots[self.batch] = 2
+        return Lengths(slots, true)
+
+    def _fixed_slots(self, axis: str) -> int | None:
+        """The number of slots of an axis that padding has made static."""
+        for name in self.before.inputs:
+            for was, now in zip(
+                self.before.dims(name), self.after.dims(name) if name in self.after.inputs else [], strict=False
+            ):
+                if was == axis and isinstance(now, int):
+                    return now
+        return None
+
+    def _compare(
+        self,
+        record: Record,
+        alone: onnx.ModelProto | None,
+        padded: onnx.ModelProto,
+        sources: Sequence[str],
+        kinds: Mapping[str, int],
+        lengths: Lengths,
+        rng: np.random.Generator,
+    ) -> None:
+        where = f"record of {record['node']!r} ({record['op']})"
+        layouts = {
+            name: Layout(fact, shape, lengths, self.batch)
+            for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True)
+            if name in kinds
+        }
+        for most in (3, 1, 0):
+            drawn = {
+                name: self._draw(name, layout, kinds[name], lengths, rng, most) for name, layout in layouts.items()
+            }
+            references = []
+            try:
+                for row in range(len(lengths.true)):
+                    feeds = {
+                        name: self._alone(name, drawn[name], layout, lengths, row) for name, layout in layouts.items()
+                    }
+                    references.append([feeds[record["inputs"][0]]] if alone is None else run_model(alone, feeds))
+            except Exception:  # noqa: BLE001 - the draw is not legal for the operator: draw smaller indices
+                continue
+            break
+        else:
+            return  # the operator takes no such values at all; nothing is claimed of it
+        feeds = {self.becomes.get(name, name): array for name, array in drawn.items()}
+        feeds |= {name: self._source(name, lengths) for name in sources if name not in feeds}
+        try:
+            results = run_model(padded, {name: feeds[name] for name in sources})
+        except Exception as error:  # noqa: BLE001 - whatever stops the padded program refutes the certificate
+            raise Rejected(f"{where}: runs alone, but not padded: {str(error)[:200]}") from None
+        for at, (fact, shape) in enumerate(zip(record["out"], record["out_shapes"], strict=True)):
+            if fact.get("number") or record["outputs"][at] == "":
+                continue
+            layout = Layout(fact, shape, lengths, self.batch)
+            compare_output(f"{where}, output {at}", layout, results[at], [each[at] for each in references])
+
+    def _alone(self, name: str, drawn: Array, layout: Layout, lengths: Lengths, row: int) -> Array:
+        if layout.record.get("number") or self._follows_from_sizes(name, layout.record):
+            return self._number(self.before, name, lengths.true[row])
+        return drawn[layout.chosen(row)] if drawn.ndim else drawn
+
+    def _number(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
+        """A value that follows from sizes alone: computed from inputs of those sizes."""
+        part, sources = graph.part([name], {})
+        return run_model(part, {each: self._zeros(graph, each, values) for each in sources})[0]
+
+    def _zeros(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
+        info = graph.inputs[name].type.tensor_type
+        shape = [size_of(dim, values) for dim in graph.dims(name)]
+        return np.zeros(shape, helper.tensor_dtype_to_np_dtype(info.elem_type))
+
+    def _source(self, name: str, lengths: Lengths) -> Array:
+        """A graph input that masks read: a length input, a mask input, or any other for its shape."""
+        for axis, length_input in self.lengths_of.items():
+            if name == length_input:
+                return np.array([row[axis] for row in lengths.true], np.int64)
+        if name in self.masks:
+            size, side = self.masks[name]
+            slots = size_of(size, lengths.slots)
+            counts = np.array([[size_of(size, row)] for row in lengths.true])
+            places = np.arange(slots)[None]
+            return (places < counts if side == "left" else places >= slots - counts).astype(np.float32)
+        return self._zeros(self.after, name, lengths.slots)
+
+    def _draw(
+        self, name: str, layout: Layout, kind: int, lengths: Lengths, rng: np.random.Generator, most: int
+    ) -> Array:
+        """A padded value that the fact allows, as bad as it allows."""
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+        if layout.record.get("number"):
+            return self._number(self.after if name in self.after.producers else self.before, name, lengths.slots)
+        if self._follows_from_sizes(name, layout.record):
+            part, sources = self.after.part([self.becomes.get(name, name)], {})
+            return run_model(part, {each: self._source(each, lengths) for each in sources})[0]
+        low, high = np.full(layout.shape, -math.inf), np.full(layout.shape, math.inf)
+        nan, padding = np.ones(layout.shape, bool), np.ones(layout.shape, bool)
+        for row in range(len(lengths.true)):  # what all rows share must suit every one of them
+            for region, places in layout.regions(row):
+                allowed = layout.content(region)
+                here = places if layout.shape else ()
+                low[here] = np.maximum(low[here], allowed[0])
+                high[here] = np.minimum(high[here], allowed[1])
+                nan[here] &= allowed[2]
+                padding[here] &= bool(region)
+        array = worst_values(low, np.maximum(low, high), nan, padding, rng, dtype, most)
+        index = layout.record.get("index")
+        if index is not None:
+            count_positions(array, layout, int(index["axis"]), size_of(index["offset"], lengths.slots), lengths)
+        with np.errstate(all="ignore"):
+            return array.astype(dtype)

@@ -1,0 +1,63 @@
+"""Steps are run on values that are worth running them on."""
+
+import copy
+import json
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.checker.graph import Graph, Rejected
+from compiler.checker.replay import Replay
+from compiler.passes.pad_axes import PadAxes
+from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
+from tests.kit.offline import offline
+
+
+def replayed(body: str) -> tuple[Replay, dict[str, Any], onnx.ModelProto]:
+    """A padded graph ready for replay, and its certificate."""
+    lowered = offline(graph(body), WEIGHTS)
+    house.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(house.clone(lowered.model))
+    outcome = PadAxes().apply(lowered)
+    after = ir.serde.serialize_model(outcome.lowered.model)
+    certificate = json.loads(json.dumps(outcome.records[0]))
+    return Replay(Graph(before), Graph(after), certificate, 2), certificate, after
+
+
+CAUSAL = ACCEPTED["causal attention"][0]
+
+
+def test_every_step_of_a_proof_survives() -> None:
+    steps, certificate, _ = replayed(CAUSAL)
+    for record in certificate["records"]:
+        steps.replay(record)
+
+
+@pytest.mark.parametrize("op", ["Softmax", "MatMul", "Where", "LayerNormalization"])
+def test_a_step_that_claims_zero_padding_does_not(op: str) -> None:
+    steps, certificate, _ = replayed(CAUSAL)
+    record = copy.deepcopy([each for each in certificate["records"] if each["op"] == op][-1])
+    for content in record["out"][0]["contents"]:
+        if content[0]:
+            content[1:] = [5.0, 5.0, False]
+    with pytest.raises(Rejected, match="does not lie within"):
+        steps.replay(record)
+
+
+def test_values_that_follow_from_sizes_are_told_apart() -> None:
+    steps, _, _ = replayed(CAUSAL)
+    assert steps.is_size("seen") and not steps.is_size("s")
+    assert steps.is_fixed("w") and not steps.is_fixed("seen")
+    assert steps.computed("seen") is None, "it reads a length"
+    assert steps.element_type("seen") == onnx.TensorProto.BOOL
+
+
+def test_sums_of_probabilities_are_run_with_their_softmax() -> None:
+    """One bound on the weights alone would allow a sum of as many as there are keys."""
+    steps, certificate, _ = replayed(CAUSAL)
+    record = next(each for each in certificate["records"] if each["op"] == "MatMul" and "p" in str(each["inputs"]))
+    opened = steps.opened(record)
+    assert "p" in record["inputs"] and opened["inputs"] == ["z", "h"]
