@@ -73,6 +73,13 @@ def _normal_floor(inner: sympy.Expr) -> Dim:
     return int(result) if result.is_Integer else result
 
 
+def _power(base: Dim, exponent: Dim) -> Dim:
+    """A power as sizes have them; a tower of powers in a text that nobody trusts takes for ever."""
+    if not isinstance(exponent, int) or not 0 <= exponent <= 8:
+        raise ValueError(f"{base}**{exponent} is no size")
+    return base**exponent
+
+
 _OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -80,7 +87,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
     ast.FloorDiv: lambda a, b: sympy.floor(sympy.Rational(1) * a / b),
     ast.Div: lambda a, b: sympy.Rational(1) * a / b,
     ast.Mod: sympy.Mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _power,
 }
 _FUNCTIONS = {
     "Min": sympy.Min,

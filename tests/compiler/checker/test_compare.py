@@ -1,5 +1,7 @@
 """What a padded step must agree with."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ ALONE = [np.array([[1.0]]), np.array([[2.0, 3.0]])]
 GOOD = np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0]])
 
 
-def layout(fact: dict[str, object] = FACT) -> Layout:
+def layout(fact: Mapping[str, object] = FACT) -> Layout:
     return Layout(fact, ["batch", "time"], LENGTHS, "batch")
 
 
@@ -55,7 +57,7 @@ def test_positions_are_those_that_are_stated() -> None:
         ({**FACT, "index": {"axis": 1, "offset": "0"}}, "counts positions"),
     ],
 )
-def test_a_reader_claims_no_more_than_the_producer(claim: dict[str, object], message: str) -> None:
+def test_a_reader_claims_no_more_than_the_producer(claim: Mapping[str, object], message: str) -> None:
     require_no_better(dict(FACT), FACT, "record", 1)
     with pytest.raises(Rejected, match=message):
         require_no_better(claim, FACT, "record", 1)

@@ -40,7 +40,7 @@ def test_constants_are_read_and_other_values_are_none() -> None:
 
 
 def test_steps_differ_by_operators_and_facts_not_by_names() -> None:
-    record = {"in": [], "out": [], "needs": [], "in_shapes": [], "out_shapes": []}
+    record: dict[str, list[object]] = {"in": [], "out": [], "needs": [], "in_shapes": [], "out_shapes": []}
     one, other = (
         model(),
         ir.serde.serialize_model(parse(TEXT.replace(" b = Relu(a)  z = Add(b, a)", " c = Relu(a)  z = Add(c, a)"))),
