@@ -1,0 +1,162 @@
+"""Times a recipe's static graph with and without one of its passes, interleaved.
+
+    python -m benchmarks.one_pass --recipe full_cpu.yaml --without select_states
+    python -m benchmarks.one_pass --recipe offline_full_cpu.yaml --without pad_axes
+
+Both graphs are captured once, go through the recipe's passes with or without the one in question, are frozen at the
+same sizes and run in this process under ONNX Runtime, round after round, in alternating order. All axes are full:
+padded slots and windows hold valid entries only, so both graphs do the same job. Ratios (with / without) are per round;
+the table shows their median and their 10th and 90th percentile.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from rich.console import Console
+from rich.table import Table
+
+from compiler import ir as house
+from compiler.analysis.work import multiply_adds
+from compiler.lowering import make_pass
+from compiler.original import Original
+from compiler.passes.freeze_axes import FreezeAxes
+from compiler.progress import Progress
+from compiler.recipe import load_recipe
+from compiler.stage_cache import StageCache
+from compiler.stages import Lowered
+
+CALLS = 5
+"""Calls per graph and round."""
+
+WARM_UP = 5
+
+
+def main() -> None:
+    """Run the comparison for each thread count and print a table."""
+    options = _parse()
+    loaded = load_recipe(options.recipe)
+    name = options.graph or next(iter(loaded.recipe.graphs))
+    spec = loaded.recipe.graphs[name]
+    buckets = {axis: sizes.buckets[-1] for axis, sizes in spec.axes.items() if sizes.buckets}
+    sizes = buckets | dict(_size(text) for text in options.size)
+    with tempfile.TemporaryDirectory() as scratch:
+        original = Original(
+            loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)), with_data=False
+        )
+        graphs = {}
+        for label, left_out in (("without", {options.without}), ("with", set())):
+            lowered = original.start()
+            for each in spec.passes:
+                if each.name not in left_out:
+                    lowered = make_pass(each).apply(lowered).lowered
+            graphs[label] = _frozen(lowered, sizes, {axis: given.window for axis, given in spec.axes.items()})
+    table = Table(title=f"{options.recipe}: {options.without}, {', '.join(f'{k} {v}' for k, v in sizes.items())}")
+    for column in ("threads", "without, ms", "with, ms", "with / without", "10th..90th percentile", "multiply-adds, M"):
+        table.add_column(column)
+    work = " / ".join(f"{_work(graph) / 1e6:.0f}" for graph in graphs.values())
+    for threads in options.threads:
+        times = _interleaved(graphs, sizes, threads, options.rounds)
+        ratios = sorted(a / b for a, b in zip(times["with"], times["without"], strict=True))
+        low, high = (ratios[round(share * (len(ratios) - 1))] for share in (0.1, 0.9))
+        medians = {label: 1e3 * statistics.median(each) for label, each in times.items()}
+        table.add_row(
+            str(threads), f"{medians['without']:.2f}", f"{medians['with']:.2f}",
+            f"{statistics.median(ratios):.3f}", f"{low:.3f}..{high:.3f}", work,
+        )  # fmt: skip
+    Console(width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="full_cpu.yaml")
+    parser.add_argument("--without", required=True, help="the pass in question")
+    parser.add_argument("--graph", help="the recipe's first by default")
+    parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help="the largest bucket by default")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=30)
+    return parser.parse_args()
+
+
+def _size(text: str) -> tuple[str, int]:
+    axis, _, count = text.partition("=")
+    if not count.isdigit():
+        raise SystemExit(f"--size: expected AXIS=N, got {text!r}")
+    return axis, int(count)
+
+
+def _frozen(lowered: Lowered, sizes: Mapping[str, int], windows: Mapping[str, int | None]) -> Lowered:
+    """The graph at fixed sizes; a window that padding left open is full."""
+    names = {str(name) for value in lowered.model.graph.inputs for dim in value.shape or () for name in [dim]}
+    wanted = {axis: window for axis, window in windows.items() if window is not None} | dict(sizes)
+    kept = tuple((axis, size) for axis, size in wanted.items() if axis in names)
+    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    return FreezeAxes(kept).apply(copy).lowered
+
+
+def _work(lowered: Lowered) -> int:
+    house.infer_shapes(lowered.model)
+    return sum(multiply_adds(node, {}) for node in lowered.model.graph)
+
+
+def _interleaved(
+    graphs: Mapping[str, Lowered], sizes: Mapping[str, int], threads: int, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds per call, by graph and round."""
+    sessions = {label: _session(graph, threads) for label, graph in graphs.items()}
+    feeds = {label: _full_feeds(graph, sizes) for label, graph in graphs.items()}
+    for label, session in sessions.items():
+        for _ in range(WARM_UP):
+            session.run(None, feeds[label])
+    times: dict[str, list[float]] = {label: [] for label in graphs}
+    for each in range(rounds):
+        labels = list(graphs) if each % 2 else list(graphs)[::-1]
+        for label in labels:
+            started = time.perf_counter()
+            for _ in range(CALLS):
+                sessions[label].run(None, feeds[label])
+            times[label].append((time.perf_counter() - started) / CALLS)
+    return times
+
+
+def _session(lowered: Lowered, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(house.serialized(lowered.model), options, providers=["CPUExecutionProvider"])
+
+
+def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Random numbers, ones for masks, and the number of slots for lengths."""
+    rng = np.random.default_rng(0)
+    full = {each.length_input: each.axis for each in lowered.padded_axes}
+    window = lowered.window
+    masks = {window.mask_input} if window is not None and window.mask_input else set()
+    feeds: dict[str, Any] = {}
+    for value in lowered.model.graph.inputs:
+        shape, name = [int(str(dim)) for dim in value.shape or ()], str(value.name)
+        assert value.dtype is not None
+        kind = value.dtype.numpy()
+        if name in full:
+            feeds[name] = np.full(shape, sizes[full[name]], kind)
+        elif window is not None and name == window.length_input:
+            feeds[name] = np.full(shape, window.frames + window.step_frames, kind)
+        elif name in masks or name in {mask for each in lowered.padded_axes for mask in each.mask_inputs}:
+            feeds[name] = np.ones(shape, kind)
+        else:
+            drawn: Sequence[Any] = rng.standard_normal(shape) if kind.kind == "f" else np.ones(shape)
+            feeds[name] = np.asarray(drawn).astype(kind)
+    return feeds
+
+
+if __name__ == "__main__":
+    main()
