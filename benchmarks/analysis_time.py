@@ -156,7 +156,7 @@ def picture(points: Sequence[tuple[int, float]], named: Sequence[tuple[str, int,
     frame = f'<path d="M{MARGIN} {MARGIN / 2}V{HEIGHT - MARGIN}H{WIDTH - MARGIN / 2}" fill="none" stroke="#333"/>'
     labels = (
         f'<text x="{WIDTH / 2}" y="{HEIGHT - 12}" text-anchor="middle">nodes</text>'
-        f'<text x="16" y="{HEIGHT / 2}" transform="rotate(-90 16 {HEIGHT / 2})" text-anchor="middle">proof, seconds</text>'
+        f'<text x="16" y="{HEIGHT / 2}" transform="rotate(-90 16 {HEIGHT / 2})" text-anchor="middle">seconds</text>'
     )
     style = 'font-family="sans-serif" font-size="12"'
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'

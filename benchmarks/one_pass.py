@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +153,7 @@ def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
         elif name in masks or name in {mask for each in lowered.padded_axes for mask in each.mask_inputs}:
             feeds[name] = np.ones(shape, kind)
         else:
-            drawn: Sequence[Any] = rng.standard_normal(shape) if kind.kind == "f" else np.ones(shape)
-            feeds[name] = np.asarray(drawn).astype(kind)
+            feeds[name] = (rng.standard_normal(shape) if kind.kind == "f" else np.ones(shape)).astype(kind)
     return feeds
 
 
