@@ -16,7 +16,6 @@ def test_what_the_fuzzer_found_stays_mended(seed: int) -> None:
     assert attack(seed) in ("accepted", "refused")
 
 
-@pytest.mark.parametrize("first", range(0, 400, 100))
-def test_whatever_is_accepted_runs_padded_as_alone(first: int) -> None:
-    results = [attack(seed) for seed in range(first, first + 100)]
-    assert results.count("accepted") > 60, "the fuzzer draws what can be padded"
+def test_whatever_is_accepted_runs_padded_as_alone() -> None:
+    results = [attack(seed) for seed in range(120)]
+    assert results.count("accepted") > 72, "the fuzzer draws what can be padded"
