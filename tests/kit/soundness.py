@@ -38,6 +38,9 @@ from tests.kit.slots import Unsound as Unsound
 NARROW = (ir.DataType.BFLOAT16, ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2, ir.DataType.INT4, ir.DataType.UINT4)
 """Types that arrays do not have: outputs are compared as float32."""
 
+POSITIONAL = ("entries", "hold", "look_up_positions", "mirror", "sequence_lens")
+"""Forms that read entries by where they lie."""
+
 
 def check_node(
     node: Node,
@@ -285,6 +288,8 @@ class _Attack:
     ) -> None:
         """Another content of one slot of a layout, in a row alone, changes that slot of the outputs and no other."""
         layouts = {axis for fact in self.facts if fact is not None for _, axis in fact.axes}
+        if any(isinstance(need, Rewrite) and need.kind in POSITIONAL for need in self.verdict.needs):
+            raise Unsound(f"{self.node.op} is rewritten by position, so it is not pointwise\n{self._story()}")
         if any(axis not in layouts for fact in self.verdict.outputs for _, axis in fact.axes):
             return  # merged or split: a slot stands in several places
         row = int(rng.integers(len(batch.rows)))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
@@ -25,11 +26,13 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import Verdict
 from compiler.analysis.judge import judge
 from compiler.errors import Refused
+from compiler.ir import Dim
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome
 from tests.kit import soundness
 from tests.kit.graphs import copy_of
-from tests.kit.soundness import Node
+from tests.kit.slots import Batch, evaluated
+from tests.kit.soundness import Node, Unsound
 
 ROOT = Path(__file__).parents[2]
 
@@ -154,6 +157,22 @@ class Prepared(soundness._Attack):
         with mock.patch.object(soundness, "_session"):
             super().__init__(node, rule)
 
+    freed: tuple[Dim, ...] = ()
+    """Sizes that had to be 1 and need not any more: lengths are drawn for which they are not."""
+
+    def _batch(self, rng: np.random.Generator, alike: bool) -> Batch | None:
+        if not self.freed:
+            return super()._batch(rng, alike)
+        node = self.node
+        self.node = dataclasses.replace(node, least=dict.fromkeys(self.names, 0))
+        try:
+            batch = super()._batch(rng, alike)
+        finally:
+            self.node = node
+        if batch is None or batch.slots["batch"] < 1:
+            return None
+        return batch if any(evaluated(size, row) < 1 for size in self.freed for row in batch.rows) else None
+
     def open(self) -> None:
         """Open the sessions."""
         self.sessions = [soundness._session(model, self._fed()) for model in (self.padded, self.alone)]
@@ -206,7 +225,11 @@ class Harvest:
                 self.open()
 
             def run(self, rng: Any, trial: int, tolerance: float, extremes: bool) -> None:
-                super().run(rng, trial, tolerance, extremes)
+                try:
+                    super().run(rng, trial, tolerance, extremes)
+                except Unsound:  # it would catch every mutant
+                    harvest.corpus.nodes = [each for each in harvest.corpus.nodes if each.node is not self.node]
+                    raise
                 if self.told is not None:
                     node, rule = self.told
                     self.told = None

@@ -10,4 +10,26 @@ EQUIVALENT: dict[str, str] = {
     "padding/places:Places._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
+    "LN2: claimed pointwise": "Shape reads no entry and its output lies along no axis, so the claim is true",
+    'analysis/rules/joining:concat: 0 -> 1 in `axis = case.axis_attribute("axis", 0)`': (
+        "ONNX requires the axis of a Concat, so its default is never taken"
+    ),
+    "analysis/rules/lookup:rows_of_table: 0 -> 1 in `if (at_zero(size) or 0) < 0:`": (
+        "it stands for a size of 0, or none, at length 0; neither 0 nor 1 is below 0"
+    ),
+    "analysis/rules/movement:_split: 1 -> 0 in `if common <= 1:`": (
+        "what is split off has the size 1 then, and factors of size 1 are left out by `_pieces`"
+    ),
+    "analysis/layout:Segment.__str__: f'[{self.size}]' if self.is_full else f'[{self.size}, {self.side.value}]' -> "
+    "f'[{self.size}]' if not self.is_full else f'[{self.size}, {self.side.value}]'": "a text of messages",
+    "passes/pad_axes:PadAxes.apply: max(after - before, 0) -> min(after - before, 0) in `return Outcome(done, "
+    "matched=len(derivation.judged), rewritten=max(after - before, 0), ...`": (
+        "the number of rewrites is told to readers; no graph and no proof depends on it"
+    ),
+    "padding/forms_reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
+        "an axis that holds the batch alone is a merged axis of one factor, whose counts are repeated once"
+    ),
+    "padding/rows:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
+        "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
+    ),
 }

@@ -135,6 +135,10 @@ class Trial:
             return
         try:
             prepared.open()
+            required = set(prepared.verdict.at_least_one)
+            prepared.freed = tuple(
+                size for _, was in attack.seen.verdicts for size in was.at_least_one if size not in required
+            )
             rng = np.random.default_rng(0)
             for trial in range(TRIALS):
                 prepared.run(rng, trial, max(attack.tolerance, 1e-5), attack.extremes)

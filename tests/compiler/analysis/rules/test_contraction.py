@@ -254,3 +254,11 @@ def drawn(rng: np.random.Generator) -> Node:
 
 def test_random_products() -> None:
     attack(drawn, draws=120, fewest=70, extremes=False)
+
+
+def test_what_is_added_to_a_product_counts_whole() -> None:
+    node = Node(
+        "Gemm", [Operand(("time", 2), valid=Interval(0.0, 1.0)), constant(np.ones((2, 3))), constant([5.0] * 3)]
+    )
+    valid = check(node, "MM1", "0: [time, left]").outputs[0].valid
+    assert valid.low <= 5.0 and 7.0 <= valid.high < 8.0

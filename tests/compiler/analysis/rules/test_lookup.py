@@ -81,6 +81,19 @@ def test_fixed_entries(node: Node, rule: str, axes: str, forms: list[str]) -> No
     assert rewrites(check(node, rule, axes)) == forms
 
 
+def test_a_table_of_several_columns_counts_nothing() -> None:
+    table = constant(np.arange(48).reshape(1, 16, 3), np.int64)
+    assert check(rows_of(0, "time", table), "LK1", "1: [time, left]").outputs[0].index is None
+
+
+@pytest.mark.parametrize("reduction", ["none", "max", "min"])
+def test_what_is_put_in_place_is_data_or_update(reduction: str) -> None:
+    ids = Operand(("batch", "time", 1), INT64, valid=Interval(0, 2))
+    data, updates = (Operand(("batch", "time", n), valid=Interval(5 - n, 6 - n)) for n in (3, 1))
+    node = Node("ScatterElements", [data, ids, updates], {"axis": 2, "reduction": reduction}, opset=18)
+    assert check(node, "IX3", f"{ROWS}, 1: [time, left]").outputs[0].valid == Interval(2, 5)
+
+
 def test_indices_in_the_padding_are_made_legal() -> None:
     embedding = Node("Gather", [constant(np.ones((5, 2))), dataclasses.replace(IDS, valid=Interval(0, 4))])
     assert check(embedding, "IX2", f"{ROWS}, 1: [late, left]").needs == (Clamp(1, -5, 4),)
@@ -137,6 +150,14 @@ REFUSED = [
     (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "by an axis length"),
     (Node("GatherElements", [X, dataclasses.replace(IDS, shape=(1, "time", 3))], {"axis": 2}), "rows(batch) by"),
     (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "along [time, left]"),
+    (
+        Node(
+            "OneHot",
+            [dataclasses.replace(IDS, valid=Interval(0, 3)), number("time"), constant([0.0, 1.0])],
+            right=["time"],
+        ),
+        "OneHot of indices of finite[0, 3]",
+    ),
     (Node("OneHot", [SIGNED, number("time"), constant([0.0, 1.0])]), "OneHot of indices of finite[-1, 0]"),
     (Node("ScatterElements", [X, ONE_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
     (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "writes by index over padded axes"),

@@ -56,6 +56,7 @@ SCORES = {
     "masked by the model, which may hide a row whole": (scores(MASKED, MASKED, DEEP, ANYTHING), [(2, -math.inf)]),
     "masked by infinities": (scores(MASKED, MASKED, Interval(-math.inf, -math.inf), ANYTHING), []),
     "possibly masked": (scores(MASKED, MASKED, MASKED, ANYTHING), [(2, -math.inf)]),
+    "possibly NaN": (scores(FINITE, FINITE, Interval(-math.inf, -1e30, True), ANYTHING), [(2, LOWEST)]),
     "not deep enough": (scores(FINITE, FINITE, Interval(-1e9, -1e9), FINITE), [(2, LOWEST)]),
     "possibly not masked": (scores(FINITE, FINITE, Interval(-1e31, 0.0), FINITE), [(2, LOWEST)]),
 }
@@ -220,6 +221,11 @@ def test_padding_of_a_normalization_over_it_holds_the_bias() -> None:
 def test_lp_normalization_over_time() -> None:
     assert fills(Node("LpNormalization", [x("batch", "time")]), "NM4", LEFT) == [(1, 0.0)]
     assert fills(Node("LpNormalization", [x("batch", "time", padding=ZERO)], {"p": 1}), "NM4", LEFT) == []
+
+
+def test_a_norm_of_nan_leaves_no_padding_zero() -> None:
+    verdict = check(Node("LpNormalization", [Operand(("batch", "time"), valid=ANYTHING)], {"axis": 1}), "NM4", LEFT)
+    assert verdict.outputs[0].content({1}) == ANYTHING
 
 
 def test_batch_normalization_is_a_line_per_channel() -> None:

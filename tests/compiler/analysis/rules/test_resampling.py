@@ -1,8 +1,10 @@
 """Resize along padded frames, in every mode and way to count, under attack."""
 
+import math
+
 import numpy as np
 
-from compiler.analysis.interval import ANYTHING, ZERO
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from tests.kit.judged import attack
 from tests.kit.soundness import Node, Operand, constant
 
@@ -15,12 +17,18 @@ def resized(rng: np.random.Generator) -> Node:
     size = right[0] if right else str(rng.choice(["time", "2*time"]))
     mode = str(rng.choice(["nearest", "linear", "cubic"]))
     others = (2, 1) if mode == "cubic" else (2,)  # ONNX Runtime takes cubic interpolation in two dimensions only
-    frames = Operand(("batch", *others, size), padding=ANYTHING if rng.integers(0, 3) else ZERO)
+    rows: str | int = "batch" if rng.integers(0, 6) else 1
+    infinite = Interval(-math.inf, math.inf) if rng.integers(0, 8) == 0 else None
+    frames = Operand((rows, *others, size), valid=infinite, padding=ANYTHING if rng.integers(0, 3) else ZERO)
     scale = float(rng.choice([0.5, 1.0, 1.5, 2.0, 3.0]))
     attributes = {"mode": mode, "coordinate_transformation_mode": str(rng.choice(COORDINATES))}
     if mode == "nearest":
         attributes["nearest_mode"] = str(rng.choice(["floor", "round_prefer_floor", "ceil", "round_prefer_ceil"]))
-    operands = [frames, None, constant([1.0, *(1.0 for _ in others), scale])]
+    operands = [
+        frames,
+        None,
+        constant([1.0, 1.0 if mode == "cubic" else float(rng.integers(1, 3)), *(1.0 for _ in others[1:]), scale]),
+    ]
     return Node("Resize", operands, attributes, right=right, least={"time": 2, "cache": 2})
 
 

@@ -34,6 +34,21 @@ def padded(rng: np.random.Generator) -> Node:
     )
 
 
+def blocked(rng: np.random.Generator) -> Node:
+    """One DepthToSpace or SpaceToDepth along frames."""
+    op = str(rng.choice(["DepthToSpace", "SpaceToDepth"]))
+    size = str(rng.choice(["time", "2*time", "2*time - 1", "4*(time//4)"]))
+    shape: tuple[int | str, ...] = ("batch", 4, size, 4) if rng.random() < 0.7 else ("batch", 4, 2, size)
+    if rng.random() < 0.2:
+        shape = ("batch", "4*time", 2, 2)
+    frames = Operand(shape, padding=ANYTHING if rng.integers(0, 2) else ZERO)
+    return Node(op, [frames], {"blocksize": 2}, right=["time"] if rng.random() < 0.2 else [])
+
+
+def test_random_blocks_are_sound_or_refused() -> None:
+    attack(blocked, 30, 12)
+
+
 def test_random_pads_are_sound_or_refused() -> None:
     attack(padded, 60, 25)
 
