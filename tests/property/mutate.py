@@ -131,12 +131,29 @@ def report(weakened: Sequence[Tried], mutated: Sequence[Tried], command: str) ->
     same = [each for each in (*weakened, *mutated) if each.outcome == "equivalent"]
     parts = [
         "# Mutants of padding\n", f"Written by `{command}`.\n", INTRODUCTION,
-        "## Verdicts, weakened while graphs run\n", table(weakened),
-        "\n## Code, mutated\n", table(mutated), "\n## Survivors\n",
-        *(f"- `{each.name}` (line {each.line}): {each.outcome}. {each.result.detail}" for each in left),
+        "## Verdicts, weakened while graphs run\n", table(weakened), seen_share(weakened),
+        "\n## Code, mutated\n", table(mutated), seen_share(mutated), "\n## Survivors\n",
+        *(f"- `{each.name}`{f' (line {each.line})' if each.line else ''}: {_why(each.result)}." for each in left),
         "\n## Equivalent mutants\n", *(f"- `{each.name}`: {EQUIVALENT[each.name]}" for each in same),
     ]  # fmt: skip
     return "\n".join(parts) + "\n"
+
+
+def seen_share(tried: Sequence[Tried]) -> str:
+    """A sentence: caught mutants among those that changed what an attack saw."""
+    counts = collections.Counter(each.outcome for each in tried)
+    seen = counts["caught"] + counts["survived"]
+    return f"\nOf {seen} that changed what an attack saw, and not only to stricter, {counts['caught']} were caught."
+
+
+def _why(result: Result) -> str:
+    """Why a mutant was missed."""
+    if result.outcome == "unreached":
+        return "unreached: no attack executes it"
+    if result.outcome == "unseen":
+        return f"unseen: the {result.reached} attacks that execute it get the same verdict and graph"
+    changed = f"survived: another verdict or graph in {result.changed} of {result.reached} attacks"
+    return f"{changed}, {result.stricter} of them only stricter, and none refutes it"
 
 
 INTRODUCTION = """Every mutant is one small change of a rule, a form or a mask. It is caught by an attack on one rule
