@@ -88,7 +88,7 @@ def test_bounds_of_weights_are_their_sums() -> None:
 
 
 def test_labels_that_weights_lack_are_counted_as_well() -> None:
-    node = Node("Einsum", [x("batch", 7, "time"), constant([1.0, 1.0])], {"equation": "bnt,d->bt"})
+    node = Node("Einsum", [x("batch", 7, "time", valid=FINITE), constant([1.0, 1.0])], {"equation": "bnt,d->bt"})
     (out,) = check(node, "MM1", f"{ROWS}, 1: [time, left]").outputs
     assert out.padding(1).high == pytest.approx(7 * 5 * 2, rel=1e-3)
 
