@@ -282,6 +282,8 @@ def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
 def _quotient(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr:
     """Sizes are not negative, so rounding towards zero is rounding down."""
     exact = sympy.cancel(top / bottom)
+    if exact.is_number:
+        return sympy.Integer(int(exact))
     return exact if exact.is_integer else sympy.floor(exact)
 
 

@@ -154,6 +154,8 @@ def _computed(node: ir.Node, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tu
             return tuple(-number for number in known[0])
         case "Floor":
             return tuple(normal_form(sympy.floor(number)) for number in known[0])
+        case "Ceil":
+            return tuple(normal_form(-sympy.floor(-sympy.sympify(number))) for number in known[0])
         case "ReduceProd" | "ReduceSum":
             rank = len(dims_of(node.inputs[0]) or ()) if node.inputs[0] is not None else 0
             combined = math.prod(known[0]) if node.op_type == "ReduceProd" else sum(known[0])
@@ -187,6 +189,8 @@ def _entry(node: ir.Node, operands: list[Dim]) -> Dim | None:
             ratio = sympy.sympify(first) / others[0]
             value = node.inputs[0]
             whole = value is not None and value.dtype is not None and value.dtype.is_integer()
+            if whole and ratio.is_number:
+                return int(ratio)  # towards zero
             return _plain(sympy.floor(ratio) if whole else ratio)
     return None
 

@@ -25,6 +25,7 @@ import onnx_ir.passes.common
 import onnxscript.optimizer
 
 from compiler import ir as house
+from compiler.analysis.known_sizes import MOST, numbers_of
 from compiler.stages import Lowered, Outcome
 
 FOLD_ELEMENTS = 1 << 22
@@ -71,6 +72,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
         _restore_names(model, *names)
         house.infer_shapes(model)
         _fold_known_integers(model)
+        _fold_filled(model)
         _cut_without_sequence(model)
         now = _text(model)
         if now == text:
@@ -87,7 +89,7 @@ def _fold_known_integers(model: ir.Model) -> None:
         output = node.outputs[0]
         if len(node.outputs) != 1 or output.dtype != ir.DataType.INT64 or output.is_graph_output():
             continue
-        known = house.integers_of(output)
+        known = numbers_of(output)
         if known is None or not all(isinstance(number, int) for number in known) or output.shape is None:
             continue
         if len(output.shape) > 1:
@@ -95,6 +97,19 @@ def _fold_known_integers(model: ir.Model) -> None:
         insert = house.Inserter(model, Simplify.name, before=node)
         array = np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1])
         ir.convenience.replace_all_uses_with(output, insert.constant(array, "int64s"))
+
+
+def _fold_filled(model: ir.Model) -> None:
+    """A handful of equal numbers, as in the amounts of a Pad, which the folder leaves alone."""
+    for node in house.nodes_of(model):
+        shape = house.array_of(node.inputs[0]) if house.is_op(node, "ConstantOfShape") else None
+        if shape is None or int(np.prod(shape)) > MOST or node.outputs[0].is_graph_output():
+            continue
+        given = house.attribute(node, "value")
+        number = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
+        insert = house.Inserter(model, Simplify.name, before=node)
+        array = np.full(tuple(int(size) for size in shape), number.reshape(-1)[0], number.dtype)
+        ir.convenience.replace_all_uses_with(node.outputs[0], insert.constant(array, "filled"))
 
 
 def _cut_without_sequence(model: ir.Model) -> None:

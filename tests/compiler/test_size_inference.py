@@ -9,6 +9,7 @@ from tests.kit.graphs import parse, random_weights
 SIZES = {
     "d = Div(n, two)": "floor(time/2)",
     "m = Mul(n, two)  d = Div(m, two)": "time",
+    "m = Neg(n)  o = Add(m, n)  q = Sub(o, two)  p = Sub(q, one)  d = Div(p, two)": "-1",
     "d = Mod(n, two)": "Mod(time, 2)",
     "m = Neg(n)  d = Neg(m)": "time",
     "d = Abs(n)": "time",
@@ -17,7 +18,7 @@ SIZES = {
 
 @pytest.mark.parametrize("body", SIZES)
 def test_numbers_computed_from_sizes_are_known(body: str) -> None:
-    text = f"""(float[batch,time] x) => (int64[1] d) <int64[1] two = {{2}}>
+    text = f"""(float[batch,time] x) => (int64[1] d) <int64[1] one = {{1}}, int64[1] two = {{2}}>
         {{ n = Shape<start = 1, end = 2>(x)  {body} }}"""
     model = parse(text)
     assert house.integers_of(model.graph.outputs[0]) == (expression(SIZES[body]),)

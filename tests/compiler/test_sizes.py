@@ -10,6 +10,8 @@ EQUAL = [
     ("floor(time/2 - 1/2) + 1", "floor(time/2 + 1/2)"),
     ("floor(floor(time/5)/2)", "floor(time/10)"),
     ("floor(floor(time/5)/2 - 3/2) + 1", "floor((floor(time/5) - 1)/2)"),
+    ("floor((time + Mod(3*time, 4))/4)", "time - floor(3*time/4)"),
+    ("time - Mod(time, 8)", "8*floor(time/8)"),
     ("ceiling(time/2)", "floor((time + 1)/2)"),
     ("(time - 1)//2", "floor(time/2 - 1/2)"),
     ("2*(time + 1) - 2", "2*time"),

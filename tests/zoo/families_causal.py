@@ -168,14 +168,12 @@ FAMILIES = (
             "MusicgenForCausalLM",
             "MusicgenDecoderConfig",
             MUSICGEN,
-            lambda m, c, h, a: (
-                m(
-                    input_ids=c.reshape(-1, c.shape[-1]),
-                    encoder_hidden_states=h,
-                    encoder_attention_mask=a,
-                    use_cache=False,
-                ).logits
-            ),
+            lambda m, c, h, a: m(
+                input_ids=c.reshape(-1, c.shape[-1]),
+                encoder_hidden_states=h,
+                encoder_attention_mask=a,
+                use_cache=False,
+            ).logits.reshape(c.shape[0], 2, c.shape[-1], 40),
         ),
         {
             "codes": Given((BATCH, 2, "target_time"), "int64", below=40),

@@ -80,6 +80,9 @@ LINES = {
     "a = Concat<axis = 0>(two, n)  sum = Gather(a, zeros)": (2, 2),
     "a = Concat<axis = 0>(two, n)  sum = Slice(a, one, two)": (TIME,),
     "sum = Mod(n, two)": (TIME - 2 * sympy.floor(TIME / 2),),
+    "f = Cast<to = 1>(n)  g = Cast<to = 1>(two)  h = Div(f, g)  c = Ceil(h)  sum = Cast<to = 7>(c)": (
+        sympy.floor((TIME + 1) / 2),
+    ),
     "sum = Identity(numbers)": (3, -1),
 }
 

@@ -35,6 +35,22 @@ def test_a_piece_of_a_sequence_is_cut_directly() -> None:
     assert ops_of(outcome.lowered.model) == ["Slice", "Reshape"]
 
 
+def test_amounts_that_are_spelled_out_are_folded() -> None:
+    text = """(float[batch,4] x) => (float[batch,t] y) <int64[1] two = {2}, int64[2] front = {0, 0}>
+        { rest = ConstantOfShape<value = int64[1] {1}>(two)  pads = Concat<axis = 0>(front, rest)
+        y = Pad(x, pads) }"""
+    model = Simplify().apply(Lowered("tiny", parse(text), batch_axis="batch")).lowered.model
+    assert ops_of(model) == ["Pad"]
+
+
+def test_numbers_by_way_of_floats_are_folded() -> None:
+    text = """(float[batch,time] x) => (float[batch,time] y) <float[1] one = {1.0}, int64[1] less = {1}>
+        { n = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(n)  g = Add(f, one)  c = Ceil(g)  m = Cast<to = 7>(c)
+        d = Sub(m, n)  e = Cast<to = 1>(d)  y = Mul(x, e) }"""
+    model = Simplify().apply(Lowered("tiny", parse(text), batch_axis="batch")).lowered.model
+    assert ops_of(model) == ["Mul"]
+
+
 def test_leaves_a_clean_graph_alone() -> None:
     text = "(float[2] x) => (float[2] y) <float[1] a = {2}> { y = Mul(x, a) }"
     verify_untouched(Simplify(), Lowered("tiny", parse(text)))
