@@ -189,6 +189,7 @@ class PassSpec(_Record):
 
 STANDARD_PASSES = (
     "simplify",
+    "canonicalize_attention",
     "canonicalize_transposes",
     "canonicalize_reshapes",
     "canonicalize_positions",

@@ -1,6 +1,7 @@
 """The passes by name. Order lives in the recipes."""
 
 from compiler.passes.add_batch_axis import AddBatchAxis
+from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
@@ -16,6 +17,7 @@ from compiler.stages import Pass
 
 PASSES: dict[str, type[Pass]] = {
     "simplify": Simplify,
+    "canonicalize_attention": CanonicalizeAttention,
     "canonicalize_transposes": CanonicalizeTransposes,
     "canonicalize_positions": CanonicalizePositions,
     "canonicalize_reshapes": CanonicalizeReshapes,

@@ -18,15 +18,16 @@ WINDOW, STEP, WIDTH, ROWS = 6, 2, 4, 16
 BATCH = "batch"
 
 
-def parse(text: str, weights: dict[str, Array] | None = None) -> ir.Model:
+def parse(text: str, weights: dict[str, Array] | None = None, opset: int = OPSET) -> ir.Model:
     """A model from ONNX text; inputs named in `weights` become initializers, and every node gets a source line.
 
     Args:
         text: the graph without its header, e.g. `(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }`.
         weights: content by input name.
+        opset: of the standard operators.
     """
     acme = ', "com.acme" : 1' if "com.acme." in text else ""
-    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : {OPSET}{acme}]>\ntiny {text}')
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : {opset}{acme}]>\ntiny {text}')
     graph = model.graph
     for value in list(graph.inputs):
         array = (weights or {}).get(str(value.name))

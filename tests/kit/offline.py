@@ -8,21 +8,24 @@ from compiler import ir as house
 from compiler.evaluate import open_session
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
-from tests.kit.graphs import BATCH, parse
+from tests.kit.graphs import BATCH, OPSET, parse
 
 POISONS = (0.0, np.nan, np.inf, -np.inf, 1e30, -1e30)
 
 
-def offline(text: str, weights: Mapping[str, Array] | None = None, axes: Sequence[str] = ("time",)) -> Lowered:
+def offline(
+    text: str, weights: Mapping[str, Array] | None = None, axes: Sequence[str] = ("time",), opset: int = OPSET
+) -> Lowered:
     """A graph in ONNX text whose axes `axes` are padded behind.
 
     Args:
         text: as for `tests.kit.graphs.parse`.
         weights: initializers by input name.
         axes: names of padded axes.
+        opset: of the standard operators.
     """
     padded = tuple(PaddedAxis(axis, f"{axis}_length") for axis in axes)
-    return Lowered("tiny", parse(text, dict(weights or {})), batch_axis=BATCH, padded_axes=padded)
+    return Lowered("tiny", parse(text, dict(weights or {}), opset), batch_axis=BATCH, padded_axes=padded)
 
 
 class Differs(AssertionError):

@@ -14,6 +14,7 @@ from compiler.analysis.data_only import on_data
 from compiler.analysis.facts import Region, Verdict, make_fact, refuse
 from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.attention import rotated
 from compiler.analysis.rules.contraction import gemm, product
 from compiler.analysis.rules.convolution import convolution
 from compiler.analysis.rules.elementwise import mapped, number_attribute
@@ -174,26 +175,9 @@ def skip_normalization(case: Case) -> Verdict:
 
 def rotary(case: Case) -> Verdict:
     """RotaryEmbedding: every frame is turned by the angles of its position."""
-    _plain(case, (2, 3))
-    rows = case.dims(2)[0]
-    if case.rank(1) != 2 or not isinstance(rows, int):
-        raise refuse(f"{case.op} at positions that follow from the slot", "give a position for each frame")
     if case.int_attribute("is_packed_batching", 0):
         raise refuse(f"{case.op} of packed rows", "keep the batch an axis of its own")
-    frames = case.rank() - 2 if case.rank() == 4 else 1
-    positions = case.fact(1)
-    axes = dict(case.fact().axes)
-    if {0: axes.get(0), 1: axes.get(frames)} != {0: positions.axis(0), 1: positions.axis(1)} or set(axes) - {0, frames}:
-        raise refuse(f"{case.op} at positions of another layout", "give a position for each frame")
-    case.clamp(1, 0, rows - 1)
-    fact, dtype = case.fact(), case.dtype()
-    turn = case.fact(2).valid.magnitude + case.fact(3).valid.magnitude
-
-    def content(region: Region) -> Interval:
-        held = stored(iv.bounded(fact.content(region).magnitude * max(turn, 1.0)), dtype)
-        return held if held.is_finite else ANYTHING
-
-    return case.verdict("EW2", "every frame by itself", case.output(axes, content), pointwise=True)
+    return rotated(case, (2, 3), 1)
 
 
 # Quantised numbers

@@ -1,0 +1,231 @@
+"""Write ai.onnx Attention out in products, sums, a selection and a softmax.
+
+Before:
+    y = Attention<is_causal = 1>(q [batch, heads, time, 16], k, v, mask [batch, 1, time, time])
+After:
+    scores = MatMul(q * sqrt(scale), Transpose(k * sqrt(scale)))
+    visible = And(column <= row, mask)
+    weights = Where(visible, Softmax(Where(visible, scores, lowest)), 0)
+    y = MatMul(weights, v)
+
+A row of scores of which a mask leaves nothing gets weights of 0, and so a result of 0, as the specification says.
+Numbers that are added to the scores hide them when they are the lowest of their type or -infinity: so says ONNX
+Runtime's kernel, while the specification says so of -infinity alone. Without a mask every row sees its first column,
+and nothing is selected behind the softmax.
+
+Requires: symbolic shapes; opset 23.
+Ensures: no Attention but those it keeps.
+Keeps: nodes with a cache, with the scores as an output, with a softmax in another type than the operands have, with
+    operands of other types than float16, float32 and float64, or without known heads; the rule of the operator refuses
+    them by name.
+Numerics: rounding of products and sums in another order.
+Source: the function body of Attention in the ONNX operator specification, and ONNX Runtime's kernel for rows that are
+    hidden whole.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place
+from compiler.stages import Lowered, Outcome, Refusal
+
+OPSET = 23
+TYPES = (ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+BESIDES = ("present_key", "present_value", "qk_matmul_output")
+"""The outputs behind the result."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CanonicalizeAttention:
+    """Single operators for attention."""
+
+    name: ClassVar[str] = "canonicalize_attention"
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph and the first-call graph."""
+        matched = rewritten = 0
+        refused: list[Refusal] = []
+        for model in lowered.models:
+            count = 0
+            for node in house.nodes_of(model):
+                if not house.is_op(node, "Attention"):
+                    continue
+                matched += 1
+                house.infer_shapes(model)  # what the ones in front have become has shapes only now
+                form = _form(model, node)
+                if isinstance(form, str):
+                    place = Place(node=str(node.name), op="Attention", source=house.source_of(node))
+                    refused.append(Refusal(form, place))
+                else:
+                    _Writer(model, node, form).write()
+                    count += 1
+            if count:
+                house.prune(model)
+                house.infer_shapes(model)
+            rewritten += count
+        return Outcome(lowered, matched, rewritten, tuple(refused))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What of an Attention node is known.
+
+    Attributes:
+        heads: of queries, and of keys and values.
+        wide: whether the heads lie side by side in the last of three axes.
+        scale: what both queries and keys are multiplied with.
+        dtype: of all operands.
+    """
+
+    heads: tuple[int, int]
+    wide: bool
+    scale: float
+    dtype: ir.DataType
+
+
+def _form(model: ir.Model, node: ir.Node) -> _Form | str:
+    """How a node can be written out, or why it cannot."""
+    if model.opset_imports.get("") != OPSET:
+        return f"expected opset {OPSET}, got {model.opset_imports.get('')}"
+    given = [*node.inputs, *[None] * 6][:6]
+    query, key, value, mask = given[:4]
+    used = [name for name, out in zip(BESIDES, node.outputs[1:], strict=False) if out.uses() or out.is_graph_output()]
+    if used or given[4] is not None or given[5] is not None:
+        return f"a cache or the scores are taken in or given out: {', '.join(used) or 'past_key'}"
+    if query is None or key is None or value is None:
+        return "expected queries, keys and values"
+    dtype = query.dtype
+    if dtype not in TYPES or {key.dtype, value.dtype} != {dtype}:
+        return f"expected one type of {[each.name for each in TYPES]}, got {query.dtype}, {key.dtype}, {value.dtype}"
+    if house.int_attribute(node, "softmax_precision", dtype.value) != dtype.value:
+        return "its softmax has another type than its operands"
+    if mask is not None and (mask.dtype not in (ir.DataType.BOOL, dtype) or mask.shape is None):
+        return f"expected a mask of bool or {dtype.name} with known axes, got {mask.dtype}"
+    return _heads(node, query, key, value, dtype)
+
+
+def _heads(node: ir.Node, query: ir.Value, key: ir.Value, value: ir.Value, dtype: ir.DataType) -> _Form | str:
+    dims = [house.dims_of(each) or () for each in (query, key, value)]
+    wide = len(dims[0]) == 3
+    if any(len(each) != (3 if wide else 4) for each in dims):
+        return "expected operands of 3 or of 4 axes"
+    if wide:
+        heads = [house.int_attribute(node, name, 0) for name in ("q_num_heads", "kv_num_heads")]
+    else:
+        heads = [each[1] if isinstance(each[1], int) else 0 for each in dims[:2]]
+    width = dims[0][-1]
+    if min(heads) < 1 or heads[0] % heads[1] or not isinstance(width, int):
+        return f"expected known heads of one size, got {heads} heads of {width}"
+    size = width // heads[0] if wide else width
+    scale = house.attribute(node, "scale", 1.0 / math.sqrt(size))
+    if not isinstance(scale, float) or not scale > 0:
+        return f"expected a scale above 0, got {scale}"
+    return _Form((heads[0], heads[1]), wide, math.sqrt(scale), dtype)
+
+
+class _Writer:
+    """Writes one node out."""
+
+    def __init__(self, model: ir.Model, node: ir.Node, form: _Form) -> None:
+        self.model = model
+        self.node = node
+        self.form = form
+        self.insert = house.Inserter(model, CanonicalizeAttention.name, before=node)
+
+    def op(
+        self,
+        op: str,
+        inputs: Sequence[ir.Value],
+        attributes: Mapping[str, int | Sequence[int]] | None = None,
+        dtype: ir.DataType | None = None,
+    ) -> ir.Value:
+        """A node whose output is named after its operator."""
+        name = f"{self.node.outputs[0].name}_{op.lower()}"
+        return self.insert.op(op, inputs, attributes, name=name, dtype=dtype or self.form.dtype)
+
+    def number(self, number: float) -> ir.Value:
+        """A scalar of the operands' type."""
+        return self.insert.constant(np.array(number, self.form.dtype.numpy()), "number")
+
+    def write(self) -> None:
+        """Replace the node."""
+        node, form = self.node, self.form
+        query, key, value = (
+            self.parted(operand, heads)
+            for operand, heads in zip(node.inputs[:3], (form.heads[0], form.heads[1], form.heads[1]), strict=True)
+        )
+        scale = self.number(form.scale)
+        turned = self.op("Transpose", [self.op("Mul", [self.repeated(key), scale])], {"perm": (0, 1, 3, 2)})
+        scores = self.op("MatMul", [self.op("Mul", [query, scale]), turned])
+        result = self.op("MatMul", [self.weights(self.capped(scores), query, key), self.repeated(value)])
+        if form.wide:
+            merged = self.op("Transpose", [result], {"perm": (0, 2, 1, 3)})
+            result = self.op("Reshape", [merged, self.insert.int64s(0, 0, -1)])
+        house.take_over(self.model, node.outputs[0], result)
+
+    def parted(self, operand: ir.Value | None, heads: int) -> ir.Value:
+        """[batch, time, heads * size] -> [batch, heads, time, size]; an operand of 4 axes as it is."""
+        assert operand is not None
+        if not self.form.wide:
+            return operand
+        apart = self.op("Reshape", [operand, self.insert.int64s(0, 0, heads, -1)])
+        return self.op("Transpose", [apart], {"perm": (0, 2, 1, 3)})
+
+    def repeated(self, operand: ir.Value) -> ir.Value:
+        """Every head of keys or values as often as queries share it."""
+        heads, shared = self.form.heads
+        if heads == shared:
+            return operand
+        order = self.insert.int64s(*(head // (heads // shared) for head in range(heads)))
+        return self.op("Gather", [operand, order], {"axis": 1})
+
+    def capped(self, scores: ir.Value) -> ir.Value:
+        """Scores between -softcap and softcap."""
+        cap = house.attribute(self.node, "softcap", 0.0)
+        assert isinstance(cap, float)
+        if not cap:
+            return scores
+        limit = self.number(cap)
+        return self.op("Mul", [self.op("Tanh", [self.op("Div", [scores, limit])]), limit])
+
+    def weights(self, scores: ir.Value, query: ir.Value, key: ir.Value) -> ir.Value:
+        """Softmax over the scores that are seen."""
+        mask = self.node.inputs[3] if len(self.node.inputs) > 3 else None
+        seen = []
+        if house.int_attribute(self.node, "is_causal", 0):
+            seen.append(self.op("LessOrEqual", [self.slots(key, 0), self.slots(query, 1)], dtype=ir.DataType.BOOL))
+        lowest = self.number(float(np.finfo(self.form.dtype.numpy()).min))
+        hides = False
+        if mask is not None and mask.dtype == ir.DataType.BOOL:
+            seen.append(mask)
+            hides = True
+        elif mask is not None:
+            scores = self.op("Add", [scores, mask])
+            hides = _may_hide(mask)
+            if hides:
+                seen.append(self.op("Greater", [mask, lowest], dtype=ir.DataType.BOOL))
+        if not seen:
+            return self.op("Softmax", [scores], {"axis": -1})
+        visible = seen[0] if len(seen) == 1 else self.op("And", seen, dtype=ir.DataType.BOOL)
+        weights = self.op("Softmax", [self.op("Where", [visible, scores, lowest])], {"axis": -1})
+        return self.op("Where", [visible, weights, self.number(0.0)]) if hides else weights
+
+    def slots(self, operand: ir.Value, axis: int) -> ir.Value:
+        """0, 1, 2, ... along the time axis of an operand, with an axis of 1 at a place of its shape."""
+        length = self.op("Shape", [operand], {"start": 2, "end": 3}, ir.DataType.INT64)
+        scalar = self.op("Squeeze", [length, self.insert.int64s(0)], dtype=ir.DataType.INT64)
+        ends = [self.insert.constant(np.array(number, np.int64), "int64") for number in (0, 1)]
+        slots = self.op("Range", [ends[0], scalar, ends[1]], dtype=ir.DataType.INT64)
+        return self.op("Unsqueeze", [slots, self.insert.int64s(axis)], dtype=ir.DataType.INT64)
+
+
+def _may_hide(mask: ir.Value) -> bool:
+    """Whether numbers that are added may be the lowest of their type."""
+    array = house.array_of(mask)
+    return array is None or not np.all(array > np.finfo(array.dtype).min)
