@@ -177,27 +177,30 @@ def nodes_of(model: ir.Model) -> Iterator[ir.Node]:
     return iter(list(model.graph))
 
 
-def node_after(model: ir.Model, node: ir.Node) -> ir.Node | None:
-    """The node that follows in the main graph, or None for the last one."""
-    nodes = iter(model.graph)
-    return next(nodes, None) if any(each is node for each in nodes) else None
-
-
 class Inserter:
     """Adds nodes and constants to a graph at one place, stamped with the pass that adds them.
 
     Args:
         model: the model to grow.
         stamp: name of the pass.
-        before: node in front of which new nodes go; None appends at the end.
-        source: source line that new nodes carry.
+        before: node in front of which new nodes go.
+        source: source line that new nodes carry; by default that of the node at the place.
+        after: node behind which new nodes go, in place of `before`; without either they go to the end.
     """
 
-    def __init__(self, model: ir.Model, stamp: str, before: ir.Node | None = None, source: str = "") -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        stamp: str,
+        before: ir.Node | None = None,
+        source: str = "",
+        *,
+        after: ir.Node | None = None,
+    ) -> None:
         self.graph = model.graph
         self.stamp = stamp
-        self.before = before
-        self.source = source or source_of(before)
+        self.before, self.after = before, after
+        self.source = source or source_of(before or after)
 
     def op(
         self,
@@ -224,10 +227,13 @@ class Inserter:
         node.metadata_props[PASS_KEY] = self.stamp
         if self.source:
             node.metadata_props[SOURCE_KEY] = self.source
-        if self.before is None:
-            self.graph.append(node)
-        else:
+        if self.before is not None:
             self.graph.insert_before(self.before, node)
+        elif self.after is not None:
+            self.graph.insert_after(self.after, node)
+            self.after = node
+        else:
+            self.graph.append(node)
 
     def constant(self, array: np.ndarray, name: str) -> ir.Value:
         """An initializer with this content; one that already holds the same content under this stem is shared."""

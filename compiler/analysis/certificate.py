@@ -4,6 +4,7 @@ A record holds the facts of the node's inputs before anything is inserted, what 
 outputs after. Infinities are written as "inf" and "-inf", sizes as text over axis names.
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,7 +81,12 @@ def _record(judged: Judged) -> dict[str, Any]:
 
 
 def _shape(value: ir.Value) -> list[int | str]:
-    return [dim if isinstance(dim, int) else str(dim) for dim in dims_of(value) or ()]
+    return [dim if isinstance(dim, int) else _text(dim) for dim in dims_of(value) or ()]
+
+
+@functools.lru_cache(maxsize=100_000)
+def _text(size: Dim) -> str:
+    return str(size)
 
 
 def fact_record(fact: Fact) -> dict[str, Any]:
@@ -121,8 +127,8 @@ def _read_size(text: str) -> Dim:
 
 def _factor(factor: Factor) -> dict[str, Any]:
     if isinstance(factor, Frames):
-        return {"frames": [[str(segment.size), segment.side.value] for segment in factor.segments]}
-    return {"rows" if isinstance(factor, Rows) else "plain": str(factor.size)}
+        return {"frames": [[_text(segment.size), segment.side.value] for segment in factor.segments]}
+    return {"rows" if isinstance(factor, Rows) else "plain": _text(factor.size)}
 
 
 def _interval(content: Interval) -> list[Any]:

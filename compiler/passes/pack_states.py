@@ -161,8 +161,8 @@ def _spans(condition: ir.Value | None, value: ir.Value) -> bool:
 def _unpack(model: ir.Model, clean: ir.Value, replaced: list[ir.Value]) -> None:
     """Split the carrier into its members and hand them to the members' readers."""
     producer = clean.producer()
-    before = _first_reader(model, replaced) if producer is None else house.node_after(model, producer)
-    insert = house.Inserter(model, PackStates.name, before=before)
+    before = _first_reader(model, replaced) if producer is None else None
+    insert = house.Inserter(model, PackStates.name, before, after=producer)
     rows = [ir.Value(name=house.fresh_name(model.graph, f"{value.name}_row"), type=clean.type) for value in replaced]
     insert.place(
         ir.node("Split", [clean], {"axis": 1, "num_outputs": len(rows)}, outputs=rows, name=f"{clean.name}_split")

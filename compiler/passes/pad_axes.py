@@ -332,9 +332,7 @@ def _after(model: ir.Model, value: ir.Value, otherwise: house.Inserter) -> house
     producer = value.producer()
     if producer is None:
         return otherwise
-    return house.Inserter(
-        model, PadAxes.name, before=house.node_after(model, producer), source=house.source_of(producer)
-    )
+    return house.Inserter(model, PadAxes.name, after=producer)
 
 
 def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]) -> Places:

@@ -227,9 +227,7 @@ class _Split:
         assert node is not None
         if node in self.again:
             frames = -self.stable.window.step_frames
-            insert = house.Inserter(
-                self.model, SelectStates.name, house.node_after(self.model, node), house.source_of(node)
-            )
+            insert = house.Inserter(self.model, SelectStates.name, after=node)
             bounds = [insert.int64s(frames), insert.int64s(house.END), insert.int64s(axis)]
             self.new[value] = insert.op("Slice", [value, *bounds], name=f"{value.name}_new", dtype=value.dtype)
             return self.new[value]

@@ -103,8 +103,17 @@ def test_only_default_operators_are_recognised() -> None:
     assert not house.is_op(None, "Relu")
 
 
-def test_the_node_after_the_last_is_none() -> None:
+@pytest.mark.parametrize(("place", "order"), [("before", "ab12"), ("after", "1ab2"), ("neither", "12ab")])
+def test_nodes_are_inserted_in_order(place: str, order: str) -> None:
     model = parse("(float[2] x) => (float[2] z) { y = Relu(x) z = Neg(y) }")
-    first, last = model.graph
-    assert house.node_after(model, first) is last
-    assert house.node_after(model, last) is None
+    first = next(iter(model.graph))
+    first.metadata_props[house.SOURCE_KEY] = "model.py:1"
+    insert = house.Inserter(
+        model, "test", first if place == "before" else None, after=first if place == "after" else None
+    )
+    for name in "ab":
+        insert.op("Abs", [model.graph.inputs[0]], name=name)
+    names = {"y": "1", "z": "2"}
+    assert "".join(names.get(str(node.outputs[0].name), str(node.outputs[0].name)) for node in model.graph) == order
+    sources = {house.source_of(node) for node in model.graph if node.op_type == "Abs"}
+    assert sources == ({""} if place == "neither" else {"model.py:1"})

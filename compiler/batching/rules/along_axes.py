@@ -173,9 +173,7 @@ def _merged(site: Site) -> None:
     merged = insert.op("Reshape", [tensor, site.lifter.joined(insert, [-1, tail])], name=f"{tensor.name}_merged")
     site.node.replace_input_with(0, merged)
     lifter = site.lifter
-    after = house.Inserter(
-        lifter.model, lifter.stamp, house.node_after(lifter.model, site.node), house.source_of(site.node)
-    )
+    after = house.Inserter(lifter.model, lifter.stamp, after=site.node)
     front = after.op("Shape", [tensor], {"end": 2}, name="front", dtype=ir.DataType.INT64)
     back = after.op("Shape", [output], {"start": 1}, name="back", dtype=ir.DataType.INT64)
     site.become(

@@ -119,10 +119,7 @@ def _lifted_product(site: Site, rank: int) -> None:
     site.keep(INSERTED)
     if gone:
         (output,) = site.node.outputs
-        after = house.Inserter(
-            site.lifter.model, site.lifter.stamp, house.node_after(site.lifter.model, site.node),
-            house.source_of(site.node),
-        )  # fmt: skip
+        after = house.Inserter(site.lifter.model, site.lifter.stamp, after=site.node)
         vector = after.op("Squeeze", [output, after.int64s(*sorted(gone))], name=f"{output.name}_vector")
         site.become(vector, INSERTED)
 
