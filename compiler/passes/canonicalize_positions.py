@@ -1,9 +1,15 @@
 """Write every lookup of a position table by length as one Slice of a table [1, rows, channels].
 
+An entry that each row chooses in itself, x[arange(batch), at], is looked up with the batch axis in common.
+
 Before:
     rows = Gather(table [rows, channels], Range(0, length, 1)); y = Add(x [batch, length, channels], rows)
 After:
     rows = Slice(table [1, rows, channels], 0, length); y = Add(x, rows)
+Before:
+    y = GatherND(x [batch, time, channels], Concat(Range(0, batch, 1), at))
+After:
+    y = GatherND<batch_dims = 1>(x, at)
 
 Requires: symbolic shapes; constant tables.
 Ensures: lookups it rewrote are what pad_axes looks up per segment and per batch row.
@@ -19,6 +25,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.shape_only import counted_axis
 from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -39,6 +46,9 @@ class CanonicalizePositions:
         for model in lowered.models:
             house.infer_shapes(model)
             for node in house.nodes_of(model):
+                if _choose_in_row(model, node, lowered.batch_axis):
+                    matched, rewritten = matched + 1, rewritten + 1
+                    continue
                 end = _prefix_length(node)
                 if end is None:
                     continue
@@ -52,6 +62,25 @@ class CanonicalizePositions:
                 house.prune(model)
                 house.infer_shapes(model)
         return Outcome(lowered, matched, rewritten, tuple(refused))
+
+
+def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
+    """Look [row, at] up as `at` with the rows in common; whether the node was such a lookup."""
+    joined = node.inputs[1].producer() if house.is_op(node, "GatherND") and node.inputs[1] is not None else None
+    if batch is None or joined is None or not house.is_op(joined, "Concat") or len(joined.inputs) != 2:
+        return False
+    data, (rows, at) = node.inputs[0], joined.inputs
+    if data is None or rows is None or at is None or house.int_attribute(node, "batch_dims", 0) != 0:
+        return False
+    alone = (house.symbol(batch), 1)
+    in_rows = house.dims_of(rows) == alone == house.dims_of(at) and (house.dims_of(data) or ())[:1] == alone[:1]
+    if not in_rows or counted_axis(rows, batch) != 0:
+        return False
+    insert = house.Inserter(model, CanonicalizePositions.name, before=node)
+    output = node.outputs[0]
+    chosen = insert.op("GatherND", [data, at], {"batch_dims": 1}, name="chosen", dtype=output.dtype, shape=output.shape)
+    house.take_over(model, output, chosen)
+    return True
 
 
 def _prefix_length(node: ir.Node) -> ir.Value | None:

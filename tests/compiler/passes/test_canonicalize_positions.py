@@ -64,3 +64,21 @@ def test_a_range_of_32_bits_stays() -> None:
     text = BY_RANGE.replace("int64 zero", "int32 zero").replace("int64 one", "int32 one")
     text = text.replace("end = Squeeze(size, first)", "short = Cast<to = 6>(size)  end = Squeeze(short, first)")
     assert verify_untouched(CanonicalizePositions(), lowered_of("y = Add(x, rows)", text)).matched == 0
+
+
+@pytest.mark.parametrize(("start", "is_own"), [(0, True), (1, False)])
+def test_an_entry_that_each_row_chooses_in_itself_is_looked_up_with_the_rows_in_common(
+    start: int, is_own: bool
+) -> None:
+    text = f"""(float[batch,5,3] x, int64[batch] at) => (float[batch,3] y)
+        <int64 first = {{{start}}}, int64 one = {{1}}, int64[0] none = {{}}, int64[1] last = {{1}},
+         int64[1] five = {{5}}>
+        {{ b = Shape<start = 0, end = 1>(x)  n = Reshape(b, none)  m = Add(n, first)  rows = Range(first, m, one)
+        r = Unsqueeze(rows, last)  q = Mod(at, five)  a = Unsqueeze(q, last)  i = Concat<axis = 1>(r, a)
+        y = GatherND(x, i) }}"""
+    lowered = Lowered("tiny", parse(text), batch_axis="batch")
+    if not is_own:
+        verify_untouched(CanonicalizePositions(), lowered)
+        return
+    outcome = verify_pass(CanonicalizePositions(), lowered, tolerance=0.0)
+    assert node_named(outcome.lowered.model, "y").attributes["batch_dims"].value == 1
