@@ -107,7 +107,7 @@ class Lowering:
                 if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
                     report, records = self._cached_report(key)
                 else:
-                    steps = replay_certificates(before, outcome)
+                    steps = self._replay(made.name, before, outcome)
                     max_abs, limit = self._compare(made.name, before, lowered)
                     report = StageReport(
                         self.name,
@@ -134,6 +134,12 @@ class Lowering:
         except SlipwayError as error:
             raise error.at(stage=made.name, graph=self.name) from None
         return outcome
+
+    def _replay(self, stage: str, before: Lowered, outcome: Outcome) -> int:
+        try:
+            return replay_certificates(before, outcome)
+        except GateFailed as error:
+            raise error.at(stage=stage, graph=self.name) from None
 
     def _compare(self, stage: str, before: Lowered, after: Lowered) -> tuple[float, float]:
         """Parity after a pass; on failure the first node that differs."""

@@ -137,7 +137,7 @@ def written(size: Dim) -> str:
         case sympy.Min() | sympy.Max():
             return f"{'min' if isinstance(size, sympy.Min) else 'max'}({', '.join(map(written, size.args))})"
         case sympy.Add():
-            first, *others = sorted(size.args, key=lambda each: each.could_extract_minus_sign())
+            first, *others = sorted(size.args, key=lambda each: (each.could_extract_minus_sign(), each.is_number))
             return written(first) + "".join(
                 f" - {_factor(-each)}" if each.could_extract_minus_sign() else f" + {_factor(each)}" for each in others
             )

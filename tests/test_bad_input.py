@@ -325,7 +325,7 @@ RECIPES = [
         "no pad_axes at all",
         recipe("      - pad_axes\n      - window_states\n      - project_positions\n      - pack_states\n", ""),
         REFUSED,
-        ("stage static", "list pad_axes for the window"),
+        ("stage onnx_static", "put pad_axes into the recipe's passes"),
     ),
 ]
 
@@ -406,11 +406,17 @@ SOURCES = [
         "op without a rule on the padded axis",
         model(
             "            grown.append(joined)\n",
-            "            x = x + torch.cumsum(joined, 1)[:, -CHUNK:]\n            grown.append(joined)\n",
+            "            x = x + torch.fft.fft(joined, dim=1).real[:, -CHUNK:]\n            grown.append(joined)\n",
             "      - select_states\n",
         ),
         REFUSED,
-        ("op CumSum", "axis cache", "source tiny_asr.py:", "in forward", "rule table"),
+        (
+            "op DFT",
+            "axis cache",
+            "source tiny_asr.py:",
+            "in forward",
+            "every frequency depends on how long the axis is",
+        ),
     ),
     Row(
         "first call of another kind",
@@ -630,9 +636,13 @@ GRAPHS = [
     Row("nodes of an ONNX file out of order", stream("late = Relu(mixed)"), WRONG, ("stream.onnx", "mixed")),
     Row(
         "op without a rule in an ONNX file",
-        stream("axis = Constant<value = int64 {1}>()\n    summed = CumSum(next_keys, axis)", attended="summed"),
+        stream(
+            "last = Constant<value = int64[1] {-1}>()\n    pair = Unsqueeze(next_keys, last)\n"
+            "    turned = DFT<axis = 1>(pair)\n    summed = ReduceSum<keepdims = 0>(turned, last)",
+            attended="summed",
+        ),
         REFUSED,
-        ("op CumSum", "axis cache", "stream.onnx"),
+        ("op DFT", "axis cache", "stream.onnx"),
     ),
     Row(
         "op of an unknown domain",

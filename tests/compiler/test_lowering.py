@@ -174,6 +174,19 @@ def shift_position_rows(model: ir.Model) -> None:
     gather.replace_input_with(0, insert.constant(np.roll(table, 1, axis=0), "shifted"))
 
 
+def test_padding_that_is_not_what_its_certificate_says_is_stopped_by_the_checker(
+    shared: Project, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(shared.folder / "bundle", project.folder / "bundle")
+    before = digest_of(project.folder / "bundle")
+    sabotage(monkeypatch, "pad_axes", shift_position_rows)
+    ended = project.build("--set", "gates.parity.net.max_abs=1.1e-5")
+    assert ended.code == 4, ended.err
+    for word in ("stage pad_axes, graph net", "record of 'node_slice", "row 0 differs from the row alone", "checker"):
+        assert word in ended.message
+    assert digest_of(project.folder / "bundle") == before
+
+
 def cut_the_wrong_end(model: ir.Model) -> None:
     """The oldest frames are kept instead of the newest."""
     cut = next(node for node in model.graph if node.outputs[0].name == "next_cache_1" or "newest" in str(node.name))
@@ -186,7 +199,6 @@ def cut_the_wrong_end(model: ir.Model) -> None:
     ("name", "spoil"),
     [
         ("canonicalize_reshapes", scale_one_product),
-        ("pad_axes", shift_position_rows),
         ("window_states", cut_the_wrong_end),
     ],
 )

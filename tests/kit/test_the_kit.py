@@ -122,7 +122,7 @@ def roll_dice(lowered: Lowered) -> None:
 
 def reach_through_clean(lowered: Lowered) -> None:
     """The selection on the cache is taken out; zero padding hides it, NaN does not."""
-    clean = next(node for node in lowered.model.graph if str(node.outputs[0].name).startswith("past_clean"))
+    clean = next(node for node in lowered.model.graph if str(node.outputs[0].name).startswith("past_filled"))
     cache = clean.inputs[1]
     assert cache is not None
     ir.convenience.replace_all_uses_with(clean.outputs[0], cache)
@@ -154,6 +154,34 @@ def edit_constant(stem: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change
                 value.const_value = ir.tensor(edit(value.const_value.numpy()), name=name)
 
     return change
+
+
+def move_masks(frames: int) -> Change:
+    """Every mask begins so many slots later."""
+
+    def change(lowered: Lowered) -> None:
+        for node in house.nodes_of(lowered.model):
+            if node.op_type == "GreaterOrEqual" and str(node.outputs[0].name).startswith("valid"):
+                first = node.inputs[1]
+                insert = house.Inserter(lowered.model, "sabotage", before=node)
+                moved = insert.op("Add", [first, insert.constant(np.array(frames, np.int64), "frames")], name="moved")
+                node.replace_input_with(1, moved)
+
+    return change
+
+
+def turn_masks(lowered: Lowered) -> None:
+    """As many slots are valid, on the other side."""
+    for node in house.nodes_of(lowered.model):
+        if node.op_type == "GreaterOrEqual" and str(node.outputs[0].name).startswith("valid"):
+            slots, first = node.inputs
+            begins = None if first is None else first.producer()
+            assert begins is not None and begins.op_type == "Sub"
+            insert = house.Inserter(lowered.model, "sabotage", before=node)
+            true = insert.op("Sub", [begins.inputs[0], first], name="true")
+            left = insert.op("Less", [slots, true], name="left", dtype=ir.DataType.BOOL)
+            ir.convenience.replace_all_uses_with(node.outputs[0], left)
+    house.prune(lowered.model)
 
 
 def shift_window(start: int) -> Change:
@@ -198,13 +226,13 @@ def test_a_sabotaged_pass_is_caught_for_its_own_reason(name: str) -> None:
 
 # the mutations of the padding reference, applied to what pad_axes and window_states make
 MUTATIONS: dict[str, Sabotage] = {
-    "mask one frame too long": Sabotage(edit_constant("window_frames", lambda frames: frames - 1), PadAxes()),
-    "mask one frame too short": Sabotage(edit_constant("window_frames", lambda frames: frames + 1), PadAxes()),
+    "mask one frame too long": Sabotage(move_masks(-1), PadAxes()),
+    "mask one frame too short": Sabotage(move_masks(1), PadAxes()),
     "position table shifted by one": Sabotage(edit_constant("table_rows", lambda rows: np.roll(rows, 1, 0)), PadAxes()),
     "positions start at the window": Sabotage(edit_constant("first_row", lambda zero: zero + WINDOW), PadAxes()),
     "first mask dropped": Sabotage(skip_first_mask, PadAxes()),
     "first mask too shallow": Sabotage(mask_softly, PadAxes()),
-    "left mask on a right-aligned cache": Sabotage(edit_constant("slots", lambda x: x[:, ::-1].copy()), PadAxes()),
+    "left mask on a right-aligned cache": Sabotage(turn_masks, PadAxes()),
     "window cut off by one": Sabotage(shift_window(STEP - 1), WindowStates()),
     "window cut at the wrong end": Sabotage(shift_window(0), WindowStates()),
 }
@@ -242,7 +270,7 @@ def test_a_twin_that_is_rewritten_is_caught() -> None:
 
 def test_a_twin_left_alone_for_another_reason_is_caught() -> None:
     with pytest.raises(AssertionError, match="expected the reason"):
-        verify_untouched(PadAxes(), dataclasses.replace(streaming(), window=None), refused="no rule")
+        verify_untouched(WindowStates(), dataclasses.replace(streaming(), window=None), refused="no rule")
 
 
 def test_comparison_is_infinite_for_other_shapes_and_one_sided_nan() -> None:
