@@ -13,7 +13,6 @@ LOSSES = ("is a loss of training", "export the model for inference")
 SELECTS = ("gives a result whose size depends on the data", "leave the selection to the caller")
 FILES = ("reads an encoded file", "leave it to the caller and pass numbers in")
 MATRICES = ("multiplies entries of whole matrices, padding among them", "compute it outside of the graph")
-POWERS = ("sums powers over all places", "write it as Abs, Pow, ReduceSum and Pow, which have rules")
 
 REFUSED = {
     DRAWN: ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
@@ -27,7 +26,6 @@ REFUSED = {
     SELECTS: ("NonMaxSuppression",),
     FILES: ("ImageDecoder",),
     MATRICES: ("Det",),
-    POWERS: ("GlobalLpPool",),
 }  # fmt: skip
 
 TABLE: Table = {("", op): named_refusal(*why) for why, ops in REFUSED.items() for op in ops}
