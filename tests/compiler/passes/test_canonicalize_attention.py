@@ -9,7 +9,7 @@ from compiler.passes import PASSES
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import STANDARD_PASSES
-from compiler.stages import Lowered
+from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse
 from tests.kit.offline import offline, verify_offline
@@ -185,4 +185,24 @@ def test_it_is_proved_and_padded(form: str) -> None:
     for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
         lowered = PASSES[name]().apply(lowered).lowered
     assert "Attention" not in ops_of(lowered.model)
+    verify_offline(lowered)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("bool", "m = Unsqueeze(mask, axes)"),
+        ("float", "hidden = Sub(one, mask)  low = Mul(hidden, lowest)  m = Unsqueeze(low, axes)"),
+    ],
+)
+def test_a_mask_that_tells_of_padding_leaves_nothing_behind(kind: str, lines: str) -> None:
+    text = f"""(float[batch,time,8] x, {kind}[batch,time] mask) => (float[batch,time,8] y)
+    <float one = {{1}}, float lowest = {{-3.4028234663852886e38}}, int64[2] axes = {{1, 2}}>
+    {{ {lines}  y = Attention<q_num_heads = 2, kv_num_heads = 2>(x, x, x, m) }}"""
+    axis = PaddedAxis("time", "time_length", mask_inputs=("mask",))
+    lowered = Lowered("tiny", parse(text, opset=23), batch_axis="batch", padded_axes=(axis,))
+    for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
+        lowered = PASSES[name]().apply(lowered).lowered
+    assert [value.name for value in lowered.model.graph.inputs] == ["x"]
+    assert not {"Where", "Greater", "Add"} & set(ops_of(lowered.model))
     verify_offline(lowered)
