@@ -95,6 +95,53 @@ def test_a_row_that_is_hidden_whole_gives_zeros(hidden: float, attributes: str) 
     assert not written[:, :, 1].any() and written[:, :, 0].all()
 
 
+def drawn(rng: np.random.Generator) -> tuple[str, dict[str, np.ndarray]]:
+    """A random node as a graph, and what it reads."""
+    shared, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    heads = shared * int(rng.integers(1, 4))
+    size, value_size, queries, keys = (int(each) for each in rng.integers(1, 7, 4))
+    wide = bool(rng.random() < 0.5)
+    attributes = [f"q_num_heads = {heads}", f"kv_num_heads = {shared}"] if wide else []
+    others = (
+        "is_causal = 1",
+        "softmax_precision = 1",
+        f"softcap = {rng.uniform(0.1, 5)}",
+        f"scale = {rng.uniform(0.1, 3)}",
+    )
+    attributes += [each for each in others if rng.random() < 0.4]
+    numbers = {
+        name: rng.standard_normal([batch, time, count * width] if wide else [batch, count, time, width])
+        for name, count, time, width in (
+            ("q", heads, queries, size),
+            ("k", shared, keys, size),
+            ("v", shared, keys, value_size),
+        )
+    }
+    feeds: dict[str, np.ndarray] = {name: array.astype(np.float32) for name, array in numbers.items()}
+    kind = rng.integers(0, 3)
+    if kind:
+        leading = [int(rng.choice([1, batch])), int(rng.choice([1, heads]))]
+        seen = rng.random([*leading[int(rng.integers(0, 3)) :], queries, keys]) > 0.4
+        hidden = rng.choice([-np.inf, LOWEST, -1e9])
+        feeds["m"] = seen if kind == 1 else np.where(seen, 0.3, hidden).astype(np.float32)
+    inputs = ", ".join(
+        f"{'bool' if array.dtype == bool else 'float'}[{', '.join(map(str, array.shape))}] {name}"
+        for name, array in feeds.items()
+    )
+    node = f"Attention{'<' + ', '.join(attributes) + '>' if attributes else ''}({', '.join(feeds)})"
+    return f"({inputs}) => (float[{'a, b, c' if wide else 'a, b, c, d'}] y) {{ y = {node} }}", feeds
+
+
+def test_random_nodes_compute_what_the_kernel_does() -> None:
+    for seed in range(150):
+        text, feeds = drawn(np.random.default_rng(seed))
+        lowered = Lowered("tiny", parse(text, opset=23))
+        kernel = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        assert CanonicalizeAttention().apply(lowered).rewritten == 1, text
+        written = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        np.testing.assert_allclose(written, kernel, rtol=1e-5, atol=1e-5, err_msg=f"seed {seed}: {text}")
+
+
 def test_large_numbers_that_are_added_to_a_whole_row_hide_nothing() -> None:
     mask = np.zeros((3, 5), np.float32)
     mask[1] = LOWEST / 2
