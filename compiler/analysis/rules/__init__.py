@@ -20,13 +20,14 @@ from compiler.analysis.rules import (
     quantization,
     recurrence,
     reduction,
+    refused,
     resizing,
     signal,
 )
 
 MODULES = (
     attention, contraction, convolution, elementwise, joining, length, lookup, microsoft, movement, normalization,
-    pooling, quantization, recurrence, reduction, resizing, signal,
+    pooling, quantization, recurrence, reduction, refused, resizing, signal,
 )  # fmt: skip
 
 RULES: Table = {key: rule for module in MODULES for key, rule in module.TABLE.items()}

@@ -19,14 +19,14 @@ from compiler.ir import Dim
 AVERAGES = ("GlobalAveragePool", "ReduceMean")
 """Operators that divide by the number of entries."""
 
-DEFINED_OF_NOTHING = ("ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare")
+DEFINED_OF_NOTHING = ("GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "ReduceSumSquare")
 """Reductions that have a result without any entry."""
 
 LARGEST_OF = ("GlobalMaxPool", "ReduceMax")
-POOLS = ("GlobalAveragePool", "GlobalMaxPool")
+POOLS = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 REDUCTIONS = (
-    "GlobalAveragePool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+    "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
+    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
 
 DEEP = -1.0e30
@@ -38,6 +38,8 @@ DEEP = -1.0e30
 
 def reduce(case: Case) -> Verdict:
     """Reduction over padded axes, after filling with what is neutral, or over others."""
+    if case.op == "GlobalLpPool" and case.int_attribute("p", 2) < 1:
+        raise refuse(f"{case.op} with p below 1, of which 0 is no neutral entry", "use p of 1 or more")
     reduced, mean = _axes(case), case.op in AVERAGES
     sizes = averaged_sizes(case, reduced) if mean else padded_sizes(case, reduced)
     for axis in sizes:

@@ -9,7 +9,7 @@ from compiler.passes import PASSES
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import STANDARD_PASSES
-from compiler.stages import Lowered
+from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse
 from tests.kit.offline import offline, verify_offline
@@ -93,6 +93,53 @@ def test_a_row_that_is_hidden_whole_gives_zeros(hidden: float, attributes: str) 
     kernel, written = both(mask, attributes)
     np.testing.assert_allclose(written, kernel, atol=1e-6)
     assert not written[:, :, 1].any() and written[:, :, 0].all()
+
+
+def drawn(rng: np.random.Generator) -> tuple[str, dict[str, np.ndarray]]:
+    """A random node as a graph, and what it reads."""
+    shared, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    heads = shared * int(rng.integers(1, 4))
+    size, value_size, queries, keys = (int(each) for each in rng.integers(1, 7, 4))
+    wide = bool(rng.random() < 0.5)
+    attributes = [f"q_num_heads = {heads}", f"kv_num_heads = {shared}"] if wide else []
+    others = (
+        "is_causal = 1",
+        "softmax_precision = 1",
+        f"softcap = {rng.uniform(0.1, 5)}",
+        f"scale = {rng.uniform(0.1, 3)}",
+    )
+    attributes += [each for each in others if rng.random() < 0.4]
+    numbers = {
+        name: rng.standard_normal([batch, time, count * width] if wide else [batch, count, time, width])
+        for name, count, time, width in (
+            ("q", heads, queries, size),
+            ("k", shared, keys, size),
+            ("v", shared, keys, value_size),
+        )
+    }
+    feeds: dict[str, np.ndarray] = {name: array.astype(np.float32) for name, array in numbers.items()}
+    kind = rng.integers(0, 3)
+    if kind:
+        leading = [int(rng.choice([1, batch])), int(rng.choice([1, heads]))]
+        seen = rng.random([*leading[int(rng.integers(0, 3)) :], queries, keys]) > 0.4
+        hidden = rng.choice([-np.inf, LOWEST, -1e9])
+        feeds["m"] = seen if kind == 1 else np.where(seen, 0.3, hidden).astype(np.float32)
+    inputs = ", ".join(
+        f"{'bool' if array.dtype == bool else 'float'}[{', '.join(map(str, array.shape))}] {name}"
+        for name, array in feeds.items()
+    )
+    node = f"Attention{'<' + ', '.join(attributes) + '>' if attributes else ''}({', '.join(feeds)})"
+    return f"({inputs}) => (float[{'a, b, c' if wide else 'a, b, c, d'}] y) {{ y = {node} }}", feeds
+
+
+def test_random_nodes_compute_what_the_kernel_does() -> None:
+    for seed in range(150):
+        text, feeds = drawn(np.random.default_rng(seed))
+        lowered = Lowered("tiny", parse(text, opset=23))
+        kernel = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        assert CanonicalizeAttention().apply(lowered).rewritten == 1, text
+        written = open_session(house.serialized(lowered.model)).run(None, feeds)[0]
+        np.testing.assert_allclose(written, kernel, rtol=1e-5, atol=1e-5, err_msg=f"seed {seed}: {text}")
 
 
 def test_large_numbers_that_are_added_to_a_whole_row_hide_nothing() -> None:
@@ -185,4 +232,24 @@ def test_it_is_proved_and_padded(form: str) -> None:
     for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
         lowered = PASSES[name]().apply(lowered).lowered
     assert "Attention" not in ops_of(lowered.model)
+    verify_offline(lowered)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("bool", "m = Unsqueeze(mask, axes)"),
+        ("float", "hidden = Sub(one, mask)  low = Mul(hidden, lowest)  m = Unsqueeze(low, axes)"),
+    ],
+)
+def test_a_mask_that_tells_of_padding_leaves_nothing_behind(kind: str, lines: str) -> None:
+    text = f"""(float[batch,time,8] x, {kind}[batch,time] mask) => (float[batch,time,8] y)
+    <float one = {{1}}, float lowest = {{-3.4028234663852886e38}}, int64[2] axes = {{1, 2}}>
+    {{ {lines}  y = Attention<q_num_heads = 2, kv_num_heads = 2>(x, x, x, m) }}"""
+    axis = PaddedAxis("time", "time_length", mask_inputs=("mask",))
+    lowered = Lowered("tiny", parse(text, opset=23), batch_axis="batch", padded_axes=(axis,))
+    for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
+        lowered = PASSES[name]().apply(lowered).lowered
+    assert [value.name for value in lowered.model.graph.inputs] == ["x"]
+    assert not {"Where", "Greater", "Add"} & set(ops_of(lowered.model))
     verify_offline(lowered)

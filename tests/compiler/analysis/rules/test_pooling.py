@@ -13,6 +13,7 @@ ACCEPTED = [
     CHANNELS + "y = AveragePool<kernel_shape = [2], strides = [2]>(c)",
     CHANNELS + "y = AveragePool<kernel_shape = [3], pads = [1, 1], count_include_pad = 1>(c)",
     CHANNELS + "y = GlobalAveragePool(c)",
+    CHANNELS + "y = GlobalLpPool<p = 3>(c)",
     CHANNELS + "y = GlobalMaxPool(c)",
 ]
 

@@ -185,6 +185,16 @@ def test_means_count_what_is_valid(node: Node, axes: str) -> None:
     assert all(isinstance(need, Fill) and need.value == 0.0 for need in verdict.needs[:-1])
 
 
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_pools_of_powers(p: int) -> None:
+    pool = Node("GlobalLpPool", [x("batch", 3, "time", "key", valid=None)], {"p": p})
+    assert fills(pool, "RD2", ROWS) == [(2, 0.0), (3, 0.0)]
+    zeros = Node("GlobalLpPool", [x("batch", 3, "time", padding=ZERO)], {"p": p})
+    assert not fills(zeros, "RD2", ROWS)
+    assert check(Node("GlobalLpPool", [x("batch", 3, 4)], {"p": p}), "RD1", ROWS, extremes=False).pointwise
+    check_refused(Node("GlobalLpPool", [x("batch", 3, "time")], {"p": 0}), "no neutral entry")
+
+
 def test_means_of_rows_in_the_padding_of_another_axis() -> None:
     regions = {frozenset({1}): FINITE, frozenset({2}): ANYTHING, frozenset({1, 2}): ANYTHING}
     operand = Operand(("batch", "time", "key"), valid=FINITE, padding=regions)

@@ -1,0 +1,33 @@
+"""Operators without a rule: refused by name as soon as something padded reaches them, each with a cure."""
+
+import onnx_ir as ir
+import pytest
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Fact, make_fact
+from compiler.analysis.interval import ANYTHING
+from compiler.analysis.judge import judge
+from compiler.analysis.layout import Rows, Side
+from compiler.analysis.rules.refused import REFUSED
+from compiler.errors import Refused
+from compiler.ir import symbol
+from compiler.passes.pad_axes import PadAxes
+from tests.kit.contract import verify_refusal
+from tests.kit.offline import offline
+
+BY_ROWS = make_fact({0: (Rows(symbol("batch")),)}, lambda region: ANYTHING)
+
+
+@pytest.mark.parametrize(("op", "why"), [(op, why) for why, ops in REFUSED.items() for op in ops])
+def test_every_operator_says_why_and_what_to_do(op: str, why: tuple[str, str]) -> None:
+    node = ir.node(op, [ir.val("x", ir.DataType.FLOAT, ["batch", 4])], version=23)
+    with pytest.raises(Refused) as raised:
+        judge(Case(node, [BY_ROWS], "batch", {"time": Side.LEFT}))
+    assert (raised.value.message, raised.value.cure) == (f"{op} {why[0]}", why[1])
+    assert judge(Case(node, [Fact()], "batch", {"time": Side.LEFT})).rule == "PL"
+
+
+def test_a_graph_is_refused_with_node_and_cure() -> None:
+    lowered = offline("(float[batch,time,2] x) => (float[batch,time,2] y) { n = RandomNormalLike(x)  y = Add(x, n) }")
+    expected = {"op": "RandomNormalLike", "axis": "batch, time"}
+    verify_refusal(PadAxes(), lowered, message="draws random numbers", cure="as an input", **expected)
