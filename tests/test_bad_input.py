@@ -412,10 +412,10 @@ SOURCES = [
         REFUSED,
         (
             "op DFT",
-            "axis cache",
             "source tiny_asr.py:",
             "in forward",
-            "every frequency depends on how long the axis is",
+            "DFT with computed lengths",
+            "give lengths",
         ),
     ),
     Row(
@@ -638,11 +638,11 @@ GRAPHS = [
         "op without a rule in an ONNX file",
         stream(
             "last = Constant<value = int64[1] {-1}>()\n    pair = Unsqueeze(next_keys, last)\n"
-            "    turned = DFT<axis = 1>(pair)\n    summed = ReduceSum<keepdims = 0>(turned, last)",
+            "    one = Constant<value = int64 {1}>()\n    turned = DFT(pair, , one)\n    summed = ReduceSum<keepdims = 0>(turned, last)",
             attended="summed",
         ),
         REFUSED,
-        ("op DFT", "axis cache", "stream.onnx"),
+        ("op DFT", "axis batch, cache", "stream.onnx", "every frequency depends"),
     ),
     Row(
         "op of an unknown domain",
@@ -727,7 +727,7 @@ FEEDS = [
         "feed: more rows than any bucket",
         feed(lambda x: {"features": np.tile(x, (9, 1, 1))}),
         WRONG,
-        ("features", "9"),
+        ("expected 1 rows", "got 9", "open a stream with rows=9"),
         False,
     ),
 ]

@@ -6,6 +6,7 @@ from compiler.analysis.interval import ACTIVATION, ANYTHING
 from compiler.analysis.layout import has_rows
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
+from compiler.analysis.rules.refused import RANDOM
 from compiler.errors import Refused
 
 ARITHMETIC = frozenset(
@@ -29,6 +30,8 @@ def judge(case: Case) -> Verdict:
         return _arithmetic(case)
     opset = case.opset
     rule = rule_of(case.node.domain, case.op, opset)
+    if rule is not None and not case.node.domain and case.op in RANDOM:
+        return rule(case)
     if rule is None:
         if not case.tracked:
             return _untracked(case)

@@ -28,4 +28,7 @@ REFUSED = {
     MATRICES: ("Det",),
 }  # fmt: skip
 
+RANDOM = frozenset(REFUSED[DRAWN])
+"""Refused even where nothing tracked reaches them: no two runs would agree."""
+
 TABLE: Table = {("", op): named_refusal(*why) for why, ops in REFUSED.items() for op in ops}

@@ -8,7 +8,7 @@ from compiler.analysis.facts import Fact, make_fact
 from compiler.analysis.interval import ANYTHING
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Rows, Side
-from compiler.analysis.rules.refused import REFUSED
+from compiler.analysis.rules.refused import RANDOM, REFUSED
 from compiler.errors import Refused
 from compiler.ir import symbol
 from compiler.passes.pad_axes import PadAxes
@@ -24,7 +24,19 @@ def test_every_operator_says_why_and_what_to_do(op: str, why: tuple[str, str]) -
     with pytest.raises(Refused) as raised:
         judge(Case(node, [BY_ROWS], "batch", {"time": Side.LEFT}))
     assert (raised.value.message, raised.value.cure) == (f"{op} {why[0]}", why[1])
-    assert judge(Case(node, [Fact()], "batch", {"time": Side.LEFT})).rule == "PL"
+    untracked = Case(node, [Fact()], "batch", {"time": Side.LEFT})
+    if op in RANDOM:
+        with pytest.raises(Refused):
+            judge(untracked)
+    else:
+        assert judge(untracked).rule == "PL"
+
+
+def test_random_numbers_that_read_nothing_are_refused() -> None:
+    text = """(float[batch,time,2] x) => (float[batch,time,2] y)
+    { n = RandomNormal<shape = [2], dtype = 1>()  y = Add(x, n) }"""
+    expected = {"op": "RandomNormal", "axis": ""}
+    verify_refusal(PadAxes(), offline(text), message="draws random numbers", cure="as an input", **expected)
 
 
 def test_a_graph_is_refused_with_node_and_cure() -> None:
