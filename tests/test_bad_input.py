@@ -638,7 +638,8 @@ GRAPHS = [
         "op without a rule in an ONNX file",
         stream(
             "last = Constant<value = int64[1] {-1}>()\n    pair = Unsqueeze(next_keys, last)\n"
-            "    one = Constant<value = int64 {1}>()\n    turned = DFT(pair, , one)\n    summed = ReduceSum<keepdims = 0>(turned, last)",
+            "    one = Constant<value = int64 {1}>()\n    turned = DFT(pair, , one)\n"
+            "    summed = ReduceSum<keepdims = 0>(turned, last)",
             attended="summed",
         ),
         REFUSED,
