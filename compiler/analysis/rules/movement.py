@@ -293,7 +293,8 @@ def expand(case: Case) -> Verdict:
         return fact.content(at - shift for at in region if at - shift in padded)
 
     index = None if fact.index is None else dataclasses.replace(fact.index, axis=fact.index.axis + shift)
-    return case.verdict("MV4", "entries repeat", make_fact(axes, content, index), pointwise=True)
+    made = make_fact(axes, content, index)
+    return case.verdict("MV4", "entries repeat", made, pointwise=_only_keeps(fact, made))
 
 
 def _check_kept(case: Case, size: Dim, wanted: Dim) -> None:
@@ -333,7 +334,14 @@ def tile(case: Case) -> Verdict:
             inner += [each - {at} for each in inner] if _is_doubly(axes[at]) else []
         return hull(*(fact.content(each & padded) for each in inner))
 
-    return case.verdict("MV4", "entries repeat", make_fact(axes, content), pointwise=True)
+    made = make_fact(axes, content)
+    return case.verdict("MV4", "entries repeat", made, pointwise=_only_keeps(fact, made))
+
+
+def _only_keeps(before: Fact, after: Fact) -> bool:
+    """Whether every tracked factor was there already, as it is."""
+    kept = {factor for _, axis in before.axes for factor in axis}
+    return all(factor in kept or isinstance(factor, Plain) for _, axis in after.axes for factor in axis)
 
 
 def _is_doubly(axis: Axis) -> bool:
