@@ -276,7 +276,11 @@ def in_child(run: Callable[[], Result], seconds: float) -> Result:
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
             os.dup2(silent, 2)
-            os.write(write, json.dumps(dataclasses.asdict(run())).encode())
+            try:
+                result = run()
+            except Exception as error:  # noqa: BLE001 - whatever a mutant raises ends its process
+                result = Result(["crash"], 1, 1, 0, f"{type(error).__name__}: {error}")
+            os.write(write, json.dumps(dataclasses.asdict(result)).encode())
             status = 0
         finally:
             os._exit(status)
