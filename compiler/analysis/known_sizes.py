@@ -4,20 +4,17 @@ floor(time/2 - 3/2) + 2 = floor(time/2 + 1/2);  32*batch*time / (16*time) = 2*ba
 """
 
 import functools
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
 import sympy
 
+from compiler.analysis.growth import agree
 from compiler.ir import array_of, dims_of, dims_read, integers_of
 from compiler.sizes import Dim, normal_form
-
-FURTHEST = 600
-"""Two sizes of one length are compared up to here when their forms differ."""
 
 MOST = 64
 """Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""
@@ -26,20 +23,6 @@ MOST = 64
 def names_in(size: Dim) -> set[sympy.Symbol]:
     """The axis names that a size mentions."""
     return set() if isinstance(size, int) else set(size.free_symbols)
-
-
-def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., int | float]:
-    """A size as a function of the values of its names, or of other parts of it.
-
-    Raises:
-        ValueError: it has other parts.
-    """
-    arguments = [sympy.Dummy(integer=True) for _ in names]
-    inner = sympy.sympify(normal_form(size)).subs(dict(zip(names, arguments, strict=True)))
-    if inner.free_symbols - set(arguments):
-        raise ValueError(f"{size} is not known")
-    function: Callable[..., int | float] = sympy.lambdify(arguments, inner, "math")
-    return function
 
 
 def _coefficients(expanded: sympy.Expr) -> Iterator[sympy.Expr]:
@@ -65,16 +48,11 @@ def quotient(size: Dim, divisor: Dim) -> Dim | None:
 
 @functools.lru_cache(maxsize=4096)
 def same(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal for all lengths: by form, else by value at every length of a period and beyond."""
+    """Whether two sizes are equal for all lengths: by form, else by value."""
     if a == b or normal_form(a) == normal_form(b):
         return True
     names = names_in(a) | names_in(b)
-    if len(names) != 1:
-        return False
-    (name,) = names
-    lengths = [*range(2, FURTHEST), 1009, 2027, 4093]
-    first, second = (function_of(each, [name]) for each in (a, b))
-    return all(first(length) == second(length) for length in lengths)
+    return len(names) == 1 and agree(a, b, next(iter(names)), 1)
 
 
 def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
@@ -211,29 +189,3 @@ def at_zero(size: Dim) -> int | None:
         return size
     value = size.subs(dict.fromkeys(size.free_symbols, 0))
     return int(value) if value.is_Integer else None
-
-
-@functools.lru_cache(maxsize=4096)
-def never_negative(size: Dim) -> bool:
-    """Whether a size of one length is 0 or more at every length of a period and beyond, and does not fall far away."""
-    names = sorted(names_in(size), key=str)
-    if len(names) != 1:
-        return isinstance(size, int) and size >= 0
-    value = function_of(size, names)
-    return all(value(length) >= 0 for length in (*range(FURTHEST), 1009, 2027, 4093, 10**6, 10**6 + 1))
-
-
-@functools.lru_cache(maxsize=4096)
-def never_falls(size: Dim) -> bool:
-    """Whether a size grows or stays when lengths grow."""
-    if isinstance(size, int):
-        return True
-    names = sorted(size.free_symbols, key=str)
-    value = function_of(size, names)
-    for moving in range(len(names)):
-        for others in (0, 1, 7):
-            points = [[others] * moving + [length] + [others] * (len(names) - moving - 1) for length in range(130)]
-            values = [value(*point) for point in points]
-            if any(b < a for a, b in itertools.pairwise(values)):
-                return False
-    return True

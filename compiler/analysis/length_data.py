@@ -10,8 +10,9 @@ import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Verdict, make_fact, refuse
+from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
-from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of
+from compiler.analysis.known_sizes import at_zero, numbers_of
 from compiler.analysis.layout import Axis, symbols_of
 from compiler.ir import Dim, dims_of, is_op
 

@@ -9,7 +9,8 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.known_sizes import at_zero, never_falls
+from compiler.analysis.growth import never_falls
+from compiler.analysis.known_sizes import at_zero
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol

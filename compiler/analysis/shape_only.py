@@ -13,7 +13,7 @@ import onnx_ir as ir
 import onnxruntime
 import sympy
 
-from compiler.analysis.known_sizes import function_of
+from compiler.analysis.growth import function_of
 from compiler.analysis.layout import symbols_of
 from compiler.evaluate import open_session
 from compiler.ir import array_of, dims_of, dims_read, is_op

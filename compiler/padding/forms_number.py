@@ -11,7 +11,8 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.known_sizes import never_negative, numbers_of
+from compiler.analysis.growth import never_negative
+from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.length_data import uniform_source
 from compiler.ir import Dim
 from compiler.padding.rows import spread_rows

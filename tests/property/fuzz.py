@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import onnx
 import onnx_ir as ir
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from compiler import ir as house
 from compiler.errors import Refused
@@ -305,7 +308,11 @@ def grow(seed: int, nodes: int = 7) -> Lowered:
 
 
 def attack(seed: int, nodes: int = 7) -> str:
-    """Pad one random graph and compare: `accepted`, `refused`, or `undefined` where it does not run alone.
+    """Pad one random graph and compare.
+
+    Returns:
+        `accepted`; `refused`; `undefined` where it does not run alone; `ill-conditioned` where the row alone is noise
+        at its shortest lengths, as the deviation of one entry is, and all longer rows hold.
 
     Raises:
         Differs: an unsound accept.
@@ -319,12 +326,42 @@ def attack(seed: int, nodes: int = 7) -> str:
     try:
         check_padded(origin, outcome, seed=seed, tolerance=1e-4)
     except Differs:
-        raise
+        if not _is_noise(origin, outcome):
+            raise
+        check_padded(origin, outcome, seed=seed, tolerance=1e-4, shortest=outcome.lowered.padded_axes[0].minimum + 2)
+        return "ill-conditioned"
     except Exception as error:
         if _runs_alone(origin, outcome, seed):
             raise Differs(f"runs alone, but not padded: {str(error)[:300]}") from error
         return "undefined"
     return "accepted"
+
+
+def _is_noise(origin: Lowered, outcome: Outcome) -> bool:
+    """Whether the graph alone, at its shortest lengths, is far from what double precision gives."""
+    rng, least = np.random.default_rng(0), outcome.lowered.padded_axes[0].minimum
+    session = open_session(house.serialized(origin.model))
+    exact = ReferenceEvaluator(_in_double(ir.serde.serialize_model(origin.model)))
+    for length in [least, least + 1] * 4:
+        x = rng.standard_normal((1, length, WIDTH)).astype(np.float32)
+        for got, wanted in zip(session.run(None, {"x": x}), exact.run(None, {"x": x.astype(np.float64)}), strict=True):
+            if np.abs(got - wanted).max(initial=0.0) > 2e-5 * max(1.0, float(np.abs(wanted).max(initial=0.0))):
+                return True
+    return False
+
+
+def _in_double(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its weights and constants in double precision."""
+    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute if a.HasField("t"))]
+    for tensor in tensors:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            name, array = tensor.name, numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float64), name))
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.i == onnx.TensorProto.FLOAT:
+                attribute.i = onnx.TensorProto.DOUBLE
+    return model
 
 
 def _runs_alone(origin: Lowered, outcome: Outcome, seed: int) -> bool:

@@ -16,6 +16,11 @@ def test_what_the_fuzzer_found_stays_mended(seed: int) -> None:
     assert attack(seed) in ("accepted", "refused")
 
 
+@pytest.mark.parametrize("seed", [100270, 104450])
+def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -> None:
+    assert attack(seed) == "ill-conditioned"
+
+
 def test_whatever_is_accepted_runs_padded_as_alone() -> None:
     results = [attack(seed) for seed in range(120)]
     assert results.count("accepted") > 72, "the fuzzer draws what can be padded"

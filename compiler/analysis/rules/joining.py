@@ -11,8 +11,9 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.growth import never_falls, never_negative
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.known_sizes import at_zero, never_falls, never_negative, numbers_of
+from compiler.analysis.known_sizes import at_zero, numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known

@@ -10,8 +10,9 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
+from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import ASSUMED, LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
-from compiler.analysis.known_sizes import at_zero, count_of, never_falls, numbers_of, quotient
+from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol

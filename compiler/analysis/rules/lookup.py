@@ -11,8 +11,9 @@ import numpy as np
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import Interval, hull, of_array
-from compiler.analysis.known_sizes import at_zero, never_falls, numbers_of, same
+from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.grids import gather_nd, layout_text, positions_into, stay_in_range

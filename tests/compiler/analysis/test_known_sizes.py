@@ -3,16 +3,7 @@
 import pytest
 import sympy
 
-from compiler.analysis.known_sizes import (
-    at_zero,
-    count_of,
-    function_of,
-    never_falls,
-    never_negative,
-    numbers_of,
-    quotient,
-    same,
-)
+from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient, same
 from compiler.sizes import expression, normal_form, symbol
 from tests.kit.graphs import node_named, parse
 
@@ -37,32 +28,6 @@ def test_equal_sizes_look_alike() -> None:
     assert same(expression("(time + 1)//2"), expression("time - time//2"))
     assert not same(expression("(time + 1)//2"), expression("time//2"))
     assert not same(expression("(time + batch)//2"), expression("(batch + 2*time)//2"))
-
-
-def test_remainders_have_their_precedence() -> None:
-    half = function_of(TIME / 2 - sympy.Mod(TIME, 2) / 2, [TIME])
-    assert [half(length) for length in range(5)] == [0, 0, 1, 1, 2]
-
-
-def test_functions_of_known_parts_only() -> None:
-    with pytest.raises(ValueError, match="not known"):
-        function_of(TIME + BATCH, [TIME])
-
-
-def test_growth() -> None:
-    assert never_falls(3)
-    assert never_falls(expression("(time - 3)//2"))
-    assert not never_falls(-TIME)
-    assert not never_falls(expression("batch - time"))
-    assert (at_zero(7), at_zero(TIME - 1), at_zero(TIME / 2 + sympy.Rational(1, 2))) == (7, -1, None)
-
-
-def test_signs() -> None:
-    assert never_negative(expression("time - 4*(time//4)"))
-    assert not never_negative(expression("3 - time"))
-    assert not never_negative(expression("time//4 - 1"))
-    assert not never_negative(TIME + BATCH)  # of several lengths nothing is tried
-    assert never_negative(3)
 
 
 def test_counting() -> None:
@@ -108,3 +73,7 @@ def _read(lines: str) -> tuple[sympy.Expr | int, ...] | None:
         {{ n = Shape<start = 1, end = 2>(x)  {lines}  out = Cast<to = 1>(sum) }}"""
     )
     return numbers_of(node_named(model, "sum").outputs[0])
+
+
+def test_values_at_length_zero() -> None:
+    assert (at_zero(7), at_zero(TIME - 1), at_zero(TIME / 2 + sympy.Rational(1, 2))) == (7, -1, None)
