@@ -33,6 +33,7 @@ from tests.kit import soundness
 from tests.kit.graphs import copy_of
 from tests.kit.slots import Batch, evaluated
 from tests.kit.soundness import Node, Unsound
+from tests.property.mutations import modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,9 @@ Line = tuple[str, int]
 """A module path such as compiler/padding/rows.py, and a line of it."""
 
 Rule = Callable[[Case], Verdict]
+
+TRACED = {str(ROOT / name): name for name in modules()}
+"""The files whose lines are noted, and their modules."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,21 +88,13 @@ class Corpus:
 
 
 class Tracer:
-    """Collects the lines of compiler/ that are executed while it is on."""
+    """Collects the lines of what is mutated that are executed while it is on."""
 
     def __init__(self) -> None:
         self.lines: set[Line] = set()
-        self.folder = f"{ROOT / 'compiler'}/"
-        self.names: dict[str, str | None] = {}
-
-    def _name(self, filename: str) -> str | None:
-        if filename not in self.names:
-            inside = filename.startswith(self.folder)
-            self.names[filename] = str(Path(filename).relative_to(ROOT)) if inside else None
-        return self.names[filename]
 
     def _enter(self, frame: types.FrameType, event: str, arg: Any) -> Any:
-        name = self._name(frame.f_code.co_filename)
+        name = TRACED.get(frame.f_code.co_filename)
         if name is None:
             return None
         self.lines.add((name, frame.f_lineno))

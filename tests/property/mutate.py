@@ -50,9 +50,12 @@ class Tried:
 def harvest(files: Sequence[Path], graphs: int) -> Corpus:
     """The attacks of test files, and the first graphs of the fuzzer; whatever is not sound by itself is left out."""
     found = Harvest()
+    started = time.monotonic()
     found.tests(files)
+    _say(started, "tests collected")
     for seed in range(graphs):
         found.graph(f"fuzzer, seed {seed}", grow(seed))
+    _say(started, "graphs collected")
     corpus = found.corpus
     corpus.graphs = [each for each in corpus.graphs if is_sound(each)]
     return corpus
@@ -175,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--least", type=float, default=0.95, help="share that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
+    parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
     started = time.monotonic()
     corpus = harvest(test_files(options.only), options.graphs)
@@ -186,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             weakened.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
             _tell(weakened[-1])
         _say(started, "verdicts done")
-    names = [options.only] if options.only else modules()
+    names = [] if options.no_code else [options.only] if options.only else modules()
     found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
     mutated = []
     for mutation in found:

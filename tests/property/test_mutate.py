@@ -31,7 +31,7 @@ def only(module: str, function: str, before: str, after: str) -> Mutation:
 
 def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> None:
     keys = [each.key for module in modules() for each in mutations_of(module)]
-    assert len(keys) == len(set(keys)) > 5000
+    assert len(keys) == len(set(keys)) > 4000
     named = {key for key in EQUIVALENT if "/" in key}
     assert named <= set(keys), "reasons for mutations that are gone"
 
