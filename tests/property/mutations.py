@@ -442,16 +442,17 @@ def _pairs(old: types.CodeType, new: types.CodeType) -> Iterator[tuple[types.Cod
 
 
 def functions_of(path: str) -> list[types.FunctionType]:
-    """The living functions of a source file."""
-    return [
-        each for each in gc.get_objects() if isinstance(each, types.FunctionType) and each.__code__.co_filename == path
-    ]
+    """The living functions of a source file.
+
+    By exact type: asked for their class, stand-ins for modules that are loaded late load them.
+    """
+    return [each for each in gc.get_objects() if type(each) is types.FunctionType and each.__code__.co_filename == path]
 
 
 def forget_results() -> None:
     """Empty the caches of functions under compiler/, which may remember what another code said."""
     for each in gc.get_objects():
-        if isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith("compiler."):
+        if type(each) is functools._lru_cache_wrapper and each.__module__.startswith("compiler."):
             each.cache_clear()
 
 
