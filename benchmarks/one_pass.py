@@ -149,7 +149,7 @@ def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
         if name in full:
             feeds[name] = np.full(shape, sizes[full[name]], kind)
         elif window is not None and name == window.length_input:
-            feeds[name] = np.full(shape, window.frames + window.step_frames, kind)
+            feeds[name] = np.full(shape, window.frames, kind)
         elif name in masks or name in {mask for each in lowered.padded_axes for mask in each.mask_inputs}:
             feeds[name] = np.ones(shape, kind)
         else:
