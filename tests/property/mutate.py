@@ -23,9 +23,20 @@ from tests.property.fuzz import grow
 from tests.property.mutations import Mutation, modules, mutations_of, plant
 from tests.property.trial import WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
+from tests.zoo.families import FAMILIES
 
 TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", "passes/test_pad_axes*.py",
          "checker/test_check.py")  # fmt: skip
+EXPORTED = (
+    "sentence_max_pooling", "tacotron2_encoder", "alibi_encoder", "mirrored_frames", "flipped_gru", "voice_conversion",
+    "upsampled_nearest", "fnet", "sentence_last_pooling", "wave_unet", "linear_attention", "stft_front_end",
+    "crnn_tagger", "frames_times_length", "gpt2_classifier", "ecapa_tdnn", "mobilebert", "cif_predictor",
+    "bert_classifier", "torch_transformer_decoder", "rnn_ctc", "upsampled_linear", "mpt", "espnet_conformer_maskless",
+    "lengths_as_input", "xglm", "hazard_batch_mean", "hazard_batch_similarity", "llama_maskless", "convbert", "ctrl",
+    "hazard_random_noise", "greedy_ctc_head", "mpnet", "speecht5_hifigan", "lfm2", "deberta_v2",
+)  # fmt: skip
+"""Graphs of the zoo that reach, with little time, the lines that any of them reaches."""
+
 MISSED = ("survived", "unseen", "unreached")
 
 Mutant = TypeVar("Mutant", Mutation, Weakening)
@@ -47,17 +58,21 @@ class Tried:
         return "equivalent" if told in MISSED and self.name in EQUIVALENT else told
 
 
-def harvest(files: Sequence[Path], graphs: int) -> Corpus:
-    """The attacks of test files, and the first graphs of the fuzzer; whatever is not sound by itself is left out."""
+def harvest(files: Sequence[Path], graphs: int, exported: Sequence[str] = ()) -> Corpus:
+    """The attacks of test files, the first graphs of the fuzzer and some of the zoo; only what is sound by itself."""
     found = Harvest()
     started = time.monotonic()
     found.tests(files)
     _say(started, "tests collected")
     for seed in range(graphs):
         found.graph(f"fuzzer, seed {seed}", grow(seed))
+    for family in FAMILIES:
+        if family.name in exported:
+            found.exported(family)
     _say(started, "graphs collected")
     corpus = found.corpus
     corpus.graphs = [each for each in corpus.graphs if is_sound(each)]
+    _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
     return corpus
 
 
@@ -100,8 +115,9 @@ def weakened_trial(weakening: Weakening, corpus: Corpus, seed: int) -> Trial:
 
 
 def _shuffled(attacks: list, seed: int) -> list:  # type: ignore[type-arg]
+    """In any order, but those over exported graphs last, as they take longest."""
     order = np.random.default_rng(seed).permutation(len(attacks))
-    return [attacks[at] for at in order]
+    return sorted((attacks[at] for at in order), key=lambda each: getattr(each, "inputs", None) is not None)
 
 
 def share(tried: Iterable[Tried]) -> float:
@@ -181,8 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    corpus = harvest(test_files(options.only), options.graphs)
-    _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
+    corpus = harvest(test_files(options.only), options.graphs, EXPORTED)
     weakened = []
     if options.only is None and not options.no_weakened:
         for weakening in chosen(weakenings_of(corpus), options.limit, options.seed):
