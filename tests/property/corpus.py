@@ -30,7 +30,7 @@ from compiler.ir import Dim
 from compiler.passes import PASSES
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome
-from tests.kit import soundness
+from tests.kit import judged, soundness
 from tests.kit.graphs import copy_of
 from tests.kit.slots import Batch, evaluated
 from tests.kit.soundness import Node
@@ -203,9 +203,14 @@ REFUSAL = Seen(True, (), b"")
 
 
 class Harvest:
-    """Runs test files and keeps their attacks."""
+    """Runs test files and keeps their attacks.
 
-    def __init__(self) -> None:
+    Args:
+        times: how many times as many random nodes are drawn as the tests draw.
+    """
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
         self.corpus = Corpus()
         self.known: set[str] = set()
 
@@ -214,6 +219,7 @@ class Harvest:
         with (
             mock.patch.object(soundness, "_Attack", self._recorder()),
             mock.patch.object(PadAxes, "apply", self._padder()),
+            mock.patch.object(judged, "TIMES", self.times),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *map(str, files)])

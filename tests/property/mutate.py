@@ -58,9 +58,9 @@ class Tried:
         return "equivalent" if told in MISSED and self.name in EQUIVALENT else told
 
 
-def harvest(files: Sequence[Path], graphs: int, exported: Sequence[str] = ()) -> Corpus:
+def harvest(files: Sequence[Path], graphs: int, exported: Sequence[str] = (), times: int = 1) -> Corpus:
     """The attacks of test files, the first graphs of the fuzzer and some of the zoo; only what is sound by itself."""
-    found = Harvest()
+    found = Harvest(times)
     started = time.monotonic()
     found.tests(files)
     _say(started, "tests collected")
@@ -187,20 +187,21 @@ changed something that no attack refutes (survived), changed nothing in any atta
 def main(arguments: Sequence[str] | None = None) -> int:
     """Mutate and report; 1 when less than the wanted share is caught."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, help="mutants of either sort; all by default")
+    parser.add_argument("--limit", type=int, help="mutants of code; all by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
+    parser.add_argument("--times", type=int, default=3, help="times as many random nodes as the tests draw")
     parser.add_argument("--least", type=float, default=0.95, help="share that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
     parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    corpus = harvest(test_files(options.only), options.graphs, EXPORTED)
+    corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times)
     weakened = []
     if options.only is None and not options.no_weakened:
-        for weakening in chosen(weakenings_of(corpus), options.limit, options.seed):
+        for weakening in weakenings_of(corpus):
             result = _run(weakened_trial(weakening, corpus, options.seed))
             weakened.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
             _tell(weakened[-1])
