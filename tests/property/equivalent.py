@@ -11,7 +11,6 @@ EQUIVALENT: dict[str, str] = {
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
     "MV3: claimed pointwise": "only numbers move without the claim; they lie along no axis, so the claim is true",
-    "MV4: claimed pointwise": "only numbers repeat without the claim; they lie along no axis, so the claim is true",
     "PL: claimed pointwise": "neither operands nor outputs lie along a tracked axis, so the claim is true",
     "QT1: claimed pointwise": "padding in rows is refused, so the outputs lie along no tracked axis",
     "PL1: padding claimed to be no NaN": (

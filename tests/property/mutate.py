@@ -175,12 +175,26 @@ def _why(result: Result) -> str:
     return f"{changed}, {result.stricter} of them only stricter, and none refutes it"
 
 
-INTRODUCTION = """Every mutant is one small change of a rule, a form or a mask. It is caught by an attack on one rule
-(`tests/kit/soundness.py`), by the certificate checker (`compiler/checker`), by the comparison of padded
-rows with rows alone (`tests/property/fuzz.py` and the graphs of the tests), or by an error; several may catch it. A
-mutant that only refuses more or claims less is stricter: it is sound and counts for nothing. The rest survived: it
-changed something that no attack refutes (survived), changed nothing in any attack (unseen), or was not executed
-(unreached). The share is that of the caught among the caught, survived, unseen and unreached.
+INTRODUCTION = """Padding is sound when every rule, mask and fill is needed: this test weakens them one at a time and asks
+whether it is noticed. Two sorts of mutants are made.
+
+1. **Verdicts.** While nodes and graphs are judged, every verdict of one rule is weakened in one way: a need is dropped,
+   a fill has another number or lies on another axis, padding is claimed to be zero, half as wide or free of NaN, slots
+   are miscounted or lie on the other side, rows or padding are forgotten, a size need not be 1, a node that is refused
+   is taken as elementwise. All of these mutants are tried.
+2. **Code.** One constant, comparison, condition, operator or sign in `compiler/analysis`, `compiler/padding` or
+   `compiler/passes/pad_axes.py` is another one. Of these a sample is drawn by name. Left out of the draw is what can
+   only refuse more or claim less, texts of messages, and limits of choice such as 1e-30 that are hit exactly
+   (`tests/property/weaker.py`). Unlike verdicts, most of these mutants weaken nothing that is needed by itself: they
+   change a computation that another guard covers, or a case that no attack draws.
+
+A mutant is caught by an attack on one rule (`tests/kit/soundness.py`), by the certificate checker
+(`compiler/checker`), by the comparison of padded rows with rows alone (graphs of the fuzzer, of the tests and of the
+zoo), or by an error; several may catch it. Tests that expect a text or a verdict count for nothing. A mutant that only
+refuses more or claims less in the attacks is stricter: it is sound and counts for nothing. The others were missed: they
+changed something that no attack refutes (survived), changed no verdict and no graph in any attack that executes them
+(unseen), or were not executed (unreached). The share is that of the caught among the caught and the missed, without
+mutants that are shown by hand to be equivalent.
 """
 
 
