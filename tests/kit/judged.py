@@ -42,6 +42,10 @@ def check_refused(node: Node, message: str) -> None:
     assert raised.value.cure
 
 
+TIMES = 1
+"""How many times as many random nodes are drawn; more where attacks are collected."""
+
+
 def attack(
     draw: Callable[[np.random.Generator], Node],
     draws: int,
@@ -52,7 +56,7 @@ def attack(
 ) -> None:
     """Random nodes are judged soundly or refused, and at least some are not refused."""
     accepted = 0
-    for seed in range(draws):
+    for seed in range(draws * TIMES):
         node = draw(np.random.default_rng(seed))
         try:
             check_node(node, trials=2, seed=seed, extremes=extremes, tolerance=tolerance)

@@ -258,7 +258,7 @@ class _Attack:
             raise Unsound(f"(I2) {wanted.shape} alone, {valid.shape} valid in {got.shape}: {where}")
         if not agree(valid, wanted, tolerance):
             raise Unsound(f"(I1) expected\n{wanted}\ngot\n{valid}\nin {where}")
-        self._check_positions(got, fact, batch, where)
+        self._check_positions(got, wanted, fact, batch, row, where)
         for region in fact.regions:
             content = fact.content(region)
             entries = got[places_of(fact, got.shape, batch, row, region)]
@@ -268,11 +268,17 @@ class _Attack:
             if beyond is not None:
                 raise Unsound(f"(I3) region {sorted(region)} holds {beyond!r}, not {content}: {where}")
 
-    def _check_positions(self, got: Array, fact: Fact, batch: Batch, where: str) -> None:
-        """A value that counts positions holds them at every slot, in the padding, too."""
-        if fact.index is None or symbols_of(fact.index.offset):
+    def _check_positions(self, got: Array, wanted: Array, fact: Fact, batch: Batch, row: int, where: str) -> None:
+        """A value that counts positions holds them alone; in the batch at every slot, in the padding, too."""
+        if fact.index is None:
             return
-        counted = positions_of(fact.index, fact, ir.DataType.from_numpy(got.dtype), got.shape, batch)
+        dtype, alone = ir.DataType.from_numpy(got.dtype), Batch(batch.rows[row], [batch.rows[row]])
+        counted = positions_of(fact.index, fact, dtype, wanted.shape, alone)
+        if counted is None or not np.array_equal(wanted, counted):
+            raise Unsound(f"(I3) positions alone are\n{counted}\nnot\n{wanted}\nin {where}")
+        if symbols_of(fact.index.offset):
+            return
+        counted = positions_of(fact.index, fact, dtype, got.shape, batch)
         if counted is None or not np.array_equal(got, counted):
             raise Unsound(f"(I3) positions are\n{counted}\nnot\n{got}\nin {where}")
 

@@ -27,13 +27,16 @@ from compiler.analysis.facts import Verdict
 from compiler.analysis.judge import judge
 from compiler.errors import Refused
 from compiler.ir import Dim
+from compiler.passes import PASSES
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome
-from tests.kit import soundness
+from tests.kit import judged, soundness
 from tests.kit.graphs import copy_of
 from tests.kit.slots import Batch, evaluated
-from tests.kit.soundness import Node, Unsound
+from tests.kit.soundness import Node
 from tests.property.mutations import modules
+from tests.zoo.family import Family, Given
+from tests.zoo.prove import PASSES_TO_PADDING, lower
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,13 +73,23 @@ class NodeAttack:
 
 @dataclasses.dataclass(frozen=True)
 class GraphAttack:
-    """One graph as it is handed to padding; `tolerance` of the comparison of rows."""
+    """One graph as it is handed to padding; `tolerance` of the comparison of rows.
+
+    Attributes:
+        name: for reports.
+        lowered: the graph.
+        tolerance: of the comparison of rows.
+        seen: what padding said and wrote.
+        lines: what it executes.
+        inputs: what an exported graph takes; None where inputs of any content have a meaning.
+    """
 
     name: str
     lowered: Lowered
     tolerance: float
     seen: Seen
     lines: frozenset[Line]
+    inputs: Mapping[str, Given] | None = None
 
 
 @dataclasses.dataclass
@@ -190,9 +203,14 @@ REFUSAL = Seen(True, (), b"")
 
 
 class Harvest:
-    """Runs test files and keeps their attacks."""
+    """Runs test files and keeps their attacks.
 
-    def __init__(self) -> None:
+    Args:
+        times: how many times as many random nodes are drawn as the tests draw.
+    """
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
         self.corpus = Corpus()
         self.known: set[str] = set()
 
@@ -201,6 +219,7 @@ class Harvest:
         with (
             mock.patch.object(soundness, "_Attack", self._recorder()),
             mock.patch.object(PadAxes, "apply", self._padder()),
+            mock.patch.object(judged, "TIMES", self.times),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *map(str, files)])
@@ -221,16 +240,12 @@ class Harvest:
                 self.open()
 
             def run(self, rng: Any, trial: int, tolerance: float, extremes: bool) -> None:
-                try:
-                    super().run(rng, trial, tolerance, extremes)
-                except Unsound:  # it would catch every mutant
-                    harvest.corpus.nodes = [each for each in harvest.corpus.nodes if each.node is not self.node]
-                    raise
-                if self.told is not None:
-                    node, rule = self.told
-                    self.told = None
-                    lines = frozenset(self.tracer.lines)
-                    harvest._keep(NodeAttack(node, rule, tolerance, extremes, self.always_runs, self.seen, lines))
+                if self.told is None:  # one batch shows whether it runs; the tests draw more
+                    return
+                super().run(rng, trial, tolerance, extremes)
+                (node, rule), self.told = self.told, None
+                lines = frozenset(self.tracer.lines)
+                harvest._keep(NodeAttack(node, rule, tolerance, extremes, self.always_runs, self.seen, lines))
 
         return Recorded
 
@@ -253,9 +268,18 @@ class Harvest:
 
         return padded
 
-    def graph(self, name: str, lowered: Lowered, tolerance: float = 1e-4) -> None:
+    def exported(self, family: Family) -> None:
+        """Add an exported graph, as it comes to padding."""
+        lowered = lower(family)
+        for name in PASSES_TO_PADDING[:-1]:
+            lowered = PASSES[name]().apply(lowered).lowered
+        self.graph(family.name, lowered, inputs=family.inputs)
+
+    def graph(
+        self, name: str, lowered: Lowered, tolerance: float = 1e-4, inputs: Mapping[str, Given] | None = None
+    ) -> None:
         """Add one graph."""
         tracer, origin = Tracer(), copy_of(lowered)
         with tracer.on():
             seen, _ = look_at_graph(lowered)
-        self.corpus.graphs.append(GraphAttack(name, origin, tolerance, seen, frozenset(tracer.lines)))
+        self.corpus.graphs.append(GraphAttack(name, origin, tolerance, seen, frozenset(tracer.lines), inputs))

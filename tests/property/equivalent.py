@@ -10,6 +10,13 @@ EQUIVALENT: dict[str, str] = {
     "padding/places:Places._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
+    "MV3: claimed pointwise": "only numbers move without the claim; they lie along no axis, so the claim is true",
+    "PL: claimed pointwise": "neither operands nor outputs lie along a tracked axis, so the claim is true",
+    "QT1: claimed pointwise": "padding in rows is refused, so the outputs lie along no tracked axis",
+    "PL1: padding claimed to be no NaN": (
+        "ONNX Runtime passes over NaN in MaxPool, so none comes out; the rule allows for runtimes that do not"
+    ),
+    "NM4: no size has to be 1": "the norm of no entries has a meaning: a row without any is as it is alone",
     "LN2: claimed pointwise": "Shape reads no entry and its output lies along no axis, so the claim is true",
     'analysis/rules/joining:concat: 0 -> 1 in `axis = case.axis_attribute("axis", 0)`': (
         "ONNX requires the axis of a Concat, so its default is never taken"

@@ -26,6 +26,9 @@ from tests.kit.offline import Differs, check_padded
 from tests.kit.soundness import Unsound
 from tests.property.corpus import GraphAttack, NodeAttack, Prepared, Rule, Seen, look_at_graph
 from tests.property.mutations import Stillborn
+from tests.zoo.families import FAMILIES
+from tests.zoo.family import DEFAULT_SIZES
+from tests.zoo.measure import Attack, WrongSize, runs
 
 TRIALS = 8
 """Batches drawn per node."""
@@ -110,9 +113,10 @@ class Trial:
             if time.monotonic() > stop or result.by:
                 break
             self._node(node, result)
+        stop = time.monotonic() + 2 if result.by else stop + 6  # exported graphs take a second each
         tried = 0
         for graph in self.graphs:
-            if time.monotonic() > stop + 4 or tried >= (1 if result.by else 20):
+            if time.monotonic() > stop or tried >= (1 if result.by else 20):
                 break
             tried += self._graph(graph, result)
         return result
@@ -142,8 +146,6 @@ class Trial:
             rng = np.random.default_rng(0)
             for trial in range(TRIALS):
                 prepared.run(rng, trial, max(attack.tolerance, 1e-5), attack.extremes)
-            if attack.always_runs and not prepared.always_runs and not attack.seen.refused:
-                result.caught("attack", f"{attack.node.op}: lengths are allowed that have no meaning")
         except Unsound as error:
             result.caught("attack", f"{attack.node.op}: {error}")
         except AssertionError as error:
@@ -151,6 +153,8 @@ class Trial:
                 result.caught("crash", f"AssertionError: {error}")
         except Exception as error:  # noqa: BLE001 - a graph that does not load was written by the mutant
             result.caught("crash", f"{type(error).__name__}: {error}")
+        if attack.always_runs and not prepared.always_runs and not attack.seen.refused:
+            result.caught("attack", f"{attack.node.op}: lengths are allowed that have no meaning")
 
     def _graph(self, attack: GraphAttack, result: Result) -> int:
         try:
@@ -231,8 +235,11 @@ def found_in(attack: GraphAttack, outcome: Outcome) -> Iterator[tuple[str, str]]
     except Exception as error:  # noqa: BLE001 - a certificate that cannot be read is none
         yield "checker", f"{type(error).__name__}: {error}"
     try:
-        compare(attack.lowered, outcome, attack.tolerance)
-    except (Differs, ContractBroken) as error:
+        if attack.inputs is not None:
+            measure(attack, outcome)
+        else:
+            compare(attack.lowered, outcome, attack.tolerance)
+    except (Differs, ContractBroken, WrongSize) as error:
         yield "comparison", str(error)
     except Exception as error:  # noqa: BLE001 - it ran before the mutation
         yield "comparison", f"does not run: {type(error).__name__}: {error}"
@@ -254,6 +261,24 @@ def compare(lowered: Lowered, outcome: Outcome, tolerance: float) -> None:
     if lowered.batch_axis is not None:
         check_rows(outcome.lowered, 4)
     check_padding(outcome.lowered, 6)
+
+
+def measure(attack: GraphAttack, outcome: Outcome) -> None:
+    """Compare an exported graph, as the zoo does.
+
+    Raises:
+        Differs: a row differs, or shows what lies in the padding or in other rows.
+    """
+    assert attack.inputs is not None
+    padded = outcome.lowered
+    house.infer_shapes(padded.model)
+    attacked = Attack(attack.lowered.model, padded.model, attack.inputs, padded.padded_axes)
+    sizes = {**DEFAULT_SIZES, **next(each.sizes for each in FAMILIES if each.name == attack.name)}
+    rows = 1 if padded.batch_axis is None else 3
+    batches = list(runs(padded.padded_axes, sizes, np.random.default_rng(1), rows=rows))[1:2]
+    measured = attacked.measure(batches)
+    if not measured.is_sound:
+        raise Differs(f"{measured}")
 
 
 def is_sound(attack: GraphAttack) -> bool:

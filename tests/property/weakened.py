@@ -52,10 +52,10 @@ class Weakening:
 
 
 def weakenings_of(corpus: Corpus) -> list[Weakening]:
-    """Every weakening that changes something that was seen."""
+    """Every weakening that changes something that was seen and came into force: a refused graph claims nothing."""
     seen: dict[str, list[Verdict]] = {}
     for attacked in [*(node.seen for node in corpus.nodes), *(graph.seen for graph in corpus.graphs)]:
-        for _, verdict in attacked.verdicts:
+        for _, verdict in attacked.verdicts if not attacked.refused else ():
             seen.setdefault(verdict.rule, []).append(verdict)
     found = []
     for rule, verdicts in sorted(seen.items()):

@@ -33,6 +33,8 @@ class Weights:
         fall: per output channel, the sum of its negative weights.
         low: per output channel, the bias, or the least it may be.
         high: the most it may be.
+        is_known: the weights are numbers; otherwise any signs are possible, and rise and fall have half the sum of
+            the largest magnitudes each.
     """
 
     kernel: tuple[int, ...]
@@ -40,11 +42,14 @@ class Weights:
     fall: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    is_known: bool = True
 
     def bounds(self, read: Interval, limit: float) -> Interval:
         """What comes out of entries within an interval; anything where sums may run over."""
         if not read.is_finite:
             return ANYTHING
+        if not self.is_known:
+            read = iv.bounded(read.magnitude)
         low = self.rise * read.low + self.fall * read.high + self.low
         high = self.rise * read.high + self.fall * read.low + self.high
         largest = (self.rise - self.fall) * read.magnitude + np.maximum(np.abs(self.low), np.abs(self.high))
@@ -95,17 +100,17 @@ def _weights(case: Case) -> Weights:
         raise refuse(f"{case.op} with weights of shape {[str(dim) for dim in dims]}", "use weights of fixed size")
     group = case.int_attribute("group", 1)
     channels = fixed[1] * group if case.op == "ConvTranspose" else fixed[0]
-    rise, fall = _sums(case, weight, fixed, group)
+    rise, fall, is_known = _sums(case, weight, fixed, group)
     low = high = np.zeros(channels)
     if bias is not None and case.has(bias):
         array, content = case.array(bias), case.fact(bias).valid
         low = np.full(channels, content.low) if array is None else array.astype(np.float64)
         high = np.full(channels, content.high) if array is None else low
-    return Weights(tuple(fixed[2:]), rise, fall, low, high)
+    return Weights(tuple(fixed[2:]), rise, fall, low, high, is_known)
 
 
-def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of the positive and of the negative weights per output channel.
+def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Sums of the positive and of the negative weights per output channel, and whether these are known.
 
     Raises:
         Refused: a weight may be infinite, so that zero times it is no zero.
@@ -116,8 +121,8 @@ def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np
             raise refuse(f"{case.op} with weights that may be infinite or NaN", "use finite weights")
         entries = math.prod(dims) / (dims[1] if case.op == "ConvTranspose" else dims[0])
         room = 256.0 if case.op in ("ConvInteger", "QLinearConv") else 0.0  # a zero point is subtracted
-        most = np.array([entries * (content.magnitude + room)])
-        return most, -most
+        half = np.array([entries * (content.magnitude + room) / 2])
+        return half, -half, False
     if not np.all(np.isfinite(array)):
         raise refuse(f"{case.op} with infinite weights or NaN", "use finite weights")
     kernel = array.astype(np.float64)
@@ -125,7 +130,7 @@ def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np
         kernel = kernel.reshape(group, dims[0] // group, dims[1], -1).swapaxes(1, 2)
         kernel = kernel.reshape(group * dims[1], -1)
     flat = kernel.reshape(kernel.shape[0], -1)
-    return np.maximum(flat, 0).sum(1), np.minimum(flat, 0).sum(1)
+    return np.maximum(flat, 0).sum(1), np.minimum(flat, 0).sum(1), True
 
 
 def _check_channels(case: Case) -> None:

@@ -187,6 +187,7 @@ REFUSED = [
         "which may hold infinities",
     ),
     (Node("Gemm", [x("batch", 4), WEIGHTS, x(5, 3)]), "adds a term of another layout"),
+    (Node("Gemm", [x("batch", 4), WEIGHTS, x("time", 3)], most={"time": 2}), "adds a term of [time, left]"),
     (Node("MatMul", [x("batch", 1), number("time", ir.DataType.FLOAT, (1, 1))]), "uses an axis length as its input 1"),
 ]
 

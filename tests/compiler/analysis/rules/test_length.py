@@ -8,7 +8,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.analysis.facts import Index
-from compiler.analysis.interval import ONE, ZERO
+from compiler.analysis.interval import ONE, ZERO, Interval
 from compiler.analysis.layout import Frames, Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused
 from tests.kit.soundness import Node, Operand, constant, number
@@ -85,9 +85,12 @@ def test_the_diagonal() -> None:
     assert fact.content({0}) == fact.content({1}) == ZERO
 
 
+LENGTHS = Operand(("batch",), ir.DataType.INT64, valid=Interval(1, 3))
+TIME_FIRST = {"time_axis": 0, "batch_axis": 1}
+
+
 def test_reversal_within_lengths() -> None:
-    lengths = Operand(("batch",), ir.DataType.INT64, valid=ONE)
-    node = Node("ReverseSequence", [Operand(("time", "batch", 2)), lengths], {"time_axis": 0, "batch_axis": 1})
+    node = Node("ReverseSequence", [Operand(("time", "batch", 2)), LENGTHS], TIME_FIRST, least={"time": 3})
     check(node, "LN6", "0: [time, left], 1: rows(batch)")
 
 
@@ -98,7 +101,6 @@ def test_one_value_at_every_place() -> None:
 
 RIGHT = (Frames((Segment(TIME, Side.RIGHT),)),)
 GAP = joined([Segment(TIME), Segment(2)])
-LENGTHS = Operand(("batch",), ir.DataType.INT64, valid=ONE)
 TURN = {"time_axis": 1, "batch_axis": 0}
 REFUSED = [
     (counted("time", "2*time"), "counts time positions from time"),
@@ -112,7 +114,11 @@ REFUSED = [
     (Node("Trilu", [Operand((3, "batch", "time"))]), "rows of one batch"),
     (Node("EyeLike", [Operand(("time", "time"))], {"k": 1}), "off the main diagonal"),
     (Node("EyeLike", [Operand(("time", "late"))]), "differently laid out"),
-    (Node("ReverseSequence", [Operand(("batch", "time", 2), axes={1: RIGHT}), LENGTHS], TURN), "laid out otherwise"),
+    (Node("EyeLike", [Operand(("time", "cache"))], right=["cache"]), "differently laid out"),
+    (
+        Node("ReverseSequence", [Operand(("batch", "time", 2), axes={1: RIGHT}), LENGTHS], TURN, least={"time": 3}),
+        "laid out otherwise",
+    ),
     (Node("NonZero", [Operand(("batch", "time"))]), "depends on data"),
     (Node("Unique", [Operand(("batch", "time"))]), "depends on data"),
     (Node("Compress", [Operand(("batch", "time")), constant([True], np.bool_)], {"axis": 1}), "depends on data"),

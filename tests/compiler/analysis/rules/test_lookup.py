@@ -101,6 +101,8 @@ def test_indices_in_the_padding_are_made_legal() -> None:
     assert not check(Node("Gather", [constant(np.ones((5, 2))), bounded]), "IX2", f"{ROWS}, 1: [late, left]").needs
     shared = Node("Gather", [Operand(("time", 3)), IDS])
     assert check(shared, "IX1", f"{ROWS}, 1: [late, left]").needs == (Fill(1, 1, 0.0),)
+    wide = Node("Gather", [Operand(("time", "more")), IDS])
+    assert check(wide, "IX1", f"{ROWS}, 1: [late, left], 2: [more, left]").needs == (Fill(1, 1, 0.0),)
 
 
 def test_positions_along_an_axis_are_its_entries() -> None:
@@ -138,6 +140,7 @@ def test_other_lookups() -> None:
 GAP = Operand(("batch", "time + 2", 3), axes={1: joined([Segment(2), Segment(TIME, Side.RIGHT)])})
 SIGNED = dataclasses.replace(IDS, valid=Interval(-1, 0))
 ONE_EACH = dataclasses.replace(IDS, shape=("batch", 1, 3))
+LAST_EACH = Operand(("batch", 1, 3), INT64, valid=Interval(-1, -1))
 REFUSED = [
     (rows_of("time", "time + 2", constant(np.ones((2, 16, 3)))), "looked up at positions of each row"),
     (rows_of("8 - time", "8 - time"), "counts 0 positions"),
@@ -160,6 +163,7 @@ REFUSED = [
     ),
     (Node("OneHot", [SIGNED, number("time"), constant([0.0, 1.0])]), "OneHot of indices of finite[-1, 0]"),
     (Node("ScatterElements", [X, ONE_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
+    (Node("ScatterElements", [X, LAST_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
     (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "writes by index over padded axes"),
 ]  # fmt: skip
 

@@ -62,6 +62,8 @@ def test_fused_products() -> None:
     over = node("FusedMatMul", [data("batch", "time", 4), data("batch", "time", 3)], transA=1)
     assert check(over, "MM2", "0: rows(batch)").needs == (Fill(0, 1, 0.0), Fill(1, 1, 0.0))
     check_refused(node("FusedMatMul", heads, transBatchA=1), "batch axes")
+    turned = [data("time", "batch", 4), data("batch", 4, 3)]
+    check_refused(node("FusedMatMul", turned, transBatchA=1), "batch axes")
     activated = node("FusedGemm", [data("batch", 4), weights(4, 3), weights(3)], activation="Relu")
     assert check(activated, "MM1", "0: rows(batch)").outputs[0].valid.low == 0.0
     leaky = node("FusedGemm", [data("time", 4), weights(4, 3)], activation="LeakyRelu", activation_alpha=0.1)
@@ -86,7 +88,8 @@ def test_fused_convolution() -> None:
     assert verdict.outputs[0].valid.low == 0.0
     causal = node("FusedConv", operands, kernel_shape=[3, 1], pads=[2, 0, 0, 0], activation="Tanh")
     assert check_node(causal, rule=with_shape("batch", 5, "time", 1)).rule == "CV4"
-    check_refused(node("FusedConv", [*operands, data("batch", 5, "time", 1)], kernel_shape=[3, 1]), "fourth operand")
+    added = [*operands, data("batch", 5, "time", 1)]
+    check_refused(node("FusedConv", added, kernel_shape=[3, 1], pads=[1, 0, 1, 0]), "fourth operand")
 
 
 def test_products_of_quantised_numbers() -> None:

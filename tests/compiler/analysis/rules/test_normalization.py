@@ -223,6 +223,10 @@ def test_lp_normalization_over_time() -> None:
     assert fills(Node("LpNormalization", [x("batch", "time", padding=ZERO)], {"p": 1}), "NM4", LEFT) == []
 
 
+def test_lp_normalization_of_each_frame() -> None:
+    assert check(Node("LpNormalization", [x("batch", "time", 4)], {"axis": 2}), "NM4", LEFT).pointwise
+
+
 def test_a_norm_of_nan_leaves_no_padding_zero() -> None:
     verdict = check(Node("LpNormalization", [Operand(("batch", "time"), valid=ANYTHING)], {"axis": 1}), "NM4", LEFT)
     assert verdict.outputs[0].content({1}) == ANYTHING

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from compiler.analysis.facts import Fill
 from compiler.analysis.interval import ANYTHING, ZERO
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
-from tests.kit.judged import attack, integers
+from tests.kit.judged import attack, check, integers
 from tests.kit.offline import offline, verify_offline
 from tests.kit.soundness import Node, Operand, constant
 
@@ -18,6 +19,9 @@ ACCEPTED = [
 @pytest.mark.parametrize("body", ACCEPTED)
 def test_padded_rows_are_as_alone(body: str) -> None:
     verify_offline(offline(graph(body), WEIGHTS), tolerance=1e-4)
+
+
+SHEET = "0: rows(batch), 1: [time, left], 2: [late + 2, left]"
 
 
 def padded(rng: np.random.Generator) -> Node:
@@ -43,6 +47,12 @@ def blocked(rng: np.random.Generator) -> Node:
         shape = ("batch", "4*time", 2, 2)
     frames = Operand(shape, padding=ANYTHING if rng.integers(0, 2) else ZERO)
     return Node(op, [frames], {"blocksize": 2}, right=["time"] if rng.random() < 0.2 else [])
+
+
+def test_a_pad_behind_one_of_two_padded_axes_fills_that_one() -> None:
+    sheet = Operand(("batch", "time", "late"))
+    verdict = check(Node("Pad", [sheet, integers(0, 0, 0, 0, 0, 2)]), "IX13", SHEET)
+    assert verdict.needs == (Fill(0, 2, 0.0),)
 
 
 def test_random_blocks_are_sound_or_refused() -> None:

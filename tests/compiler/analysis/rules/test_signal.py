@@ -31,6 +31,9 @@ def test_frames_without_a_window_have_the_stated_length() -> None:
 
 def test_frames_as_long_as_the_signal_are_refused() -> None:
     check_refused(stft(SIGNAL, STEP, None), "STFT of frames of samples samples")
+    least, most = {"samples": 8, "late": 4}, {"samples": 17, "late": 8}
+    windowed = Node("STFT", [SIGNAL, STEP, Operand(("late",))], least=least, most=most, opset=17)
+    check_refused(windowed, "window that follows from lengths")
 
 
 def dft(operand: Operand, length: int | None, axis: int) -> Node:
