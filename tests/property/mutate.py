@@ -175,8 +175,8 @@ def _why(result: Result) -> str:
     return f"{changed}, {result.stricter} of them only stricter, and none refutes it"
 
 
-INTRODUCTION = """Padding is sound when every rule, mask and fill is needed: this test weakens them one at a time and asks
-whether it is noticed. Two sorts of mutants are made.
+INTRODUCTION = """Padding is sound as every rule, mask and fill says what has to hold. This test weakens them one at a
+time and asks whether it is noticed. Two sorts of mutants are made.
 
 1. **Verdicts.** While nodes and graphs are judged, every verdict of one rule is weakened in one way: a need is dropped,
    a fill has another number or lies on another axis, padding is claimed to be zero, half as wide or free of NaN, slots
