@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
-    parser.add_argument("--times", type=int, default=3, help="times as many random nodes as the tests draw")
+    parser.add_argument("--times", type=int, default=1, help="times as many random nodes as the tests draw")
     parser.add_argument("--least", type=float, default=0.95, help="share that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
