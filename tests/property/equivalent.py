@@ -10,6 +10,9 @@ EQUIVALENT: dict[str, str] = {
     "padding/places:Places._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
+    "CC2: claimed pointwise": (
+        "without the claim only numbers are joined, never along an axis of theirs, so the claim is true"
+    ),
     "MV3: claimed pointwise": "only numbers move without the claim; they lie along no axis, so the claim is true",
     "PL: claimed pointwise": "neither operands nor outputs lie along a tracked axis, so the claim is true",
     "QT1: claimed pointwise": "padding in rows is refused, so the outputs lie along no tracked axis",
@@ -27,8 +30,6 @@ EQUIVALENT: dict[str, str] = {
     "analysis/rules/movement:_split: 1 -> 0 in `if common <= 1:`": (
         "what is split off has the size 1 then, and factors of size 1 are left out by `_pieces`"
     ),
-    "analysis/layout:Segment.__str__: f'[{self.size}]' if self.is_full else f'[{self.size}, {self.side.value}]' -> "
-    "f'[{self.size}]' if not self.is_full else f'[{self.size}, {self.side.value}]'": "a text of messages",
     "passes/pad_axes:PadAxes.apply: max(after - before, 0) -> min(after - before, 0) in `return Outcome(done, "
     "matched=len(derivation.judged), rewritten=max(after - before, 0), ...`": (
         "the number of rewrites is told to readers; no graph and no proof depends on it"

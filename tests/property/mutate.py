@@ -175,8 +175,8 @@ def _why(result: Result) -> str:
     return f"{changed}, {result.stricter} of them only stricter, and none refutes it"
 
 
-INTRODUCTION = """Padding is sound when every rule, mask and fill is needed: this test weakens them one at a time and
-asks whether it is noticed. Two sorts of mutants are made.
+INTRODUCTION = """Padding is sound as every rule, mask and fill says what has to hold. This test weakens them one at a
+time and asks whether it is noticed. Two sorts of mutants are made.
 
 1. **Verdicts.** While nodes and graphs are judged, every verdict of one rule is weakened in one way: a need is dropped,
    a fill has another number or lies on another axis, padding is claimed to be zero, half as wide or free of NaN, slots
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
-    parser.add_argument("--times", type=int, default=3, help="times as many random nodes as the tests draw")
+    parser.add_argument("--times", type=int, default=1, help="times as many random nodes as the tests draw")
     parser.add_argument("--least", type=float, default=0.95, help="share that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
     parser.add_argument("--no-weakened", action="store_true", help="code only")

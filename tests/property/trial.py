@@ -113,7 +113,7 @@ class Trial:
             if time.monotonic() > stop or result.by:
                 break
             self._node(node, result)
-        stop = time.monotonic() + 2 if result.by else stop + 6  # exported graphs take a second each
+        stop = time.monotonic() + 1 if result.by else stop + 6  # exported graphs take a second each
         tried = 0
         for graph in self.graphs:
             if time.monotonic() > stop or tried >= (1 if result.by else 20):

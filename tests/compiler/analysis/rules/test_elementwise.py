@@ -154,6 +154,9 @@ def test_integer_division_of_padding_does_not_end_the_run() -> None:
         assert Fill(1, 1, 1.0) in verdict.needs
         by_minus_one = check_node(Node(op, [whole, constant([-1, 2], np.int64)]), trials=12, extremes=True)
         assert by_minus_one.needs == (Fill(0, 1, 0.0),)
+        assert check_node(Node(op, [whole, constant(-1, np.int64)]), trials=12, extremes=True).needs == (
+            Fill(0, 1, 0.0),
+        )
         assert not check_node(Node(op, [whole, constant([3, 2], np.int64)]), extremes=True).needs
 
 

@@ -243,6 +243,18 @@ def test_top_k() -> None:
     assert fills(node, "RD6", ROWS) == [(1, math.inf)]
 
 
+def test_top_k_of_padded_frames_in_rows_of_padding() -> None:
+    operand = x("batch", "time", "late", padding=ANYTHING)
+    node = Node("TopK", [operand, integers(2)], {"axis": 2}, outputs=2, least={"late": 2})
+    assert check(node, "RD6", LEFT).outputs[0].valid == FINITE
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_truth(op: str) -> None:
+    operand = x("batch", "time", 4, valid=TRUTH, padding=TRUTH, dtype=ir.DataType.BOOL)
+    assert fills(reduced(op, operand, 1, opset=20), "RD2", ROWS) == [(1, 0.0 if op == "ReduceMax" else 1.0)]
+
+
 def cumulative(operand: Operand, axis: int = 1, right: bool = False, **attributes: int) -> Node:
     return Node("CumSum", [operand, constant(axis, np.int64)], attributes, right=["time"] if right else [])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.analysis.interval import bounded
+from compiler.analysis.interval import ANYTHING, ZERO, Interval, bounded
 from tests.kit.attacked import Node, Operand, constant
 from tests.kit.judged import attack, check, check_refused
 
@@ -70,3 +70,24 @@ def drawn(rng: np.random.Generator) -> Node:
 
 def test_random_spectra() -> None:
     attack(drawn, 20, 12, tolerance=1e-4)
+
+
+def transformed(rng: np.random.Generator) -> Node:
+    """A DFT along any axis, of any length, forwards or backwards, with the axis as attribute or operand."""
+    parts = int(rng.integers(1, 3))
+    shapes: list[tuple[int | str, ...]] = [("batch", "samples", 6), ("batch", 6, "samples"), ("samples", 3)]
+    shape = (*shapes[rng.integers(3)], parts)
+    held = Interval(-3.0, 5.0)
+    operand = Operand(shape, valid=held, padding=[ANYTHING, ZERO, held][rng.integers(3)])
+    axis = int(rng.integers(0 if shape[0] == "samples" else 1, len(shape) - 1))
+    length = constant(int(rng.choice([4, 24])), np.int64) if rng.integers(0, 2) else None
+    inverse = int(parts == 2 and rng.integers(0, 2))
+    signs = {"inverse": inverse, "onesided": int(not inverse and parts == 1 and rng.integers(0, 2))}
+    if rng.integers(0, 2):
+        return Node("DFT", [operand, length], {"axis": axis, **signs}, most=LONG, opset=17)
+    given = [constant(axis - (len(shape) if rng.integers(0, 2) else 0), np.int64)]
+    return Node("DFT", [operand, length, *given], signs, most=LONG, opset=20)
+
+
+def test_random_transforms() -> None:
+    attack(transformed, 40, 12, tolerance=1e-4)
