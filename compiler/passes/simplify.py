@@ -31,6 +31,9 @@ from compiler.stages import Lowered, Outcome
 FOLD_ELEMENTS = 1 << 22
 """Largest constant that is folded: position tables are, embeddings of a large vocabulary are not."""
 
+FOLDED_ELEMENTS = 1 << 18
+"""Largest constant that comes of folding: rows of a table are, what is repeated for every row of a batch is not."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Simplify:
@@ -59,7 +62,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     names = [[str(value.name) for value in values] for values in (model.graph.inputs, model.graph.outputs)]
     for _ in range(rounds):
         onnxscript.optimizer.optimize(
-            model, onnx_shape_inference=False, input_size_limit=FOLD_ELEMENTS, output_size_limit=FOLD_ELEMENTS
+            model, onnx_shape_inference=False, input_size_limit=FOLD_ELEMENTS, output_size_limit=FOLDED_ELEMENTS
         )
         for clean in (
             onnx_ir.passes.common.CommonSubexpressionEliminationPass(),
