@@ -124,6 +124,8 @@ def _grow(case: Case, at: int, ends: Ends) -> Grown | None:
         size = case.dims()[at]
         if all(isinstance(each, int) for each in (size, ends.begin, ends.end)):
             return None
+        if not is_known(case, size):
+            raise refuse(f"Pad of an axis of unknown size {size}", "cut by bounds whose difference is known")
         frames = Frames((Segment(size),))
     parts = list(frames.segments)
     least: list[Dim] = []
