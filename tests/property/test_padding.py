@@ -17,7 +17,7 @@ def test_what_the_fuzzer_found_stays_mended(seed: int) -> None:
     assert attack(seed) in ("accepted", "refused")
 
 
-@pytest.mark.parametrize("seed", [100270, 104450])
+@pytest.mark.parametrize("seed", [100270, 104450, 215643])
 def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -> None:
     assert attack(seed) == "ill-conditioned"
 
