@@ -31,6 +31,7 @@ from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
+from compiler.collector import paused
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 from compiler.padding.forms import FORMS
@@ -45,6 +46,7 @@ class PadAxes:
 
     name: ClassVar[str] = "pad_axes"
 
+    @paused()
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.
 
