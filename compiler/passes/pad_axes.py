@@ -26,12 +26,12 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
+from compiler.analysis.collector import paused
 from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
 from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
-from compiler.collector import paused
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 from compiler.padding.forms import FORMS

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from compiler.collector import paused
+from compiler.analysis.collector import paused
 
 
 def test_it_is_off_in_between_and_back_afterwards() -> None:
