@@ -121,7 +121,11 @@ class Assembly:
         sources = Sources(
             checkpoint=self._checkpoints(),
             recipe=hashlib.sha256(self.loaded.text.encode()).hexdigest(),
-            data={f"verification {name}": lowering.original.data_digest for name, lowering in self.graphs.items()},
+            data={
+                f"{key} {name}": digest
+                for name, lowering in self.graphs.items()
+                for key, digest in lowering.original.data_digests().items()
+            },
         )
         files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
         write_files(folder, files)
@@ -144,19 +148,20 @@ class Assembly:
         """Parity, bucket agreement and invariance of one graph's artefacts."""
         name = lowering.name
         steps = lowering.original.steps(max(lowering.gate.chained_steps, 1))
+        limits = lowering.gate.limits(lossy=lowering.final().lossy)
         check = (
-            UtteranceGates(folder, lowering.final(), built.artifacts, lowering.gate, steps)
+            UtteranceGates(folder, lowering.final(), built.artifacts, limits, steps)
             if lowering.final().padded_axes
-            else StreamGates(folder, name, built.artifacts, lowering.gate, steps, lowering.original.streams())
+            else StreamGates(folder, name, built.artifacts, limits, steps, lowering.original.streams())
         )
         with self.progress.stage(name, "verify") as handle:
             started = time.perf_counter()
             differences = check.check_parity(handle.advance)
-            self.parity += gates.parity_rows(name, differences, lowering.gate)
+            self.parity += gates.parity_rows(name, differences, limits)
             buckets = check.check_buckets()
-            worst = verify.worst_of(differences, lowering.gate.max_abs)
+            worst = verify.worst_of(differences, limits)
             self._report(
-                handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(lowering.gate.max_abs),
+                handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
                 detail=f"{worst.steps} {check.unit}",
             )  # fmt: skip
         with self.progress.stage(name, "invariance") as handle:
@@ -167,7 +172,7 @@ class Assembly:
             )
         return check.golden(), {
             "compared": [dataclasses.asdict(d) for d in differences],
-            "limit": lowering.gate.max_abs,
+            "limit": limits.max_abs,
             "buckets": buckets,
             "invariance": padding,
         }
@@ -191,7 +196,10 @@ class Assembly:
         with self.progress.stage(name, "task") as handle:
             started = time.perf_counter()
             reference = lowering.original.reference().run
-            self.task = gates.run_task(self.loaded, gate, folder, name, reference, handle.advance)
+            self.task = gates.run_task(
+                self.loaded, gate, folder, name, reference, handle.advance,
+                lambda chunks: lowering.original.check_apart(chunks, "the task's recordings"),
+            )  # fmt: skip
             detail = f"{self.task.metric} {self.task.reference:.4f} -> {self.task.bundle:.4f}"
             self._report(handle, "task", started, name, detail=detail)
 

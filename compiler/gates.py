@@ -13,7 +13,7 @@ from compiler.data import check_stream
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.progress import ParityRow, SpeedRow, TaskRow
-from compiler.recipe import BudgetGate, Graph, LoadedRecipe, ParityGate, TaskGate
+from compiler.recipe import BudgetGate, Graph, Limits, LoadedRecipe, TaskGate
 from compiler.references import call, function_name, importable, resolve
 from compiler.stages import Array, Feed
 from compiler.targets.base import Emitted
@@ -33,25 +33,27 @@ Reference = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str
 Advance = Callable[[int, int], None]
 
 
-def parity_rows(graph: str, differences: Sequence[Difference], gate: ParityGate) -> tuple[ParityRow, ...]:
+def parity_rows(graph: str, differences: Sequence[Difference], limits: Limits) -> tuple[ParityRow, ...]:
     """Rows of the parity table."""
     return tuple(
-        ParityRow(graph, d.tensor, d.steps, d.max_abs, d.reference_max, d.limit(gate.max_abs)) for d in differences
-    )
+        ParityRow(
+            graph, d.tensor, d.steps, d.max_abs, d.reference_max, d.limit(limits), d.sqnr_db, limits.sqnr_db,
+        )
+        for d in differences
+    )  # fmt: skip
 
 
-def require_parity(graph: str, stage: str, differences: Sequence[Difference], gate: ParityGate, cure: str) -> None:
+def require_parity(graph: str, stage: str, differences: Sequence[Difference], limits: Limits, cure: str) -> None:
     """Raise if a tensor differs by more than the gate allows.
 
     Raises:
         GateFailed: names tensor, step, difference and limit.
     """
-    worst = worst_of(differences, gate.max_abs)
-    if worst.holds(gate.max_abs):
+    worst = worst_of(differences, limits)
+    if worst.holds(limits):
         return
     raise GateFailed(
-        f"expected {worst.tensor} within {worst.limit(gate.max_abs):.3g} of the original, got a difference of "
-        f"{worst.max_abs:.3g} at chained step {worst.worst_step}",
+        f"expected {worst.tensor} {worst.exceeded(limits)}",
         cure=cure,
         place=Place(stage=stage, graph=graph, tensor=worst.tensor),
     )
@@ -128,9 +130,24 @@ def task_functions(loaded: LoadedRecipe, gate: TaskGate) -> dict[str, Callable[.
 
 
 def run_task(
-    loaded: LoadedRecipe, gate: TaskGate, bundle: Path, graph: str, reference: Reference, advance: Advance
+    loaded: LoadedRecipe,
+    gate: TaskGate,
+    bundle: Path,
+    graph: str,
+    reference: Reference,
+    advance: Advance,
+    inspect: Callable[[Sequence[Sequence[Feed]]], None] = lambda _: None,
 ) -> TaskRow:
     """Decode every recording with the original and with the bundle, and compare metric and text.
+
+    Args:
+        loaded: the recipe.
+        gate: its task gate.
+        bundle: the folder of the bundle.
+        graph: the graph that hears the recordings.
+        reference: runs the original.
+        advance: called with the number of recordings that are done, and of all.
+        inspect: called with the chunks of all recordings before they are run; raises what it finds wrong with them.
 
     Raises:
         RecipeError: a function of the gate does not exist.
@@ -145,6 +162,7 @@ def run_task(
     names: list[str] = []
     with importable(folders), runtime_lite.Runtime() as runtime:
         recordings = _draw_recordings(functions["recordings"], loaded.recipe.graphs[graph], where)
+        inspect([recording.chunks for recording in recordings])
         model = runtime.load(bundle)
         for count, recording in enumerate(recordings, start=1):
             names.append(recording.name)
@@ -152,14 +170,14 @@ def run_task(
             original = [outputs for outputs, _ in reference(recording.chunks)]
             shipped = _shipped(model, graph, recording.chunks)
             for key, outputs in (("original", original), ("bundle", shipped)):
-                texts[key].append(_decoded(functions["decode"], outputs, where))
+                texts[key].append(decoded(functions["decode"], outputs, where))
             advance(count, len(recordings))
         together = set()
         if loaded.recipe.graphs[graph].padded:
             for number, outputs in _in_batches(model, graph, [list(recording.chunks) for recording in recordings]):
-                if _decoded(functions["decode"], outputs, where) != texts["bundle"][number]:
+                if decoded(functions["decode"], outputs, where) != texts["bundle"][number]:
                     together.add(names[number])
-        values = {key: _measured(functions["metric"], references, said, where) for key, said in texts.items()}
+        values = {key: measured(functions["metric"], references, said, where) for key, said in texts.items()}
     texts_of = zip(names, texts["original"], texts["bundle"], strict=True)
     differing = [name for name, a, b in texts_of if a != b or name in together]
     increase = values["bundle"] - values["original"]
@@ -220,7 +238,12 @@ def _draw_recordings(function: Callable[..., Any], spec: Graph, where: str) -> l
     return drawn
 
 
-def _decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]], where: str) -> str:
+def decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]], where: str) -> str:
+    """What the task's decoder makes of a recording's outputs.
+
+    Raises:
+        DataError: it raises, or returns no text.
+    """
     said = call(function, where, DataError, outputs)
     if not isinstance(said, str):
         kind = type(said).__name__
@@ -228,7 +251,12 @@ def _decoded(function: Callable[..., Any], outputs: Sequence[Mapping[str, Array]
     return said
 
 
-def _measured(function: Callable[..., Any], references: Sequence[str], said: Sequence[str], where: str) -> float:
+def measured(function: Callable[..., Any], references: Sequence[str], said: Sequence[str], where: str) -> float:
+    """The task's metric.
+
+    Raises:
+        DataError: it raises, or returns no finite number.
+    """
     value = call(function, where, DataError, references, said)
     if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not np.isfinite(float(value)):
         raise DataError(

@@ -49,7 +49,13 @@ class Lowering:
         self.reports: list[StageReport] = list(original.reports)
         self.certificate: list[dict[str, Any]] = []
         self.lowered: Lowered | None = None
-        self.key = stage_key(original.digest, original.data_digest, _code_digest(), json.dumps(tool_versions()))
+        self.key = stage_key(
+            original.digest,
+            original.data_digest,
+            original.calibration_digest,
+            _code_digest(),
+            json.dumps(tool_versions()),
+        )
         self.plan = self._plan()
         last = self.plan[-1][1] if self.plan else self.key
         self.target_key = stage_key(last, target.name, repr(target), repr(self.buckets))
@@ -97,7 +103,7 @@ class Lowering:
             self.cache.put(key, files)
 
     def _run_passes(self) -> None:
-        lowered = self.original.start()
+        lowered = self._start()
         for made, key in self.plan:
             with self.progress.stage(self.name, made.name) as handle:
                 started = time.perf_counter()
@@ -127,13 +133,17 @@ class Lowering:
                 self._done(handle, report)
         self.lowered = lowered
 
+    def _start(self) -> Lowered:
+        return dataclasses.replace(self.original.start(), evidence=self.original.evidence())
+
     def _apply(self, made: Pass, lowered: Lowered) -> Outcome:
         try:
             outcome = made.apply(lowered)
             check_between_passes(outcome.lowered)
         except SlipwayError as error:
             raise error.at(stage=made.name, graph=self.name) from None
-        return outcome
+        after = dataclasses.replace(outcome.lowered, lossy=lowered.lossy or made.lossy)
+        return dataclasses.replace(outcome, lowered=after)
 
     def _replay(self, stage: str, before: Lowered, outcome: Outcome) -> int:
         try:
@@ -145,17 +155,17 @@ class Lowering:
         """Parity after a pass; on failure the first node that differs."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         differences = verify.compare(after, verify.runner_of(after), steps)
-        worst = verify.worst_of(differences, self.gate.max_abs)
-        if worst.holds(self.gate.max_abs):
-            return worst.max_abs, worst.limit(self.gate.max_abs)
+        limits = self.gate.limits(lossy=after.lossy)
+        worst = verify.worst_of(differences, limits)
+        if worst.holds(limits):
+            return worst.max_abs, worst.limit(limits)
         gates.require_parity(
-            self.name, "capture", verify.compare(before, verify.runner_of(before), steps), self.gate,
+            self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
         )  # fmt: skip
-        found = verify.first_difference(before, after, steps, self.gate.max_abs)
+        found = verify.first_difference(before, after, steps, limits.max_abs)
         error = GateFailed(
-            f"expected {worst.tensor} within {worst.limit(self.gate.max_abs):.3g} of the original after {stage}, got a "
-            f"difference of {worst.max_abs:.3g} at chained step {worst.worst_step}"
+            f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}"
             + (f"; the first node that differs is {found.node.name} by {found.max_abs:.3g}" if found else ""),
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
         )
@@ -167,7 +177,7 @@ class Lowering:
     def final(self) -> Lowered:
         """The graph after all passes, run again when everything came from the cache."""
         if self.lowered is None:
-            lowered = self.original.start()
+            lowered = self._start()
             for made, _ in self.plan:
                 lowered = self._apply(made, lowered).lowered
             self.lowered = lowered

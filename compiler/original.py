@@ -18,8 +18,9 @@ from compiler import ir as house
 from compiler import verify
 from compiler.data import Streams, digest_of, draw_streams, locate_files
 from compiler.errors import Place, RecipeError, Refused
+from compiler.evidence import CalibrationEvidence, check_disjoint
 from compiler.progress import Progress, StageReport
-from compiler.recipe import Graph, LoadedRecipe
+from compiler.recipe import Feeds, Graph, LoadedRecipe
 from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
 from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, Window, states_of
 from compiler.tool_versions import tool_versions
@@ -64,41 +65,79 @@ class Original:
         self.reports: list[StageReport] = []
         self._captured: Callable[[], tuple[ir.Model, ir.Model | None]]
         self._streams: Streams | None = None
+        self._calibration: Streams | None = None
         self._steps: list[verify.Step] | None = None
         self._reference: Reference | None = None
-        self.data_digest = self._draw() if with_data else ""
+        self.data_digest = self._draw("verification", loaded.recipe.data.verification) if with_data else ""
+        calibration = loaded.recipe.data.calibration
+        self.calibration_digest = self._draw("calibration", calibration) if with_data and calibration else ""
         self.digest = self._capture()
 
-    def _draw(self) -> str:
-        """Digest of the verification feeds; drawing them is skipped while their files and code are unchanged."""
-        feeds = self.loaded.recipe.data.verification
-        files = [hash_path(file) for file in locate_files(self.loaded, "verification", feeds)]
-        key = stage_key("data", feeds.model_dump_json(), self.name, *files)
-        with self.progress.stage(self.name, "data") as handle:
+    def _draw(self, key: str, feeds: Feeds) -> str:
+        """Digest of the feeds; drawing them is skipped while their files and code are unchanged."""
+        files = [hash_path(file) for file in locate_files(self.loaded, key, feeds)]
+        label = "data" if key == "verification" else "calibration data"
+        stage = stage_key("data", key, feeds.model_dump_json(), self.name, *files)
+        with self.progress.stage(self.name, label) as handle:
             started, began_s = time.perf_counter(), time.time()
-            entry = self.cache.get_with_dependencies(key) if self.cache is not None and feeds.files else None
+            entry = self.cache.get_with_dependencies(stage) if self.cache is not None and feeds.files else None
             if entry is not None:
                 digest = (entry / "digest").read_text()
             else:
-                digest = digest_of(self.streams())
+                digest = digest_of(self.streams() if key == "verification" else self.calibration_streams())
                 if self.cache is not None and feeds.files:
                     self.cache.put_with_dependencies(
-                        key, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
+                        stage, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
                     )
-            self.reports.append(StageReport(self.name, "data", time.perf_counter() - started, cached=entry is not None))
+            self.reports.append(StageReport(self.name, label, time.perf_counter() - started, cached=entry is not None))
             handle.finish(self.reports[-1])
         return digest
+
+    def data_digests(self) -> dict[str, str]:
+        """SHA-256 of the feeds by what they serve."""
+        found = {"verification": self.data_digest, "calibration": self.calibration_digest}
+        return {key: digest for key, digest in found.items() if digest}
 
     def streams(self) -> Streams:
         """The verification streams, drawn once."""
         if self._streams is None:
-            feeds = self.loaded.recipe.data.verification
-            self._streams = draw_streams(self.loaded, "verification", feeds, self.name, self.spec)
-            if self.spec.padded:
-                self._streams = [[feed] for stream in self._streams for feed in stream]  # utterances follow no others
+            self._streams = self._drawn("verification", self.loaded.recipe.data.verification)
             verify.check_streams(self._streams, 1 if self.spec.padded else self.gate.chained_steps, self.name)
             self._streams.sort(key=len, reverse=True)
         return self._streams
+
+    def calibration_streams(self) -> Streams:
+        """The calibration streams, drawn once; none where the recipe names none."""
+        if self._calibration is None:
+            feeds = self.loaded.recipe.data.calibration
+            self._calibration = [] if feeds is None else self._drawn("calibration", feeds)
+        return self._calibration
+
+    def _drawn(self, key: str, feeds: Feeds) -> Streams:
+        streams = draw_streams(self.loaded, key, feeds, self.name, self.spec)
+        return (
+            [[feed] for stream in streams for feed in stream] if self.spec.padded else streams
+        )  # utterances stand alone
+
+    def check_apart(self, streams: Iterable[Sequence[Feed]], what: str) -> None:
+        """Refuse streams of a gate that passes are calibrated with.
+
+        Raises:
+            DataError: a feed is in both.
+        """
+        if self.loaded.recipe.data.calibration is not None:
+            check_disjoint(self.calibration_streams(), streams, self.loaded.where("data", "calibration"), what)
+
+    def evidence(self) -> CalibrationEvidence | None:
+        """What passes may measure on, if the recipe has calibration data.
+
+        Raises:
+            DataError: they serve the gates as well.
+        """
+        if self.loaded.recipe.data.calibration is None:
+            return None
+        self.check_apart(self.streams(), "the verification data")
+        return CalibrationEvidence(self.loaded, self.calibration_streams(), lambda: self.reference().run)
 
     def _capture(self) -> str:
         """Digest of the captured graphs."""

@@ -60,9 +60,14 @@ def _check_option_values(loaded: LoadedRecipe) -> None:
                         cure="change the value",
                     )
             try:
-                PASSES[spec.name](**spec.options)
+                made = PASSES[spec.name](**spec.options)
             except RecipeError as error:
                 raise RecipeError(f"{where}: {spec.name}: {error.message}", cure=error.cure) from None
+            if made.lossy and loaded.recipe.gates.parity[name].lossy is None:
+                raise RecipeError(
+                    f"{where}: expected gates.parity.{name}.lossy, as {spec.name} rounds on purpose, got none",
+                    cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
+                )
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -63,11 +63,14 @@ class ParityRow:
     max_abs: float
     reference_max: float
     limit: float
+    sqnr_db: float | None = None
+    sqnr_limit_db: float | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is within the limit (NaN is not)."""
-        return self.max_abs <= self.limit
+        """Whether the difference is within the limits (NaN is not)."""
+        quiet = self.sqnr_limit_db is None or self.sqnr_db is None or self.sqnr_db >= self.sqnr_limit_db
+        return self.max_abs <= self.limit and quiet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,10 +280,12 @@ def _pass_table(report: BuildReport) -> Table | None:
 
 def _parity_table(report: BuildReport) -> Table | None:
     table = _table(
-        "Parity with the original", "graph", "tensor", "[steps]", "[max abs]", "[reference max]", "[limit]", ""
-    )
+        "Parity with the original", "graph", "tensor", "[steps]", "[max abs]", "[reference max]", "[limit]",
+        "[SQNR dB]", "[at least]", "",
+    )  # fmt: skip
     for row in report.parity:
-        numbers = (f"{row.max_abs:.2e}", f"{row.reference_max:.3g}", f"{row.limit:.2e}")
+        noise = ("" if value is None else f"{value:.1f}" for value in (row.sqnr_db, row.sqnr_limit_db))
+        numbers = (f"{row.max_abs:.2e}", f"{row.reference_max:.3g}", f"{row.limit:.2e}", *noise)
         table.add_row(
             escape(row.graph), escape(row.tensor), str(row.steps), *numbers, "holds" if row.holds else "FAILS"
         )

@@ -394,16 +394,32 @@ class Target(_Record):
     options: dict[str, Any] = {}
 
 
-class ParityGate(_Record):
-    """Largest allowed difference to the original model, on outputs and states.
+class Limits(_Record):
+    """How far outputs and states may be from the original model's.
 
     Attributes:
-        max_abs: times the larger of 1 and the largest reference value.
-        chained_steps: calls in a row, each fed with the states of the one before.
+        max_abs: largest difference, times the larger of 1 and the largest reference value.
+        sqnr_db: smallest ratio of signal to quantisation noise of a tensor over all steps, in dB; None asks for none.
     """
 
     max_abs: Annotated[float, Field(gt=0)]
+    sqnr_db: float | None = None
+
+
+class ParityGate(Limits):
+    """Largest allowed difference to the original model, on outputs and states.
+
+    Attributes:
+        chained_steps: calls in a row, each fed with the states of the one before.
+        lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
+    """
+
     chained_steps: Positive
+    lossy: Limits | None = None
+
+    def limits(self, *, lossy: bool) -> Limits:
+        """What holds for a graph that has been rounded on purpose, or not."""
+        return self.lossy if lossy and self.lossy is not None else self
 
 
 class TaskGate(_Record):

@@ -153,14 +153,26 @@ def _names(name: str, origin: str) -> list[str]:
 # Passes and targets
 
 
+STANDARD = "standard"
+"""Stands in a list of passes for the standard pipeline."""
+
+
 def add_default_passes(tree: Node, names: Sequence[str]) -> Node:
-    """Write the standard pipeline into every graph that lists no passes, so that `--set` reaches its options."""
+    """Write the standard pipeline into every graph that lists no passes or `standard`, so that `--set` reaches it."""
 
     def add(graph: Node) -> Node:
-        if not isinstance(graph.value, dict) or "passes" in graph.value:
+        if not isinstance(graph.value, dict):
             return graph
-        passes = tuple(Node(name, graph.origin, text=name) for name in names)
-        return dataclasses.replace(graph, value={**graph.value, "passes": Node(passes, graph.origin)})
+        given = graph.value.get("passes", Node((Node(STANDARD, graph.origin, text=STANDARD),), graph.origin))
+        if not isinstance(given.value, tuple):
+            return graph
+        passes: list[Node] = []
+        for each in given.value:
+            named = [Node(name, each.origin, text=name) for name in names]
+            passes += named if each.value == STANDARD else [each]
+        return dataclasses.replace(
+            graph, value={**graph.value, "passes": dataclasses.replace(given, value=tuple(passes))}
+        )
 
     return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, add))
 

@@ -1,7 +1,7 @@
 """The records handed from stage to stage: what a graph is, which states it carries, and what a pass did to it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -111,6 +111,22 @@ class StateMap(Protocol):
         ...
 
 
+class Evidence(Protocol):
+    """What passes may measure on: the recipe's calibration data, none of which serves the gates."""
+
+    @property
+    def streams(self) -> Sequence[Sequence[Feed]]:
+        """Streams of feeds, one row each; whoever runs them carries the caches, which begin empty."""
+        ...
+
+    def task_distance(self, lowered: "Lowered") -> float | None:
+        """The task metric of a graph's results on the streams, taking the original's for the truth.
+
+        None where the recipe has no task gate.
+        """
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     """One graph on its way to a target.
@@ -128,6 +144,8 @@ class Lowered:
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
             add_batch_axis empties it.
+        lossy: whether a pass has rounded on purpose: half precision, int8.
+        evidence: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
         state_maps: from the original's states (cut to the window) to the present ones, in order.
     """
 
@@ -143,6 +161,8 @@ class Lowered:
     is_padded: bool = False
     rows_independent: bool = False
     row_places: tuple[RowPlace, ...] = ()
+    lossy: bool = False
+    evidence: "Evidence | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def models(self) -> tuple[ir.Model, ...]:
@@ -184,9 +204,15 @@ class Outcome:
 
 
 class Pass(Protocol):
-    """A named frozen record with one job. Options are its fields."""
+    """A named frozen record with one job. Options are its fields.
+
+    Attributes:
+        name: as recipes write it.
+        lossy: whether it rounds on purpose; the graph is held to the lossy limits of its parity gate from then on.
+    """
 
     name: ClassVar[str]
+    lossy: ClassVar[bool]
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place and say what happened.

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
-from compiler.recipe import ParityGate
+from compiler.recipe import Limits
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference
@@ -29,7 +29,7 @@ class StreamGates:
         folder: where they lie.
         graph: its name.
         artifacts: one per bucket, the smallest first.
-        gate: what is allowed.
+        limits: what is allowed.
         steps: the original's calls on one stream.
         streams: feeds to draw partners from.
     """
@@ -41,11 +41,11 @@ class StreamGates:
         folder: Path,
         graph: str,
         artifacts: Sequence[Emitted],
-        gate: ParityGate,
+        limits: Limits,
         steps: Sequence[Step],
         streams: Sequence[Sequence[Feed]],
     ) -> None:
-        self.folder, self.graph, self.artifacts, self.gate = folder, graph, artifacts, gate
+        self.folder, self.graph, self.artifacts, self.limits = folder, graph, artifacts, limits
         self.steps, self.streams = steps, streams
         self.recorded: tuple[GoldenStep, ...] = ()
 
@@ -62,7 +62,7 @@ class StreamGates:
         runner = _Recording(emitted.lowered, self._session(emitted), rows)
         differences = compare(emitted.lowered, runner, steps, lambda done: advance(done, len(steps)))
         require_parity(
-            self.graph, f"verify {bucket_name(emitted.sizes)}", differences, self.gate,
+            self.graph, f"verify {bucket_name(emitted.sizes)}", differences, self.limits,
             "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser "
             "max_abs",
         )  # fmt: skip
@@ -71,7 +71,7 @@ class StreamGates:
 
     def golden(self) -> bytes:
         """The golden file: the first calls as the smallest artefact answers them."""
-        return npz_from_golden(Golden(self.recorded, self.gate.max_abs))
+        return npz_from_golden(Golden(self.recorded, self.limits.max_abs))
 
     def check_buckets(self) -> dict[str, float]:
         """Every bucket answers each row as the smallest one does, with other streams as random partners.
@@ -98,9 +98,9 @@ class StreamGates:
                     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
                     difference = max_abs_difference(array, expected) / scale
                     worst = max(worst, difference)
-                    if not difference <= self.gate.max_abs:
+                    if not difference <= self.limits.max_abs:
                         raise GateFailed(
-                            f"expected {name} of every row as alone within {self.gate.max_abs:.3g}, got "
+                            f"expected {name} of every row as alone within {self.limits.max_abs:.3g}, got "
                             f"{difference:.3g}",
                             cure="a row depends on its partners: report the graph",
                             place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.graph, tensor=name),

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
-from compiler.recipe import ParityGate
+from compiler.recipe import Limits
 from compiler.rows import RowsRunner, Sizes
 from compiler.stages import Feed, Lowered
 from compiler.targets.base import Emitted
@@ -33,7 +33,7 @@ class UtteranceGates:
         folder: where they lie.
         lowered: the graph before its axes were frozen: it has the formulas of output sizes.
         artifacts: in every combination of buckets.
-        gate: what is allowed.
+        limits: what is allowed.
         steps: utterances with the original's answers.
 
     Raises:
@@ -43,9 +43,9 @@ class UtteranceGates:
     unit = "utterances"
 
     def __init__(
-        self, folder: Path, lowered: Lowered, artifacts: Sequence[Emitted], gate: ParityGate, steps: Sequence[Step]
+        self, folder: Path, lowered: Lowered, artifacts: Sequence[Emitted], limits: Limits, steps: Sequence[Step]
     ) -> None:
-        self.folder, self.lowered, self.artifacts, self.gate = folder, lowered, artifacts, gate
+        self.folder, self.lowered, self.artifacts, self.limits = folder, lowered, artifacts, limits
         self.runners: dict[str, RowsRunner] = {}
         self.steps = sorted(steps, key=self._size)
         self.answers = [dict[str, Any]() for _ in self.steps]
@@ -93,7 +93,7 @@ class UtteranceGates:
             advance(index + 1, len(self.steps))
         differences = [tally.difference() for tally in tallies.values()]
         require_parity(
-            self.lowered.graph, "verify", differences, self.gate,
+            self.lowered.graph, "verify", differences, self.limits,
             "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser "
             "max_abs",
         )  # fmt: skip
@@ -103,7 +103,7 @@ class UtteranceGates:
         """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
         chosen = sorted({*np.linspace(0, len(self.steps) - 1, GOLDEN_STEPS).astype(int).tolist()})
         steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answers[index]) for index in chosen)
-        return npz_from_golden(Golden(steps, self.gate.max_abs))
+        return npz_from_golden(Golden(steps, self.limits.max_abs))
 
     def check_buckets(self) -> dict[str, float]:
         """Every bucket answers each row as its smallest one does, beside random partners of other lengths.
@@ -121,9 +121,9 @@ class UtteranceGates:
                         expected = self.answers[index][name]
                         scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
                         worst = max(worst, max_abs_difference(array, expected) / scale)
-                        if not worst <= self.gate.max_abs:
+                        if not worst <= self.limits.max_abs:
                             raise self._failed(
-                                emitted, name, f"of every row as alone within {self.gate.max_abs:.3g}", f"{worst:.3g}"
+                                emitted, name, f"of every row as alone within {self.limits.max_abs:.3g}", f"{worst:.3g}"
                             )
             found[bucket_name(emitted.sizes)] = worst
         return found

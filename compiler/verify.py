@@ -5,6 +5,7 @@ every output and every state, as the passes so far have reshaped it, in every st
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,7 +15,9 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session, open_session
+from compiler.half_rounding import with_rounding
 from compiler.one_row import caller_dims, for_callers
+from compiler.recipe import Limits
 from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered, newest
 
@@ -46,6 +49,8 @@ class Difference:
         worst_step: step of the largest difference.
         early: largest difference in the first half of the steps, to show growth.
         late: largest difference in the second half.
+        sqnr_db: signal to quantisation noise over all steps, 10 log10(sum of squares / sum of squared differences);
+            None without a difference, or without a signal.
     """
 
     tensor: str
@@ -55,14 +60,31 @@ class Difference:
     worst_step: int
     early: float
     late: float
+    sqnr_db: float | None = None
 
-    def limit(self, max_abs: float) -> float:
-        """The accepted difference: `max_abs` relative to values above 1."""
-        return max_abs * max(1.0, self.reference_max)
+    def limit(self, limits: Limits) -> float:
+        """The accepted difference, relative to values above 1."""
+        return limits.max_abs * max(1.0, self.reference_max)
 
-    def holds(self, max_abs: float) -> bool:
-        """Whether the difference is within the limit; NaN never is."""
-        return self.max_abs <= self.limit(max_abs)
+    def holds(self, limits: Limits) -> bool:
+        """Whether the difference is within the limits; NaN never is."""
+        return self.used(limits) <= 1.0
+
+    def used(self, limits: Limits) -> float:
+        """The share of the limits that is used up; above 1 it does not hold, infinity stands for NaN."""
+        share = self.max_abs / self.limit(limits)
+        if math.isnan(share) or limits.sqnr_db is None or self.sqnr_db is None:
+            return math.inf if math.isnan(share) else share
+        return max(share, math.pow(10.0, (limits.sqnr_db - self.sqnr_db) / 20.0))
+
+    def exceeded(self, limits: Limits) -> str:
+        """What is expected and what came, for messages."""
+        if self.max_abs <= self.limit(limits):
+            return f"at least {limits.sqnr_db:g} dB above its rounding noise, got {self.sqnr_db:.1f} dB"
+        return (
+            f"within {self.limit(limits):.3g} of the original, got a difference of {self.max_abs:.3g} at chained step "
+            f"{self.worst_step}"
+        )
 
 
 class Stepper(Protocol):
@@ -147,9 +169,15 @@ def mask_of(length: Array, frames: int, step_frames: int) -> Array:
 def runner_of(lowered: Lowered, batch: int = 1) -> Stepper:
     """A runner of an intermediate graph, with optimisation off so that only our rewrites are measured."""
     if lowered.padded_axes:
-        return RowsRunner(lowered, open_session(house.serialized(lowered.model)))
-    first = None if lowered.first_call is None else open_session(house.serialized(lowered.first_call))
-    return Runner(lowered, open_session(house.serialized(lowered.model)), batch, first)
+        return RowsRunner(lowered, session_of(lowered.model))
+    first = None if lowered.first_call is None else session_of(lowered.first_call)
+    return Runner(lowered, session_of(lowered.model), batch, first)
+
+
+def session_of(model: ir.Model) -> Session:
+    """A session without optimisation that rounds half precision wherever the graph says so."""
+    session: Session = open_session(house.serialized(with_rounding(model)))
+    return session
 
 
 def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
@@ -167,11 +195,17 @@ class Tally:
         self.tensor = tensor
         self.errors: list[float] = []
         self.reference_max = 0.0
+        self.signal, self.noise = 0.0, 0.0
 
     def add(self, got: Array, expected: Array) -> None:
         self.errors.append(max_abs_difference(got, expected))
         if expected.size:
-            self.reference_max = max(self.reference_max, float(np.max(np.abs(expected.astype(np.float64)))))
+            exact = expected.astype(np.float64)
+            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact))))
+            self.signal += float(np.sum(exact**2))
+            same_shape = got.shape == expected.shape
+            with np.errstate(invalid="ignore", over="ignore"):
+                self.noise += float(np.sum((got.astype(np.float64) - exact) ** 2)) if same_shape else math.inf
 
     def difference(self) -> Difference:
         worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
@@ -185,7 +219,15 @@ class Tally:
             worst,
             max(self.errors[:half]),
             max(late),
+            sqnr_db(self.signal, self.noise),
         )
+
+
+def sqnr_db(signal: float, noise: float) -> float | None:
+    """10 log10(signal / noise) of two sums of squares; None without noise or without signal."""
+    if noise == 0.0 or signal == 0.0:
+        return None
+    return 10.0 * math.log10(signal / noise) if math.isfinite(noise) else -math.inf
 
 
 def max_abs_difference(got: Array, expected: Array) -> float:
@@ -225,15 +267,9 @@ def compare(
     return [tally.difference() for tally in tallies.values()]
 
 
-def worst_of(differences: Sequence[Difference], max_abs: float) -> Difference:
-    """The difference that uses most of its limit."""
-
-    def used(difference: Difference) -> float:
-        if np.isnan(difference.max_abs) or (difference.max_abs and not max_abs):
-            return float("inf")
-        return difference.max_abs / difference.limit(max_abs) if max_abs else 0.0
-
-    return max(differences, key=used)
+def worst_of(differences: Sequence[Difference], limits: Limits) -> Difference:
+    """The difference that uses most of its limits."""
+    return max(differences, key=lambda difference: difference.used(limits))
 
 
 def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequence[Feed], count: int) -> list[Step]:

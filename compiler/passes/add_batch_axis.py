@@ -40,6 +40,7 @@ class AddBatchAxis:
     """Give a graph for one row the batch axis."""
 
     name: ClassVar[str] = "add_batch_axis"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

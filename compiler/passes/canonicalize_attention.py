@@ -46,6 +46,7 @@ class CanonicalizeAttention:
     """Single operators for attention."""
 
     name: ClassVar[str] = "canonicalize_attention"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph and the first-call graph."""

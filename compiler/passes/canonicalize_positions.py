@@ -38,6 +38,7 @@ class CanonicalizePositions:
     """One spelling for position lookups."""
 
     name: ClassVar[str] = "canonicalize_positions"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the lookups of the graph and of the first-call graph."""

@@ -29,6 +29,7 @@ class CanonicalizeReshapes:
     """One spelling for reshapes."""
 
     name: ClassVar[str] = "canonicalize_reshapes"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite every Reshape of the graph and of the first-call graph."""

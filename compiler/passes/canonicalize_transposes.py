@@ -29,6 +29,7 @@ class CanonicalizeTransposes:
     """One spelling for swapping the last two axes."""
 
     name: ClassVar[str] = "canonicalize_transposes"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph and the first-call graph."""

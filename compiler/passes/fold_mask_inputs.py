@@ -56,6 +56,7 @@ class FoldMaskInputs:
     """Take the masks of padding out of the graph."""
 
     name: ClassVar[str] = "fold_mask_inputs"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

@@ -31,6 +31,7 @@ class FreezeAxes:
     """
 
     name: ClassVar[str] = "freeze_axes"
+    lossy: ClassVar[bool] = False
     sizes: tuple[tuple[str, int], ...] = ()
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -31,6 +31,7 @@ class MergeFirstCall:
     """Prove that the first call is the later call with empty caches, and drop it."""
 
     name: ClassVar[str] = "merge_first_call"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Compare the two graphs as expressions.

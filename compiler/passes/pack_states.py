@@ -31,6 +31,7 @@ class PackStates:
     """Stack equal states along a new axis 1."""
 
     name: ClassVar[str] = "pack_states"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Pack every group of two or more states with the same shape, type and frames axis.

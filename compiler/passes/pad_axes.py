@@ -45,6 +45,7 @@ class PadAxes:
     """Prove padding and batching, and insert what they need."""
 
     name: ClassVar[str] = "pad_axes"
+    lossy: ClassVar[bool] = False
 
     @paused()
     def apply(self, lowered: Lowered) -> Outcome:

@@ -35,6 +35,7 @@ class ProjectPositions:
     """Fold row-wise functions of a looked-up table into the table."""
 
     name: ClassVar[str] = "project_positions"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Fold until no consumer of a lookup is a row-wise function of constants."""

@@ -54,6 +54,7 @@ class SelectStates:
     """
 
     name: ClassVar[str] = "select_states"
+    lossy: ClassVar[bool] = False
     memory_mb: float | None = None
     multiply_adds_per_s: float = Rates.multiply_adds
     bytes_per_s: float = Rates.bytes

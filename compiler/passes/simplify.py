@@ -44,6 +44,7 @@ class Simplify:
     """
 
     name: ClassVar[str] = "simplify"
+    lossy: ClassVar[bool] = False
     rounds: int = 4
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -28,6 +28,7 @@ class WindowStates:
     """Keep the newest `window` frames."""
 
     name: ClassVar[str] = "window_states"
+    lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Insert one Slice per state that is longer than its window.

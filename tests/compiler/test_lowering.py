@@ -137,6 +137,7 @@ class Saboteur:
     """Stands in for a pass: lets it work, then spoils the graph."""
 
     name: ClassVar[str] = ""
+    lossy: ClassVar[bool] = False
     real: ClassVar[Any] = None
     spoil: ClassVar[Spoil]
 

@@ -13,10 +13,13 @@ from compiler.errors import DataError, GateFailed
 from compiler.evaluate import open_session
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
+from compiler.recipe import Limits
 from compiler.stages import Array, Feed, Lowered, State, Window
 from compiler.verify import Difference, max_abs_difference
 from tests.kit.models.tiny_graph import step_by_hand, stream_model
 from tests.kit.models.tiny_task import one_recording
+
+CLOSE = Limits(max_abs=1e-5)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -56,7 +59,7 @@ def test_static_graph_is_compared_on_outputs_and_states() -> None:
     lowered = padded()
     differences = verify.compare(lowered, verify.runner_of(lowered), steps_of(one_recording(2, 6)))
     assert {d.tensor for d in differences} == {"logits", "keys"}
-    assert all(d.steps == 6 and d.holds(1e-6) for d in differences)
+    assert all(d.steps == 6 and d.holds(Limits(max_abs=1e-6)) for d in differences)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +82,22 @@ def test_difference_of_arrays(got: object, expected: object, difference: float) 
 
 def test_limit_grows_with_the_reference_and_nan_never_holds() -> None:
     small, large = Difference("a", 1, 2e-5, 0.1, 0, 0, 0), Difference("b", 1, 2e-5, 4.0, 0, 0, 0)
-    assert not small.holds(1e-5)
-    assert large.holds(1e-5)
-    assert not Difference("c", 1, NAN, 1.0, 0, 0, 0).holds(1e30)
-    assert verify.worst_of([large, small], 1e-5) is small
+    assert not small.holds(CLOSE)
+    assert large.holds(CLOSE)
+    assert not Difference("c", 1, NAN, 1.0, 0, 0, 0).holds(Limits(max_abs=1e30))
+    assert verify.worst_of([large, small], CLOSE) is small
+
+
+def test_noise_is_held_to_its_limit_as_well() -> None:
+    tally = verify.Tally("y")
+    tally.add(np.array([1.1, -2.0], np.float32), np.array([1.0, -2.0], np.float32))
+    tally.add(np.array([2.0, 0.0], np.float32), np.array([2.0, 0.0], np.float32))
+    found = tally.difference()
+    assert found.sqnr_db is not None and abs(found.sqnr_db - 10 * np.log10(9 / 0.01)) < 1e-5
+    assert found.holds(Limits(max_abs=0.1, sqnr_db=29.5))
+    assert not found.holds(Limits(max_abs=0.1, sqnr_db=29.6))
+    assert "29.5 dB" in found.exceeded(Limits(max_abs=0.1, sqnr_db=40.0))
+    assert "difference of 0.1 " in found.exceeded(Limits(max_abs=0.01, sqnr_db=40.0))
 
 
 def test_mask_is_right_aligned() -> None:

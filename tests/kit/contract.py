@@ -10,6 +10,7 @@ import pytest
 from compiler import ir as house
 from compiler.errors import GateFailed, InternalError, Refused
 from compiler.evaluate import open_session
+from compiler.recipe import Limits
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.verify import Step, check_invariance, compare, runner_of, worst_of
@@ -169,8 +170,9 @@ def check_meaning(origin: Lowered, after: Lowered, tolerance: float, steps: int,
     missing = expected - {difference.tensor for difference in differences}
     if missing:
         raise ContractBroken("meaning", f"expected outputs {sorted(missing)}, got none of them")
-    worst = worst_of(differences, tolerance)
-    if not worst.holds(tolerance):
+    limits = Limits(max_abs=tolerance)
+    worst = worst_of(differences, limits)
+    if not worst.holds(limits):
         raise ContractBroken(
             "meaning", f"{worst.tensor} differs by {worst.max_abs:g} in step {worst.worst_step} with {rows} rows"
         )

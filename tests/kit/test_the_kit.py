@@ -30,6 +30,7 @@ class Sabotage:
     """
 
     name: ClassVar[str] = "sabotage"
+    lossy: ClassVar[bool] = False
     change: Change
     honest: PadAxes | WindowStates | None = None
     claim: int | None = None

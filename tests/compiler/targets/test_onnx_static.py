@@ -10,6 +10,7 @@ import pytest
 from compiler.errors import Refused
 from compiler.evaluate import open_session
 from compiler.passes import PASSES
+from compiler.recipe import Limits
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import ALIGNMENT_BYTES, INLINE_BYTES, OnnxStatic
@@ -110,7 +111,8 @@ def test_what_is_written_runs_as_the_original(rows: int, tmp_path: Path) -> None
     artifact = next(each for each in built.artifacts if each.sizes[BATCH] == rows)
     session = open_session(str(folder / artifact.file), optimize=True)
     steps = recorded(origin, feeds_of(origin, 12, rows), rows)
-    assert worst_of(compare(artifact.lowered, Runner(artifact.lowered, session, rows), steps), 1e-5).holds(1e-5)
+    limits = Limits(max_abs=1e-5)
+    assert worst_of(compare(artifact.lowered, Runner(artifact.lowered, session, rows), steps), limits).holds(limits)
 
 
 def test_external_weights_are_read_from_the_file(tmp_path: Path) -> None:

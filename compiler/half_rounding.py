@@ -1,0 +1,165 @@
+"""Rounds a graph in half precision as its types say, where the runtime at hand would not.
+
+ONNX Runtime runs FLOAT16 and BFLOAT16 nodes on a CPU in float32 and removes the casts that it puts between them: 300 *
+300 is 90 000 there, and infinite on every device that has the type. `with_rounding` writes the same graph in float32
+with an explicit pair of casts behind every node of a half type, which the runtime keeps: each node computes in float32
+and stores in half precision, as tensor cores do. What it does not show is the order in which a device adds.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused
+
+HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+EXACT = frozenset(
+    (
+        "Abs",
+        "Concat",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "Max",
+        "Min",
+        "Neg",
+        "Pad",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    )
+)
+"""Operators that give of half-precision numbers half-precision numbers only: nothing is to be rounded."""
+
+
+def uses_half(model: ir.Model) -> bool:
+    """Whether any value of the main graph is of a half type."""
+    values: Iterable[ir.Value] = (*model.graph.inputs, *model.graph.initializers.values())
+    computed = (output for node in model.graph for output in node.outputs)
+    return any(value.dtype in HALF for group in (values, computed) for value in group)
+
+
+def with_rounding(model: ir.Model) -> ir.Model:
+    """The graph with every half-precision value computed in float32 and rounded; the model itself without such values.
+
+    Inputs and outputs keep their names, types and order.
+
+    Raises:
+        Refused: a subgraph is in half precision.
+    """
+    if not uses_half(model):
+        return model
+    copy = house.clone(model)
+    _Rounding(copy).run()
+    return copy
+
+
+class _Rounding:
+    """Rewrites one graph in place."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model, self.graph = model, model.graph
+        self.stamp = "with_rounding"
+
+    def run(self) -> None:
+        outputs = [(value, str(value.name), value.dtype) for value in self.graph.outputs]
+        for value, name, kind in outputs:
+            if kind in HALF and value not in self.graph.inputs:
+                value.name = house.fresh_name(self.graph, f"{name}_wide")
+        for node in house.nodes_of(self.model):
+            self._node(node)
+        for value in list(self.graph.initializers.values()):
+            self._widen(value)
+        for value in self.graph.inputs:
+            if value.dtype in HALF and value.uses():
+                self._read_wide(value)
+        for index, (value, name, kind) in enumerate(outputs):
+            if kind is not None and kind in HALF and value not in self.graph.inputs:
+                narrow = self._cast(house.Inserter(self.model, self.stamp), self.graph.outputs[index], kind, "narrow")
+                self.graph.outputs[index] = narrow
+                narrow.name = name
+
+    def _node(self, node: ir.Node) -> None:
+        for attribute in node.attributes.values():
+            if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+                self._check_subgraphs(node, attribute)
+        narrow = [output for output in node.outputs if output.dtype in HALF]
+        if house.is_op(node, "Cast") and node.outputs[0].dtype in HALF | {ir.DataType.FLOAT}:
+            self._cast_node(node)
+            return
+        value = node.attributes.get("value")
+        if narrow and value is not None and value.type == ir.AttributeType.TENSOR:  # Constant, ConstantOfShape
+            node.attributes["value"] = ir.AttrTensor("value", ir.tensor(_wide(value.as_tensor())))
+        for output in narrow:
+            kind = output.dtype
+            assert kind is not None
+            output.type = ir.TensorType(ir.DataType.FLOAT)
+            if node.op_type not in EXACT and value is None:
+                self._round(node, output, kind)
+
+    def _cast_node(self, node: ir.Node) -> None:
+        """A cast to a half type rounds; one from a half type to float32 has nothing left to do."""
+        output, kind = node.outputs[0], node.outputs[0].dtype
+        assert kind is not None
+        output.type = ir.TensorType(ir.DataType.FLOAT)
+        source = node.inputs[0]
+        assert source is not None
+        if kind in HALF:
+            node.attributes["to"] = ir.AttrInt64("to", ir.DataType.FLOAT)
+            self._round(node, output, kind)
+
+    def _round(self, node: ir.Node, output: ir.Value, kind: ir.DataType) -> None:
+        insert = house.Inserter(self.model, self.stamp, after=node)
+        rounded = self._cast(insert, output, kind, "narrow")
+        wide = self._cast(insert, rounded, ir.DataType.FLOAT, "wide")
+        for use in list(output.uses()):
+            if use.node is not rounded.producer():
+                use.node.replace_input_with(use.idx, wide)
+        for index, value in enumerate(self.graph.outputs):
+            if value is output:
+                self.graph.outputs[index] = wide
+
+    def _cast(self, insert: house.Inserter, value: ir.Value, kind: ir.DataType, suffix: str) -> ir.Value:
+        to = {"to": int(kind)}
+        return insert.op("Cast", [value], to, name=f"{value.name}_{suffix}", shape=value.shape, dtype=kind)
+
+    def _widen(self, value: ir.Value) -> None:
+        tensor = value.const_value
+        if value.dtype in HALF and tensor is not None:
+            value.const_value = ir.tensor(_wide(tensor), name=value.name)
+            value.type = ir.TensorType(ir.DataType.FLOAT)
+
+    def _read_wide(self, value: ir.Value) -> None:
+        first = next(iter(self.graph), None)
+        insert = house.Inserter(self.model, self.stamp, before=first)
+        wide = self._cast(insert, value, ir.DataType.FLOAT, "wide")
+        for use in list(value.uses()):
+            if use.node is not wide.producer():
+                use.node.replace_input_with(use.idx, wide)
+
+    def _check_subgraphs(self, node: ir.Node, attribute: ir.Attr) -> None:
+        graphs = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
+        inner = [output for graph in graphs for each in graph for output in each.outputs]
+        if any(output.dtype in HALF for output in (*inner, *node.outputs)):
+            raise Refused(
+                f"expected float32 inside the subgraph of {node.name} ({node.op_type}), got half precision",
+                cure="keep what runs inside loops and branches in float32",
+            )
+
+
+def _wide(tensor: ir.TensorProtocol) -> np.ndarray:
+    return tensor.numpy().astype(np.float32)
