@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.errors import Place
+from compiler.precision_records import PrecisionRecord
 from compiler.recipe import Graph
 from compiler.sizes import Dim
 
@@ -193,6 +194,7 @@ class Outcome:
         refused: places it left alone although they fit in kind, with reasons.
         records: certificate records, one per node the pass reasoned about.
         detail: figures for the report, in one phrase.
+        precision: for a pass that rounds, which nodes it left precise and what ranges it chose.
     """
 
     lowered: Lowered
@@ -201,6 +203,7 @@ class Outcome:
     refused: tuple[Refusal, ...] = ()
     records: tuple[dict[str, Any], ...] = ()
     detail: str = ""
+    precision: tuple[PrecisionRecord, ...] = ()
 
 
 class Pass(Protocol):

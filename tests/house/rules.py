@@ -108,6 +108,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.evaluate",
             "compiler.ir",
             "compiler.passes",
+            "compiler.precision_records",
             "compiler.spec",
             "compiler.stages",
             "compiler.batching",
