@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -129,6 +130,12 @@ def _known_array(node: ir.Node) -> np.ndarray | None:
 def source_of(node: ir.Node | None) -> str:
     """The model's source line of a node, or an empty string."""
     return "" if node is None else node.metadata_props.get(SOURCE_KEY, "")
+
+
+def scope_of(node: ir.Node | None) -> str:
+    """The module of the model that a node comes from, as in `layers.0.attention`, or an empty string."""
+    found = re.match(r"\S+ in \S+ of (\S+): ", source_of(node))
+    return "" if found is None else found[1]
 
 
 def attribute(node: ir.Node, name: str, default: object = None) -> object:

@@ -88,15 +88,17 @@ def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
 
 
 def write_source(node: ir.Node) -> None:
-    """Keep one line of the exporter's stack trace: innermost file, line and function of the model, and the code."""
+    """Keep one line of the exporter's notes: innermost file, line and function of the model, module, and the code."""
     trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
+    scopes = re.findall(r"'([^']*)'", node.metadata_props.get("pkg.torch.onnx.name_scopes", ""))[:-1]
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
     for key in [key for key in node.metadata_props if key.startswith("pkg.torch") or key == "namespace"]:
         del node.metadata_props[key]
     if frames:
         own = [frame for frame in frames if not _is_framework(frame[0])]
         file, line, function, code = (own or frames)[-1]
-        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}: {code.strip()}"
+        module = f" of {scopes[-1]}" if scopes and scopes[-1] else ""
+        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}{module}: {code.strip()}"
 
 
 def _is_framework(file: str) -> bool:

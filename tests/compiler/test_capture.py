@@ -48,7 +48,8 @@ def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() ->
     assert house.dims_of(model.graph.inputs[0]) == (house.symbol("batch"), 4)
     sources = [house.source_of(node) for node in model.graph]
     assert all("test_capture.py:" in source for source in sources if source), "never a line of the framework's own"
-    assert any("in forward: x = self.linear(x)" in source for source in sources)
+    assert any("in forward of linear: x = self.linear(x)" in source for source in sources)
+    assert "linear" in {house.scope_of(node) for node in model.graph}
 
 
 @pytest.mark.parametrize(
