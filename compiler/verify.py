@@ -401,8 +401,8 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
         full = runner.full_feed(feed)
         clean = dict(zip(runner.outputs, session.run(runner.outputs, full), strict=True))
         for label, poison in POISONS.items():
-            poisoned = _poisoned(lowered, full, active, poison)
-            got = dict(zip(runner.outputs, session.run(runner.outputs, poisoned), strict=True))
+            spoiled = poisoned(lowered, full, active, poison)
+            got = dict(zip(runner.outputs, session.run(runner.outputs, spoiled), strict=True))
             for name in runner.outputs:
                 if _rows(lowered, got[name], active).tobytes() != _rows(lowered, clean[name], active).tobytes():
                     raise GateFailed(
@@ -427,7 +427,7 @@ def _reset(array: Array, rows: Array) -> Array:
     return array
 
 
-def _poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poison: float) -> dict[str, Array]:
+def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poison: float) -> dict[str, Array]:
     """Copies of a feed with poison in the padded slots of every cache, and in everything of free rows."""
     found: dict[str, Array] = {}
     axes = {state.input: state.frames_axis for state in lowered.states}

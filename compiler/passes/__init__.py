@@ -6,6 +6,7 @@ from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
@@ -29,4 +30,5 @@ PASSES: dict[str, type[Pass]] = {
     "window_states": WindowStates,
     "project_positions": ProjectPositions,
     "pack_states": PackStates,
+    "lower_precision": LowerPrecision,
 }

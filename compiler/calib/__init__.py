@@ -1,0 +1,1 @@
+"""Measures graphs on calibration data: arrays in, numbers out."""

@@ -1,0 +1,94 @@
+"""What rounding one node's results to half precision does to the results of the graph: measured, node by node.
+
+One graph holds a switch behind every node: with the switch on, its results go through half precision. Each probe runs
+one call with one switch on and compares outputs and states with the run without any. The shares of noise add up over
+nodes as long as each is small (independent errors, first order): that is the model which `compiler/precision/cut.py`
+minimises, and which the pass checks by running what came of it. Rounded weights are not part of a probe.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.calib.instrument import share
+from compiler.evaluate import open_session
+from compiler.half_rounding import EXACT
+from compiler.stages import Array
+
+SWITCH = "slipway.switch."
+
+
+def rounding_nodes(model: ir.Model) -> list[ir.Node]:
+    """Nodes that compute real numbers which half precision would round."""
+    return [
+        node
+        for node in model.graph
+        if node.op_type not in EXACT
+        and any(output.dtype == ir.DataType.FLOAT for output in node.outputs)
+        and not house.is_op(node, "Constant", "ConstantOfShape", "Cast")
+    ]
+
+
+def rounding_noise(
+    model: ir.Model,
+    kind: ir.DataType,
+    feeds: Sequence[Mapping[str, Array]],
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, float]:
+    """The share of noise in the worst output or state when one node's results are rounded, by node name.
+
+    Args:
+        model: the graph in float32.
+        kind: FLOAT16 or BFLOAT16.
+        feeds: calls to probe, with everything the graph takes; the largest share over them counts.
+        advance: called with the number of probes that are done, and of all.
+    """
+    probed, switches = _with_switches(model, kind)
+    session = open_session(house.serialized(probed))
+    off = {switch: np.array(False) for switch in switches.values()}
+    names = [str(value.name) for value in model.graph.outputs]
+    found = dict.fromkeys(switches, 0.0)
+    for number, feed in enumerate(feeds):
+        exact = _wide(session.run(names, {**feed, **off}))
+        for index, (node, switch) in enumerate(switches.items()):
+            rounded = _wide(session.run(names, {**feed, **off, switch: np.array(True)}))
+            found[node] = max(found[node], _worst(rounded, exact))
+            advance(number * len(switches) + index + 1, len(feeds) * len(switches))
+    return found
+
+
+def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
+    """A copy with a switch behind every node that rounds, and the switches' input names by node."""
+    copy = house.clone(model)
+    switches = {}
+    for index, node in enumerate(rounding_nodes(copy)):
+        switch = ir.val(f"{SWITCH}{index}", ir.DataType.BOOL, [])
+        copy.graph.inputs.append(switch)
+        switches[str(node.name)] = str(switch.name)
+        insert = house.Inserter(copy, "with_switches", after=node)
+        for output in node.outputs:
+            if output.dtype == ir.DataType.FLOAT:
+                narrow = insert.op("Cast", [output], {"to": int(kind)}, name="narrow", dtype=kind)
+                wide = insert.op("Cast", [narrow], {"to": int(ir.DataType.FLOAT)}, name="wide", dtype=output.dtype)
+                chosen = insert.op(
+                    "Where", [switch, wide, output], name="chosen", shape=output.shape, dtype=output.dtype
+                )
+                house.take_over(copy, output, chosen, except_in=[narrow.producer(), chosen.producer()])  # type: ignore[list-item]
+    return copy, switches
+
+
+def _wide(arrays: Sequence[Array]) -> list[Array]:
+    return [array.astype(np.float64) for array in arrays]
+
+
+def _worst(rounded: Sequence[Array], exact: Sequence[Array]) -> float:
+    """The largest share of noise among results; what is NaN in both is padding."""
+    shares = []
+    for a, b in zip(rounded, exact, strict=True):
+        with np.errstate(invalid="ignore"):
+            apart = np.where(np.isnan(a) & np.isnan(b), 0.0, (a - b) ** 2)
+        noise = float(np.sum(apart))
+        shares.append(share(noise if np.isfinite(noise) else np.inf, float(np.nansum(b**2))))
+    return max(shares, default=0.0)

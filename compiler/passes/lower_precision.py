@@ -1,0 +1,134 @@
+"""Compute in half precision wherever nothing is lost by it; types come from the graph alone.
+
+Before:
+    h = MatMul(x, w); s = Add(x, h); y = LayerNormalization(s, gamma, beta)      # s reaches 90 000
+After:
+    h = MatMul(half x, half w)                                                    # in float16
+    s = Add(x, Cast(h)); y = Cast(LayerNormalization(s, gamma, beta))             # an island in float32
+
+Calibration streams are run once with every value watched: what half precision cannot hold forces its maker and its
+readers into float32. Then each node alone is rounded for a call or two, which predicts what its rounding does to the
+results. A minimum cut chooses the islands: time saved against noise, casts paid once per value and type. The choice is
+run on the streams in emulated half precision, and made again with a smaller budget while it misses its figures.
+
+Requires: calibration data; one graph, so merge_first_call comes before, as does what looks for float32 patterns.
+Ensures: every operator's operands agree in type; one Cast per value and type; results keep float32.
+Keeps: integers, float64, operators without a half form, what the recipe pins: `float32: [op:Softmax, scope:layers.0]`.
+Numerics: rounds, to at least `sqnr_db` between the outputs and states before and after on the calibration streams.
+    Every node is taken to add in float32 and store in half precision, as tensor cores do.
+Source: the additive noise model and the cut are of this project (compiler/precision/cut.py); thresholds on single
+    values, as ModelOpt AutoCast has, and bisection of a prefix, as Polygraphy has, are what benchmarks compare with.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler.calib.instrument import largest_magnitudes, noise_between
+from compiler.calib.quantized_pairs import without_quantized_pairs
+from compiler.calib.rounding_noise import rounding_noise
+from compiler.errors import GateFailed, RecipeError, Refused
+from compiler.precision.plan import Plan, Planner
+from compiler.precision.write import write_types
+from compiler.stages import Evidence, Feed, Lowered, Outcome
+
+KINDS = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
+
+PROBED_CALLS = 2
+"""Calls on which each node is rounded alone: the last of two streams, when caches are full."""
+
+VERIFICATIONS = 6
+"""Most tries of a choice on all calibration streams; with the watched run that is seven runs over the data."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LowerPrecision:
+    """Half precision with float32 islands.
+
+    Attributes:
+        type: `float16` or `bfloat16`.
+        sqnr_db: least ratio of signal to noise that rounding may leave in any output and state, in dB.
+        headroom: how many times larger than in calibration a value may become without overflow.
+        max_task_increase: how much the task's metric may differ from the original's results on the calibration data.
+        float32: what stays in float32 in any case, by name, `op:` or `scope:`, with wildcards.
+    """
+
+    name: ClassVar[str] = "lower_precision"
+    lossy: ClassVar[bool] = True
+    type: str = "float16"
+    sqnr_db: float = 40.0
+    headroom: float = 2.0
+    max_task_increase: float = 0.002
+    float32: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.type not in KINDS:
+            raise RecipeError(f"type: expected one of {sorted(KINDS)}, got {self.type!r}", cure="change the value")
+        if self.headroom < 1.0:
+            raise RecipeError(f"headroom: expected 1 or more, got {self.headroom:g}", cure="change the value")
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: there are no calibration data, or the first call is a graph of its own.
+            RecipeError: a pin fits no node.
+            GateFailed: no choice keeps the figures.
+        """
+        streams = _streams(lowered)
+        kind = KINDS[self.type]
+        plain = without_quantized_pairs(lowered)
+        magnitudes, feeds = largest_magnitudes(plain, streams)
+        noise = rounding_noise(plain.model, kind, feeds[:PROBED_CALLS])
+        planner = Planner(lowered, kind, magnitudes, noise, self.headroom, self.float32)
+        wanted = 10.0 ** (-self.sqnr_db / 10.0)
+        budget = wanted
+        for tries in range(1, VERIFICATIONS + 1):
+            plan = planner.plan(budget)
+            after = write_types(plain, plan.float32, kind) if plain is not lowered else None
+            rounded = write_types(lowered, plan.float32, kind)
+            measured = max(noise_between(plain, after or rounded, streams).values(), default=0.0)
+            if measured <= wanted and self._keeps_task(lowered.evidence, rounded):
+                return self._outcome(rounded, planner, plan, measured, tries)
+            if plan.noise == 0.0:
+                break
+            budget = plan.noise / max(4.0, measured / wanted)
+        raise GateFailed(
+            f"expected {self.type} with at most {-self.sqnr_db:g} dB of noise on the calibration data, got "
+            f"{_decibels(measured)} dB with {len(plan.pins)} of {len(planner.graph_nodes)} nodes in float32",
+            cure="lower sqnr_db, raise max_task_increase, or pin what matters under float32",
+        )
+
+    def _keeps_task(self, evidence: Evidence | None, rounded: Lowered) -> bool:
+        distance = None if evidence is None else evidence.task_distance(rounded)
+        return distance is None or distance <= self.max_task_increase
+
+    def _outcome(self, rounded: Lowered, planner: Planner, plan: Plan, measured: float, tries: int) -> Outcome:
+        casts = sum(node.op_type == "Cast" and node.metadata_props.get("slipway.pass") == self.name
+                    for node in rounded.model.graph)  # fmt: skip
+        total = len(planner.graph_nodes)
+        detail = (
+            f"{total - len(plan.pins)} of {total} nodes in {self.type}, {len(plan.pins)} stay float32, {casts} casts; "
+            f"{_decibels(measured)} dB after {tries + 1} runs over the data and {len(planner.noise)} probes"
+        )
+        return Outcome(rounded, total, total - len(plan.pins), detail=detail, precision=plan.pins)
+
+
+def _streams(lowered: Lowered) -> Sequence[Sequence[Feed]]:
+    if lowered.evidence is None:
+        raise Refused(
+            "expected data.calibration to measure what half precision loses, got none",
+            cure="name a generator of streams under data.calibration",
+        )
+    if lowered.first_call is not None:
+        raise Refused("expected one graph, got one for the first call besides", cure="list merge_first_call before")
+    return lowered.evidence.streams
+
+
+def _decibels(share: float) -> str:
+    """Signal over noise as people read it."""
+    return "infinitely many" if share == 0.0 else "no" if math.isinf(share) else f"{-10.0 * math.log10(share):.1f}"
