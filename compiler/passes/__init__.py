@@ -11,6 +11,7 @@ from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
+from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
@@ -30,5 +31,6 @@ PASSES: dict[str, type[Pass]] = {
     "window_states": WindowStates,
     "project_positions": ProjectPositions,
     "pack_states": PackStates,
+    "rescale_streams": RescaleStreams,
     "lower_precision": LowerPrecision,
 }

@@ -259,6 +259,7 @@ PASS_VERBS = frozenset(
         "pad",
         "project",
         "propagate",
+        "rescale",
         "simplify",
         "window",
     }

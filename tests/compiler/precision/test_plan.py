@@ -1,0 +1,104 @@
+"""What half precision cannot hold pins its neighbours; what it can is chosen by cost."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler.errors import RecipeError
+from compiler.precision.plan import Planner, pinned_by, typed_operands
+from compiler.stages import Array, Lowered, State
+from tests.kit.graphs import node_named, parse
+
+HALF = ir.DataType.FLOAT16
+W = {"w": np.zeros((64, 64), np.float32)}
+"""Enough work that a cast is cheap beside it."""
+
+CHAIN = """(float[1,64] x, float[64,64] w) => (float[1,64] y)
+{ a = MatMul(x, w) b = MatMul(a, w) c = MatMul(b, w) d = MatMul(c, w) y = MatMul(d, w) }"""
+
+
+def planner(text: str = CHAIN, magnitudes: dict[str, float] | None = None, **given: object) -> Planner:
+    noise = given.pop("noise", {})
+    patterns = given.pop("patterns", ())
+    headroom = given.pop("headroom", 2.0)
+    return Planner(Lowered("tiny", parse(text, W), **given), HALF, magnitudes or {}, noise, headroom, patterns)  # type: ignore[arg-type]
+
+
+def nodes_of(found: Planner, budget: float = 1.0) -> set[str]:
+    return {pin.node for pin in found.plan(budget).pins}
+
+
+def test_an_overflowing_value_pins_its_maker_and_its_readers_only() -> None:
+    found = planner(magnitudes={"b": 40000.0})
+    assert nodes_of(found) == {"b_matmul", "c_matmul"}
+    reasons = {pin.node: pin.reason for pin in found.plan(1.0).pins}
+    assert reasons["b_matmul"] == "gives b, which reaches 40000, above 32752"
+    assert reasons["c_matmul"].startswith("reads b")
+    assert nodes_of(planner(magnitudes={"b": 40000.0}, headroom=1.0)) == set()
+
+
+def test_pins_carry_source_tensor_value_and_cost() -> None:
+    pin = next(pin for pin in planner(magnitudes={"b": 4e4}).plan(1.0).pins if pin.node == "b_matmul")
+    assert (pin.tensor, pin.value, pin.op) == ("b", 4e4, "MatMul")
+    assert pin.source.startswith("tiny.py:2") and pin.cost is not None and pin.cost > 0
+
+
+def test_noise_above_the_budget_is_bought_back_where_it_is_cheapest() -> None:
+    noise = {"a_matmul": 1e-3, "c_matmul": 1e-6, "y_matmul": 1e-6}
+    assert nodes_of(planner(noise=noise), 1e-2) == set()
+    assert nodes_of(planner(noise=noise), 1e-4) >= {"a_matmul"}
+    assert "y_matmul" not in nodes_of(planner(noise=noise), 1e-4)
+    assert nodes_of(planner(noise=noise), 1e-9) >= {"a_matmul", "c_matmul", "y_matmul"}
+
+
+def test_a_state_has_one_type_and_an_overflowing_one_stays() -> None:
+    text = """(float[1,64] x, float[1,64] s, float[64,64] w) => (float[1,64] y, float[1,64] t)
+    { a = MatMul(s, w) t = MatMul(a, w) y = MatMul(t, w) }"""
+    states = (State("s", "t", None),)
+    free = planner(text, states=states).plan(1.0)
+    held = planner(text, {"s": 1e5, "t": 1e5}, states=states).plan(1.0)
+    assert "state s" not in free.float32 and "state s" in held.float32
+
+
+def test_operators_without_a_half_form_stay() -> None:
+    text = """(float[2,2] x) => (float[2,2] y)
+    { q, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(q, s, z) y = Neg(d) }"""
+    model = parse(text)
+    assert typed_operands(node_named(model, "q"), HALF) is None
+    assert typed_operands(node_named(model, "y"), HALF) is not None
+    assert "q_dynamicquantizelinear" in nodes_of(planner(text))
+
+
+def test_constants_out_of_range_pin_but_for_what_masks_fill_in() -> None:
+    weights = {"big": np.array(1e6, np.float32), "low": np.array(-1e9, np.float32), "m": np.array([True, False])}
+    text = "(float[2] x, float big, float low, bool[2] m) => (float[2] y) { a = Where(m, x, low) y = Mul(a, big) }"
+    found = Planner(Lowered("tiny", parse(text, weights)), HALF, {}, {}, 2.0)
+    assert {pin.node for pin in found.plan(1.0).pins if "reads big" in pin.reason} == {"y_mul"}
+
+
+def test_scales_that_would_lose_bits_pin() -> None:
+    weights: dict[str, Array] = {"s": np.array(1e-6, np.float32), "z": np.array(0, np.int8)}
+    text = "(float[2] x, float s, int8 z) => (float[2] y) { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"
+    found = Planner(Lowered("tiny", parse(text, weights)), HALF, {}, {}, 2.0)
+    assert nodes_of(found) == {"q_quantizelinear", "y_dequantizelinear"}
+
+
+def test_the_users_pins_by_name_operator_and_module() -> None:
+    model = parse("(float[4] x) => (float[4] y) { a = Mul(x, x) b = Sqrt(a) c = Exp(b) d = Neg(c) y = Tanh(d) }")
+    nodes = list(model.graph)
+    nodes[0].metadata_props["slipway.source"] = "m.py:3 in forward of layers.0.norm: x * x"
+    assert pinned_by(nodes, ["op:Exp"]) == {"c_exp": "op:Exp"}
+    assert pinned_by(nodes, ["scope:layers.0"]) == {"a_mul": "scope:layers.0"}
+    assert set(pinned_by(nodes, ["*_t*", "b_sqrt"])) == {"y_tanh", "b_sqrt"}
+    assert nodes_of(planner(patterns=("c_mat*",))) == {"c_matmul"}
+
+
+@pytest.mark.parametrize("pattern", ["op:Sinh", "scope:layers.7", "nothing_*", "kind:Exp"])
+def test_a_pin_that_fits_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(RecipeError, match="float32: expected"):
+        pinned_by(list(parse(CHAIN).graph), [pattern])
+
+
+def test_integers_are_nobodys_business() -> None:
+    text = "(int64[2] n) => (int64[2] y) { a = Add(n, n) y = Mul(a, n) }"
+    assert planner(text).graph_nodes == {}
