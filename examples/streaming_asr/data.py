@@ -191,3 +191,10 @@ def random_features() -> Iterator[list[Feed]]:
     generator = np.random.default_rng(7)
     for chunks in (120, 30):
         yield [{"features": generator.standard_normal((1, 67, 80), dtype=np.float32)} for _ in range(chunks)]
+
+
+def random_calibration() -> Iterator[list[Feed]]:
+    """Streams of other random features than `random_features`: two of 30 chunks, the same in every run."""
+    generator = np.random.default_rng(8)
+    for _ in range(2):
+        yield [{"features": generator.standard_normal((1, 67, 80), dtype=np.float32)} for _ in range(30)]

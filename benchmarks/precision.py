@@ -1,0 +1,213 @@
+"""Which nodes stay in float32: the chosen ones beside a threshold on values and beside a prefix found by bisection.
+
+    python -m benchmarks.precision --recipe shifted_t4.yaml --task
+    python -m benchmarks.precision --recipe full_cpu.yaml \
+        --set 'data.calibration={feeds: "examples.streaming_asr.data:random_calibration", count: 2}'
+
+All contenders get the same float32 graph, the recipe's passes up to the first that rounds on purpose or rescales, and
+the same calibration data; noise is measured on the verification data, which none of them has seen, in half precision
+that is rounded behind every node. `--task` decodes all recordings of the task with every contender.
+
+- naive: every node in half precision.
+- threshold: a node stays if a value that it reads or makes exceeds 512 (the rule of ModelOpt AutoCast).
+- prefix: the shortest run of nodes, from the first on in graph order, that stays in float32 so that noise is at most
+  that of `lower_precision`; found by bisection (as Polygraphy's debug precision does).
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from rich.console import Console
+from rich.table import Table
+
+from compiler import ir as house
+from compiler.calib.instrument import HALF_MAX, largest_magnitudes, noise_between
+from compiler.gates import task_functions
+from compiler.lowering import make_pass
+from compiler.original import Original
+from compiler.passes.lower_precision import LowerPrecision
+from compiler.passes.rescale_streams import RescaleStreams
+from compiler.precision.plan import touches_float
+from compiler.precision.write import write_types
+from compiler.progress import Progress
+from compiler.recipe import LoadedRecipe, load_recipe
+from compiler.references import importable
+from compiler.stage_cache import StageCache
+from compiler.stages import Lowered
+from compiler.verify import runner_of
+
+HALF = ir.DataType.FLOAT16
+THRESHOLD = 512.0
+
+
+@dataclasses.dataclass
+class Contender:
+    """One way to choose.
+
+    Attributes:
+        name: of the row.
+        lowered: the typed graph.
+        float32: nodes that stay.
+        seconds: of the search.
+        runs: over all calibration data.
+    """
+
+    name: str
+    lowered: Lowered
+    float32: int
+    seconds: float
+    runs: int
+
+
+def main() -> None:
+    """Compare, print a table, and with `--json` keep the numbers."""
+    options = _parse()
+    loaded = load_recipe(options.recipe, options.overrides)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with tempfile.TemporaryDirectory() as scratch:
+        name, spec = next(iter(loaded.recipe.graphs.items()))
+        original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
+        plain = dataclasses.replace(original.start(), evidence=original.evidence())
+        for each in spec.passes:
+            made = make_pass(each)
+            if made.lossy or isinstance(made, RescaleStreams):
+                break
+            plain = made.apply(plain).lowered
+        assert plain.evidence is not None, "the recipe needs data.calibration"
+        total = sum(touches_float(node) for node in plain.model.graph)
+        console.print(f"{options.recipe}: {total} nodes with real numbers, {len(plain.evidence.streams)} streams")
+        verification = original.streams()[: options.streams]
+        rows = []
+        for contender in _contenders(plain, console):
+            noise = noise_between(plain, contender.lowered, verification)
+            row: dict[str, Any] = {**dataclasses.asdict(dataclasses.replace(contender, lowered=None)), "noise": noise}  # type: ignore[arg-type]
+            if options.task:
+                row |= _task(loaded, contender.lowered)
+            rows.append(row)
+            console.print(_describe(row, total))
+        if options.task:
+            console.print(f"float32: {_task(loaded, plain)}")
+        console.print(_table(rows, total))
+        if options.json is not None:
+            options.json.write_text(json.dumps(rows, indent=1, default=str) + "\n")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Float32 nodes: chosen, by threshold, by bisection.")
+    parser.add_argument("--recipe", default="shifted_t4.yaml")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--streams", type=int, default=6, help="verification streams that noise is measured on")
+    parser.add_argument("--task", action="store_true", help="decode all recordings with every contender")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _contenders(plain: Lowered, console: Console) -> Iterator[Contender]:
+    """Each typed graph, when it is found."""
+    assert plain.evidence is not None
+    streams = plain.evidence.streams
+    nodes = [node for node in plain.model.graph if touches_float(node)]
+    states = {f"state {state.input}" for state in plain.states}
+    started = time.perf_counter()
+    magnitudes, _ = largest_magnitudes(plain, streams)
+    watched = time.perf_counter() - started
+    first = next(
+        (value for node in nodes for value in node.outputs if magnitudes.get(str(value.name), 0) > HALF_MAX), None
+    )
+    if first is not None:
+        console.print(
+            f"first value beyond half precision: {first.name}, {magnitudes[str(first.name)]:.6g}, of "
+            f"{house.source_of(first.producer())}"
+        )
+    yield Contender("naive", write_types(plain, (), HALF), 0, 0.0, 0)
+    large = {str(node.name) for node in nodes if _exceeds(node, magnitudes)}
+    kept = large | {name for name in states if magnitudes.get(name.removeprefix("state "), 0.0) > THRESHOLD}
+    yield Contender("threshold 512", write_types(plain, kept, HALF), len(large), watched, 1)
+    ours = _timed("lower_precision", lambda: LowerPrecision().apply(plain))
+    goal = max(noise_between(plain, ours.lowered, streams).values())
+    yield _by_prefix(plain, [str(node.name) for node in nodes], states, goal)
+    yield ours
+    copy = dataclasses.replace(plain, model=house.clone(plain.model))
+    started = time.perf_counter()
+    rescaled = RescaleStreams().apply(copy).lowered
+    seconds = time.perf_counter() - started
+    both = _timed("rescale_streams, lower_precision", lambda: LowerPrecision().apply(rescaled))
+    yield dataclasses.replace(both, seconds=both.seconds + seconds, runs=both.runs + 1)
+
+
+def _exceeds(node: ir.Node, magnitudes: dict[str, float]) -> bool:
+    values = [str(value.name) for value in (*node.inputs, *node.outputs) if value is not None]
+    weights = [house.array_of(value) for value in node.inputs]
+    large = any(array is not None and array.dtype.kind == "f" and np.any(np.isfinite(array) & (abs(array) > HALF_MAX))
+                for array in weights)  # fmt: skip
+    return (large and node.op_type != "Where") or any(magnitudes.get(name, 0.0) > THRESHOLD for name in values)
+
+
+def _by_prefix(plain: Lowered, names: list[str], states: set[str], goal: float) -> Contender:
+    """Bisection over how many nodes stay, counted from the first; states stay if any node does."""
+    assert plain.evidence is not None
+    started, runs = time.perf_counter(), 0
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high) // 2
+        tried = write_types(plain, {*names[:middle], *states}, HALF)
+        runs += 1
+        good = max(noise_between(plain, tried, plain.evidence.streams).values()) <= goal
+        low, high = (low, middle) if good else (middle + 1, high)
+    lowered = write_types(plain, {*names[:low], *states}, HALF)
+    return Contender("prefix by bisection", lowered, low, time.perf_counter() - started, runs)
+
+
+def _timed(name: str, search: Callable[[], Any]) -> Contender:
+    started = time.perf_counter()
+    outcome = search()
+    seconds = time.perf_counter() - started
+    runs = int(outcome.detail.split(" runs over")[0].split()[-1])
+    return Contender(name, outcome.lowered, len(outcome.precision), seconds, runs)
+
+
+def _task(loaded: LoadedRecipe, lowered: Lowered) -> dict[str, Any]:
+    """The task's metric over all recordings."""
+    gate = loaded.recipe.gates.task
+    assert gate is not None, "the recipe has no task gate"
+    functions = task_functions(loaded, gate)
+    with importable(loaded.search_path()), np.errstate(invalid="ignore"):
+        references, texts = [], []
+        for recording in functions["recordings"]():
+            runner = runner_of(lowered)
+            texts.append(functions["decode"]([runner.step(chunk) for chunk in recording.chunks]))
+            references.append(recording.reference)
+        return {"metric": functions["metric"](references, texts)}
+
+
+def _describe(row: dict[str, Any], total: int) -> str:
+    return f"{row['name']}: {row['float32']} of {total} in float32, {_decibels(max(row['noise'].values()))} dB"
+
+
+def _decibels(share: float) -> str:
+    return f"{-10.0 * math.log10(share):.1f}" if 0.0 < share < math.inf else "not a number"
+
+
+def _table(rows: list[dict[str, Any]], total: int) -> Table:
+    table = Table(title=f"float32 nodes of {total}; noise on data that nobody has seen, worst output or state")
+    for column in ("choice", "float32 nodes", "worst SQNR, dB", "task metric", "runs over the data", "search, s"):
+        table.add_column(column, justify="left" if column == "choice" else "right")
+    for row in rows:
+        metric = f"{row['metric']:.5f}" if "metric" in row else ""
+        worst = _decibels(max(row["noise"].values()))
+        table.add_row(row["name"], str(row["float32"]), worst, metric, str(row["runs"]), f"{row['seconds']:.1f}")
+    return table
+
+
+if __name__ == "__main__":
+    main()
