@@ -7,211 +7,175 @@ import onnx_shape_inference
 import sympy
 from onnx_shape_inference import ShapeInferenceContext
 
+from compiler.analysis.growth import never_negative
 from compiler.sizes import bounds_of_cut, expression, normal_form
 
-Sizes = list[int | ir.SymbolicDim]
-
-LENGTHS = (*range(1, 200), 1009, 2027, 10**6, 10**6 + 1)
-"""Where bounds are compared: sizes are linear but for quotients, whose periods are short."""
+Size = int | ir.SymbolicDim
+Sizes = list[Size]
+Inference = Callable[[ShapeInferenceContext, ir.Node], None]
 
 
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
-    onnx_shape_inference.registry.collect()
-    cut = onnx_shape_inference.registry.get("", "Slice", version=13)
-    assert cut is not None
-    onnx_shape_inference.registry.register("", "Slice", since_version=13)(_cuts(cut))
-    for version in (13, 18, 19, 21, 23, 24):
-        pad = onnx_shape_inference.registry.get("", "Pad", version=version)
-        if pad is not None:
-            onnx_shape_inference.registry.register("", "Pad", since_version=version)(_pads(pad))
-    for version in (9, 20, 21, 23, 24):
-        filled = onnx_shape_inference.registry.get("", "ConstantOfShape", version=version)
-        if filled is not None:
-            onnx_shape_inference.registry.register("", "ConstantOfShape", since_version=version)(_filled(filled))
-    for op, version, wrap in (("Range", 11, _counts), ("Reshape", 5, _cancels), ("Reshape", 14, _cancels)):
-        known = onnx_shape_inference.registry.get("", op, version=version)
-        assert known is not None
-        onnx_shape_inference.registry.register("", op, since_version=version)(wrap(known))
-    frames = onnx_shape_inference.registry.get("", "STFT", version=17)
-    assert frames is not None
-    onnx_shape_inference.registry.register("", "STFT", since_version=17)(_frames_of_signal(frames))
-    for op, extreme in (("Min", sympy.Min), ("Max", sympy.Max)):
-        for version in (6, 8, 12, 13):
-            known = onnx_shape_inference.registry.get("", op, version=version)
+    registry = onnx_shape_inference.registry
+    registry.collect()
+    for (op, versions), extension in EXTENSIONS.items():
+        for version in versions:
+            known = registry.get("", op, version=version)
             if known is not None:
-                onnx_shape_inference.registry.register("", op, since_version=version)(_extremes(known, extreme))
-    for op, function in RULES.items():
-        for version in (6, 7, 10, 13, 14, 18):
-            known = onnx_shape_inference.registry.get("", op, version=version)
-            if known is not None:
-                onnx_shape_inference.registry.register("", op, since_version=version)(_on_top(known, function))
+                registry.register("", op, since_version=version)(_after(known, extension))
 
 
-def _on_top(
-    known: Callable[[ShapeInferenceContext, ir.Node], None], function: Callable[..., sympy.Expr]
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _after(known: Inference, extension: Inference) -> Inference:
+    """The library's inference, and then what it leaves out."""
+
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         known(context, node)
-        output = node.outputs[0]
-        if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
-            return
-        operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
-        if any(operand is None or len(operand) != 1 for operand in operands):
-            return
-        numbers = [_expression(operand[0]) for operand in operands if operand is not None]
-        if len(numbers) == 2 and numbers[1] == 0:
-            return
-        result = function(*numbers)
-        context.set_symbolic_value(output, [int(result) if result.is_Integer else ir.SymbolicDim(str(result))])
+        extension(context, node)
 
     return infer
 
 
-def _cuts(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _arithmetic(function: Callable[..., sympy.Expr]) -> Inference:
+    """One size computed from others, of which the library knows nothing."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        output = node.outputs[0]
+        if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
+            return
+        numbers = _single_sizes(context, node)
+        if numbers is not None and not (len(numbers) == 2 and numbers[1] == 0):
+            context.set_symbolic_value(output, [_dim_of(function(*numbers))])
+
+    return infer
+
+
+def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
+    """The smaller or larger of two sizes, for which the library makes up a new name."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        numbers = _single_sizes(context, node)
+        if numbers is not None:
+            context.set_symbolic_value(node.outputs[0], [_dim_of(function(*numbers))])
+
+    return infer
+
+
+def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
+    """The operands, where each is one known size."""
+    operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
+    if any(operand is None or len(operand) != 1 for operand in operands):
+        return None
+    return [_expression(operand[0]) for operand in operands if operand is not None]
+
+
+def _dim_of(size: sympy.Expr | int) -> Size:
+    """A size as the library writes it."""
+    return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
+
+
+def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
     """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open.
 
     It writes Max(0, size) for sizes that it knows; the rule of Slice asks for lengths that have a size.
     """
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        data, output = node.inputs[0], node.outputs[0]
-        if output.shape is not None:
-            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
-        given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
-        if data is None or data.shape is None or len(given) < 3 or None in given:
-            return
-        starts, ends, axes, *steps = [each for each in given if each is not None]
-        if _turns_round(starts, ends, steps[0] if steps else ()):
-            output.shape = ir.Shape(list(data.shape))
-        if steps and any(step != 1 for step in steps[0]):
-            return
-        dims = list(data.shape)
-        for start, end, axis in zip(starts, ends, axes, strict=True):
-            rows = dims[axis] if isinstance(axis, int) else None
-            if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
-                dims[axis] = -start
-                continue
-            if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
-                size = _within(_expression(start), _expression(end), rows)
-                if size is None:
-                    return
-                dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
-                continue
-            if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
+    data, output = node.inputs[0], node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
+    if data is None or data.shape is None or len(given) < 3 or None in given:
+        return
+    starts, ends, axes, *steps = [each for each in given if each is not None]
+    if _turns_round(starts, ends, steps[0] if steps else ()):
+        output.shape = ir.Shape(list(data.shape))
+    if steps and any(step != 1 for step in steps[0]):
+        return
+    dims = list(data.shape)
+    for start, end, axis in zip(starts, ends, axes, strict=True):
+        rows = dims[axis] if isinstance(axis, int) else None
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
+            dims[axis] = -start
+            continue
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
+            size = _within(_expression(start), _expression(end), rows)
+            if size is None:
                 return
-            bounds = bounds_of_cut(_expression(start), _expression(end), rows)
-            if bounds is None:
-                return
-            size = bounds[1] - bounds[0]
-            dims[axis] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
-        output.shape = ir.Shape(dims)
+            dims[axis] = _dim_of(size)
+            continue
+        if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
+            return
+        bounds = bounds_of_cut(_expression(start), _expression(end), rows)
+        if bounds is None:
+            return
+        size = bounds[1] - bounds[0]
+        dims[axis] = _dim_of(size)
+    output.shape = ir.Shape(dims)
 
-    return infer
 
-
-def _pads(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
     """An axis padded by computed amounts has so many entries more, which the library leaves open."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        data, output = node.inputs[0], node.outputs[0]
-        amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
-        has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
-        if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
-            return
-        dims = list(data.shape)
-        for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
-            dim = dims[at]
-            if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
-                size = _expression(dim) + _expression(before) + _expression(after)
-                dims[at] = int(size) if size.is_Integer else ir.SymbolicDim(str(size))
-        output.shape = ir.Shape(dims)
-
-    return infer
+    data, output = node.inputs[0], node.outputs[0]
+    amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+    if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+        return
+    dims = list(data.shape)
+    for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+        dim = dims[at]
+        if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
+            size = _expression(dim) + _expression(before) + _expression(after)
+            dims[at] = _dim_of(size)
+    output.shape = ir.Shape(dims)
 
 
-def _filled(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _filled(context: ShapeInferenceContext, node: ir.Node) -> None:
     """A tensor of computed sizes, which the library leaves open where some are names."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
-        if sizes is not None and node.outputs[0].shape is None:
-            node.outputs[0].shape = ir.Shape(list(sizes))
-
-    return infer
+    sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
+    if sizes is not None and node.outputs[0].shape is None:
+        node.outputs[0].shape = ir.Shape(list(sizes))
 
 
-def _counts(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
     """Positions are as many as counted, up or down, not Max(0, count): the rule of Range asks for such lengths."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        output = node.outputs[0]
-        if output.shape is not None:
-            output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
-        start, end, step = (
-            None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
-        )
-        if start is None or end is None or step is None or step[0] != -1:
-            return
-        size = normal_form(_expression(start[0]) - _expression(end[0]))
-        if not isinstance(size, int) and size.is_nonnegative is not False:
-            output.shape = ir.Shape([ir.SymbolicDim(str(size))])
-
-    return infer
+    output = node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    start, end, step = (
+        None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
+    )
+    if start is None or end is None or step is None or step[0] != -1:
+        return
+    size = normal_form(_expression(start[0]) - _expression(end[0]))
+    if not isinstance(size, int) and size.is_nonnegative is not False:
+        output.shape = ir.Shape([ir.SymbolicDim(str(size))])
 
 
-def _cancels(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
     """What is left over for -1 is a quotient, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        shape = node.outputs[0].shape
-        if shape is None:
-            return
-        dims = list(shape)
-        for at, dim in enumerate(dims):
-            if isinstance(dim, ir.SymbolicDim) and dim.value is not None and "/" in dim.value:
-                size = normal_form(_expression(dim))
-                dims[at] = size if isinstance(size, int) else ir.SymbolicDim(str(size))
-        node.outputs[0].shape = ir.Shape(dims)
-
-    return infer
+    shape = node.outputs[0].shape
+    if shape is None:
+        return
+    dims = list(shape)
+    for at, dim in enumerate(dims):
+        if isinstance(dim, ir.SymbolicDim) and dim.value is not None and "/" in dim.value:
+            size = normal_form(_expression(dim))
+            dims[at] = _dim_of(size)
+    node.outputs[0].shape = ir.Shape(dims)
 
 
-def _frames_of_signal(
-    known: Callable[[ShapeInferenceContext, ir.Node], None],
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
+def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
     """(samples - length) // step + 1 frames of a spectrum, which the library leaves open."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        signal, output = node.inputs[0], node.outputs[0]
-        step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
-        length = _window_length(node)
-        if signal is None or signal.shape is None or output.shape is None or step is None or length is None:
-            return
-        samples = signal.shape[1]
-        if isinstance(samples, int) or samples.value is not None:
-            count = sympy.floor((_expression(samples) - length) / int(step.numpy().reshape(-1)[0])) + 1
-            dims = list(output.shape)
-            dims[1] = int(count) if count.is_Integer else ir.SymbolicDim(str(count))
-            output.shape = ir.Shape(dims)
-
-    return infer
+    signal, output = node.inputs[0], node.outputs[0]
+    step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
+    length = _window_length(node)
+    if signal is None or signal.shape is None or output.shape is None or step is None or length is None:
+        return
+    samples = signal.shape[1]
+    if isinstance(samples, int) or samples.value is not None:
+        count = sympy.floor((_expression(samples) - length) / int(step.numpy().reshape(-1)[0])) + 1
+        dims = list(output.shape)
+        dims[1] = _dim_of(count)
+        output.shape = ir.Shape(dims)
 
 
 def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
@@ -250,29 +214,8 @@ def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.E
         return None
     size = _expression(rows)
     end = size if end.is_Integer and end >= 2**31 - 1 else end
-    names = sorted(start.free_symbols | end.free_symbols | size.free_symbols, key=str)
-    if len(names) != 1:
-        return None
-    bounds = [sympy.lambdify(names, each, "math") for each in (start, end, size)]
-    trials = ([bound(length) for bound in bounds] for length in LENGTHS)
-    return sympy.expand(end - start) if all(0 <= first <= last <= most for first, last, most in trials) else None
-
-
-def _extremes(
-    known: Callable[[ShapeInferenceContext, ir.Node], None], function: Callable[..., sympy.Expr]
-) -> Callable[[ShapeInferenceContext, ir.Node], None]:
-    """The smaller or larger of two sizes, for which the library makes up a new name."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
-        if all(operand is not None and len(operand) == 1 for operand in operands):
-            result = function(*(_expression(operand[0]) for operand in operands if operand is not None))
-            context.set_symbolic_value(
-                node.outputs[0], [int(result) if result.is_Integer else ir.SymbolicDim(str(result))]
-            )
-
-    return infer
+    gaps = [normal_form(gap) for gap in (start, end - start, size - end)]
+    return sympy.expand(end - start) if all(never_negative(gap, 1) for gap in gaps) else None
 
 
 def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
@@ -299,4 +242,20 @@ def _same(size: sympy.Expr) -> sympy.Expr:
     return sympy.Abs(size)
 
 
-RULES: dict[str, Callable[..., sympy.Expr]] = {"Div": _quotient, "Mod": _remainder, "Neg": _negative, "Abs": _same}
+VERSIONS = (6, 7, 10, 13, 14, 18)
+
+EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
+    ("Abs", VERSIONS): _arithmetic(_same),
+    ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
+    ("Div", VERSIONS): _arithmetic(_quotient),
+    ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
+    ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
+    ("Mod", VERSIONS): _arithmetic(_remainder),
+    ("Neg", VERSIONS): _arithmetic(_negative),
+    ("Pad", (13, 18, 19, 21, 23, 24)): _pad,
+    ("Range", (11,)): _count,
+    ("Reshape", (5, 14)): _cancel,
+    ("STFT", (17,)): _frames_of_signal,
+    ("Slice", (13,)): _cut,
+}
+"""What runs after the library's own inference, by operator and the versions that it is registered for."""

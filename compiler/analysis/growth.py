@@ -86,12 +86,12 @@ def agree(a: Dim, b: Dim, name: sympy.Basic, first: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def never_negative(size: Dim) -> bool:
-    """Whether a size of one name is 0 or more for every length, 0 included; False where that is not found out."""
+def never_negative(size: Dim, first: int = 0) -> bool:
+    """Whether a size of one name is 0 or more for every length from a first one on; False where it is not found out."""
     if isinstance(size, int):
         return size >= 0
     names = sorted(size.free_symbols, key=str)
-    tried = lengths_for((size,), 0) if len(names) == 1 else None
+    tried = lengths_for((size,), first) if len(names) == 1 else None
     if tried is None:
         return False
     lengths, period = tried
