@@ -24,6 +24,9 @@ STATE, DATA = "state ", "data "
 
 LARGEST = {ir.DataType.FLOAT16: HALF_MAX, ir.DataType.BFLOAT16: float(2**128 - 2**120)}
 
+MOST_LEVELS = 255
+"""Steps between a zero point and the farthest 8-bit number."""
+
 SMALLEST_NORMAL = {ir.DataType.FLOAT16: 2.0**-14, ir.DataType.BFLOAT16: 2.0**-126}
 
 
@@ -173,7 +176,7 @@ class Planner:
             return None
         array = house.array_of(value)
         if array is None:
-            size = self.magnitudes.get(str(value.name), 0.0)
+            size = self.magnitudes.get(str(value.name), _largest_dequantized(value))
         elif house.is_op(node, "Where") and array.size == 1:
             return None  # a mask's fill: written as the lowest number of the type
         else:
@@ -235,6 +238,13 @@ class Planner:
                 readers.append(by_output.get(name, DATA + name))
             if readers:
                 yield Carried(maker, tuple(readers), Rates().picoseconds(0, bytes_of([value], {}) * 3 // 2))
+
+
+def _largest_dequantized(value: ir.Value) -> float:
+    """The largest number that a DequantizeLinear can give; 0 for anything else."""
+    node = value.producer()
+    scale = house.array_of(node.inputs[1]) if node is not None and house.is_op(node, "DequantizeLinear") else None
+    return 0.0 if scale is None else MOST_LEVELS * float(scale.max())
 
 
 def touches_float(node: ir.Node) -> bool:

@@ -83,6 +83,13 @@ def test_scales_that_would_lose_bits_pin() -> None:
     assert nodes_of(found) == {"q_quantizelinear", "y_dequantizelinear"}
 
 
+def test_what_is_dequantised_is_bounded_by_its_scale() -> None:
+    weights: dict[str, Array] = {"s": np.array(300.0, np.float32), "z": np.array(0, np.int8)}
+    text = "(int8[2] q, float s, int8 z) => (float[2] y) { d = DequantizeLinear(q, s, z) y = Tanh(d) }"
+    found = Planner(Lowered("tiny", parse(text, weights)), HALF, {}, {}, 2.0)
+    assert nodes_of(found) == {"d_dequantizelinear", "y_tanh"}
+
+
 def test_the_users_pins_by_name_operator_and_module() -> None:
     model = parse("(float[4] x) => (float[4] y) { a = Mul(x, x) b = Sqrt(a) c = Exp(b) d = Neg(c) y = Tanh(d) }")
     nodes = list(model.graph)
