@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnx_ir.passes.common
 import onnx_shape_inference
 import sympy
 
@@ -283,7 +284,7 @@ def names_taken(graph: ir.Graph) -> set[str]:
 def prune(model: ir.Model) -> int:
     """Remove nodes and initializers that nothing reads; the number of removed nodes."""
     before = sum(1 for _ in model.graph)
-    ir.passes.common.RemoveUnusedNodesPass()(model)
+    onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
     return before - sum(1 for _ in model.graph)
 
 
