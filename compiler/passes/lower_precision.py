@@ -113,7 +113,8 @@ class LowerPrecision:
         total = len(planner.graph_nodes)
         detail = (
             f"{total - len(plan.pins)} of {total} nodes in {self.type}, {len(plan.pins)} stay float32, {casts} casts; "
-            f"{_decibels(measured)} dB after {tries + 1} runs over the data and {len(planner.noise)} probes"
+            f"{_decibels(measured)} dB (predicted {_decibels(plan.noise)}) after {tries + 1} runs over the data and "
+            f"{len(planner.noise)} probes"
         )
         return Outcome(rounded, total, total - len(plan.pins), detail=detail, precision=plan.pins)
 
