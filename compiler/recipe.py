@@ -589,6 +589,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
     tree = recipe_tree.add_default_passes(tree, STANDARD_PASSES)
     for override in overrides:
         tree = recipe_tree.apply_override(tree, override, Recipe)
+        tree = recipe_tree.add_default_passes(tree, STANDARD_PASSES)
     tree = recipe_tree.normalize_specs(recipe_tree.expand_name_ranges(tree))
     if checkpoint is not None:
         tree = recipe_tree.replace_checkpoints(tree, checkpoint)

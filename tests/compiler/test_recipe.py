@@ -112,6 +112,12 @@ def test_original_of_one_row_needs_its_pass_and_the_batch_in_front(tmp_path: Pat
     assert "expected the axis with buckets in front, got [67, 'batch', 80]" in refusal(tmp_path, turned)
 
 
+def test_the_word_standard_stands_for_the_standard_passes(tmp_path: Path) -> None:
+    text = changed("    passes:\n", "    passes:\n      - standard\n")
+    names = [spec.name for spec in load(tmp_path, text).graphs["encoder"].passes]
+    assert names == [*STANDARD_PASSES, "pad_axes", "simplify"]
+
+
 def test_recipe_loads_into_frozen_record(tmp_path: Path) -> None:
     recipe = load(tmp_path)
     graph = recipe.graphs["encoder"]

@@ -1,0 +1,59 @@
+"""Whole builds with passes that measure: limits, data that serve two ends, what is reported."""
+
+from tests.kit.models.project import Project
+
+HALF = 'graphs.net.passes=[standard, rescale_streams, lower_precision: {float32: ["op:Softmax"]}]'
+DATA = 'data.calibration={feeds: "tiny_data:calibration", count: 2}'
+LIMITS = "gates.parity.net.lossy={max_abs: 0.01, sqnr_db: 40.0}"
+TASK = "gates.task.identical=false"
+
+
+def settings(*values: str) -> list[str]:
+    return [part for value in values for part in ("--set", value)]
+
+
+def with_calibration(project: Project, seed: int = 7) -> Project:
+    path = project.folder / "tiny_data.py"
+    text = f"""
+
+def calibration():
+    for seed in ({seed}, {seed + 1}):
+        numbers = np.random.default_rng(seed).standard_normal((9, 1, 4, 8)).astype(np.float32)
+        yield [{{"features": chunk}} for chunk in numbers]
+"""
+    path.write_text(path.read_text() + text)
+    return project
+
+
+def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
+    ended = with_calibration(project).build(*settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05"))
+    assert ended.code == 0, ended.err
+    lowered = next(stage for stage in ended.report["stages"] if stage["stage"] == "lower_precision")
+    assert lowered["rewritten"] == lowered["matched"] - 2, "a softmax in each of two layers"
+    assert "2 stay float32" in lowered["detail"] and lowered["max_abs"] > 0
+    limits = {row["sqnr_limit_db"] for row in ended.report["parity"]}
+    assert limits == {40.0} and all(row["sqnr_db"] > 40 for row in ended.report["parity"])
+
+
+def test_a_pass_that_rounds_needs_limits_of_its_own(project: Project) -> None:
+    ended = with_calibration(project).build(*settings(HALF, DATA))
+    assert ended.code == 2 and "expected gates.parity.net.lossy, as lower_precision rounds on purpose" in ended.err
+
+
+def test_noise_beyond_the_limit_fails_the_build(project: Project) -> None:
+    tight = "gates.parity.net.lossy={max_abs: 0.01, sqnr_db: 90.0}"
+    ended = with_calibration(project).build(*settings(HALF, DATA, tight, TASK))
+    assert ended.code == 4 and "dB above its rounding noise" in ended.err
+    assert not (project.folder / "bundle").exists()
+
+
+def test_calibration_data_must_not_serve_the_gates(project: Project) -> None:
+    same = 'data.calibration={feeds: "tiny_data:verification", count: 2}'
+    ended = project.build(*settings(HALF, same, LIMITS, TASK))
+    assert ended.code == 2
+    assert "expected data that no gate uses, got feed 0 of stream 0 again" in ended.err
+
+
+def test_recordings_of_the_task_must_not_calibrate(project: Project) -> None:
+    ended = with_calibration(project, seed=100).build(*settings(HALF, DATA, LIMITS, TASK))
+    assert ended.code == 2 and "of the task's recordings" in ended.err
