@@ -21,6 +21,7 @@ from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.original import Original
+from compiler.parity_failure import parity_failure
 from compiler.passes import PASSES
 from compiler.progress import StageHandle, StageReport
 from compiler.recipe import PassSpec
@@ -40,10 +41,11 @@ class Lowering:
     Args:
         original: the captured graph and the reference.
         target: what the graph is lowered to.
+        failures: folder for the reproducer of a gate that fails, or None.
     """
 
-    def __init__(self, original: Original, target: Target) -> None:
-        self.original, self.target = original, target
+    def __init__(self, original: Original, target: Target, failures: Path | None = None) -> None:
+        self.original, self.target, self.failures = original, target, failures
         self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
         self.cache, self.progress = original.cache, original.progress
         self.reports: list[StageReport] = list(original.reports)
@@ -114,7 +116,7 @@ class Lowering:
                     report, records = self._cached_report(key)
                 else:
                     steps = self._replay(made.name, before, outcome)
-                    max_abs, limit = self._compare(made.name, before, lowered)
+                    max_abs, limit = self._compare(made.name, before, lowered, handle.advance)
                     report = StageReport(
                         self.name,
                         made.name,
@@ -151,8 +153,8 @@ class Lowering:
         except GateFailed as error:
             raise error.at(stage=stage, graph=self.name) from None
 
-    def _compare(self, stage: str, before: Lowered, after: Lowered) -> tuple[float, float]:
-        """Parity after a pass; on failure the first node that differs."""
+    def _compare(self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance) -> tuple[float, float]:
+        """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         differences = verify.compare(after, verify.runner_of(after), steps)
         limits = self.gate.limits(lossy=after.lossy)
@@ -163,16 +165,10 @@ class Lowering:
             self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
         )  # fmt: skip
-        found = verify.first_difference(before, after, steps, limits.max_abs)
-        error = GateFailed(
-            f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}"
-            + (f"; the first node that differs is {found.node.name} by {found.max_abs:.3g}" if found else ""),
+        raise parity_failure(
+            stage, before, after, steps, limits, worst, folder=self.failures, advance=advance,
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
-        )
-        if found is not None:
-            place = found.place()
-            error.at(node=place.node, op=place.op, tensor=place.tensor, source=place.source)
-        raise error.at(stage=stage, graph=self.name, tensor=worst.tensor)
+        )  # fmt: skip
 
     def final(self) -> Lowered:
         """The graph after all passes, run again when everything came from the cache."""

@@ -17,6 +17,7 @@ from compiler.original import Original
 from compiler.passes import PASSES
 from compiler.progress import BuildReport, Progress
 from compiler.recipe import LoadedRecipe
+from compiler.reproducer import failure_folder, remove_reproducer
 from compiler.stage_cache import StageCache
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
@@ -101,7 +102,8 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     check_replaceable(options.out)
     target = _the_target(loaded)
     originals = [Original(loaded, name, spec, options.cache, progress) for name, spec in loaded.recipe.graphs.items()]
-    graphs = {original.name: Lowering(original, target) for original in originals}
+    failures = failure_folder(options.out)
+    graphs = {original.name: Lowering(original, target, failures) for original in originals}
     task = loaded.recipe.gates.task
     if task is not None and not all(graph.is_known() for graph in graphs.values()):
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after
@@ -110,7 +112,9 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     if not target.ships:
         reports = tuple(report for graph in graphs.values() for report in graph.reports)
         return BuildReport(str(loaded.path), "no bundle: the null target emits nothing", reports)
-    return Assembly(loaded, options.out, options.cache, progress, graphs).finish()
+    report = Assembly(loaded, options.out, options.cache, progress, graphs).finish()
+    remove_reproducer(failures)
+    return report
 
 
 def _the_target(loaded: LoadedRecipe) -> Target:

@@ -7,7 +7,7 @@ true lengths of a row how much of it is valid.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -67,9 +67,9 @@ class RowsRunner:
                     found[each.axis] = array.shape[places[0]]
         return found
 
-    def step(self, feed: Feed) -> dict[str, Array]:
-        """The outputs of one row, cut to what is valid."""
-        return self.run([feed])[0]
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """The outputs of one row, cut to what is valid; inputs of `more` are taken as the graph has them."""
+        return self._cut([feed], self.whole([feed], more=more))[0]
 
     def run(self, rows: Sequence[Feed], fill: float = 0.0) -> list[dict[str, Array]]:
         """Run rows together; the valid outputs of each.
@@ -78,14 +78,24 @@ class RowsRunner:
             rows: data inputs of one row each.
             fill: what lies in padded slots and in free rows of real-valued inputs.
         """
+        return self._cut(rows, self.whole(rows, fill))
+
+    def _cut(self, rows: Sequence[Feed], outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+        return [
+            {name: array[self.place_of(name, row, lengths)] for name, array in outputs.items()}
+            for row, lengths in enumerate(map(self.lengths_of, rows))
+        ]
+
+    def whole(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
+        """Run rows together; outputs with their padding, inputs of `more` as the graph has them."""
+        full = self.full_feed(rows, fill, more)
+        return dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
+
+    def full_feed(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
+        """Every input of one call: rows side by side, their lengths, and what lies in the rest."""
         lengths = [self.lengths_of(row) for row in rows]
         sizes = self.sizes or Sizes(len(rows), self._slots(lengths))
-        full = self._feed(rows, lengths, sizes, fill)
-        outputs = dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
-        return [
-            {name: self._valid(array, self.formulas[name], row, length) for name, array in outputs.items()}
-            for row, length in enumerate(lengths)
-        ]
+        return {**self._feed(rows, lengths, sizes, fill, (more or {}).keys()), **(more or {})}
 
     def _slots(self, lengths: Sequence[Mapping[str, int]]) -> dict[str, int]:
         """Slots for these rows: as many as the longest has, and some more once the graph is padded."""
@@ -97,7 +107,12 @@ class RowsRunner:
         return found
 
     def _feed(
-        self, rows: Sequence[Feed], lengths: Sequence[Mapping[str, int]], sizes: Sizes, fill: float
+        self,
+        rows: Sequence[Feed],
+        lengths: Sequence[Mapping[str, int]],
+        sizes: Sizes,
+        fill: float,
+        given: Collection[str] = (),
     ) -> dict[str, Array]:
         free = [{each.axis: each.minimum for each in self.lowered.padded_axes}] * (sizes.rows - len(rows))
         full = {}
@@ -107,7 +122,7 @@ class RowsRunner:
                 full[name] = counted.astype(_dtype(self.inputs[name])).reshape(self._shape(name, sizes))
             for name in {*each.mask_inputs} & self.inputs.keys():
                 full[name] = np.ones(self._shape(name, sizes), _dtype(self.inputs[name]))
-        for name in self.inputs.keys() - full.keys():
+        for name in self.inputs.keys() - full.keys() - set(given):
             full[name] = self._side_by_side(name, [row[name] for row in rows], sizes, fill)
         return full
 
@@ -126,14 +141,15 @@ class RowsRunner:
             joined[(slice(row, row + 1), *place[1:]) if has_rows else place] = array
         return joined
 
-    def _valid(self, array: Array, formula: Sequence[Dim], row: int, lengths: Mapping[str, int]) -> Array:
+    def place_of(self, name: str, row: int, lengths: Mapping[str, int]) -> tuple[slice, ...]:
+        """Where in an output a row of these lengths has its valid entries."""
         sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
         place = []
-        for dim in formula:
+        for dim in self.formulas[name]:
             size = _size(dim, sizes)
             has_rows = self.batch is not None and house.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
-        return array[tuple(place)]
+        return tuple(place)
 
 
 def _dtype(value: ir.Value) -> np.dtype:

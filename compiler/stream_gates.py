@@ -144,8 +144,8 @@ class _Recording(Runner):
         super().__init__(*arguments)
         self.recorded: list[GoldenStep] = []
 
-    def step(self, feed: Feed) -> dict[str, Array]:
-        outputs = super().step(feed)
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        outputs = super().step(feed, more)
         if len(self.recorded) < GOLDEN_STEPS:
             self.recorded.append(GoldenStep(_first_row(self.lowered, feed), _first_row(self.lowered, outputs)))
         return outputs

@@ -137,14 +137,20 @@ class Runner:
             full[window.mask_input] = mask_of(self.length, window.frames, window.step_frames)
         return {name: array for name, array in full.items() if name in self.inputs}
 
-    def step(self, feed: Feed) -> dict[str, Array]:
-        """Run one call and keep its states; all outputs by name."""
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name.
+
+        Args:
+            feed: what the caller gives.
+            more: inputs that a copy of the graph has besides; the first call has none.
+        """
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
             results = self.first.run(None, {name: array for name, array in feed.items() if name in names})
             outputs = dict(zip(self.outputs, results, strict=True))
         else:
-            outputs = dict(zip(self.outputs, self.session.run(self.outputs, self.full_feed(feed)), strict=True))
+            full = {**self.full_feed(feed), **(more or {})}
+            outputs = dict(zip(self.outputs, self.session.run(self.outputs, full), strict=True))
         self.started = True
         window = self.lowered.window
         for state in self.lowered.states:
@@ -287,75 +293,6 @@ def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequen
                 )
         steps.append(Step(feed, outputs, states))
     return steps
-
-
-@dataclasses.dataclass(frozen=True)
-class FirstDifference:
-    """The first value, in graph order, by which two graphs differ on the same call."""
-
-    node: ir.Node
-    tensor: str
-    max_abs: float
-
-    def place(self) -> Place:
-        """For the error message."""
-        return Place(
-            node=str(self.node.name), op=self.node.op_type, tensor=self.tensor, source=house.source_of(self.node)
-        )
-
-
-def first_difference(before: Lowered, after: Lowered, steps: Sequence[Step], max_abs: float) -> FirstDifference | None:
-    """Run both graphs on the same calls with every intermediate value exposed, and find the first that differs.
-
-    Values are matched by name. Where a pass has padded an axis, the newest entries are compared; values that only one
-    graph has cannot be compared, so the answer is the first named value at or after the defect.
-    """
-    exposed = [_expose(before), _expose(after)]
-    runners = [runner_of(lowered) for lowered in exposed]
-    for step in steps:
-        old, new = (runner.step(step.feed) for runner in runners)
-        for node in after.model.graph:
-            for output in node.outputs:
-                name = str(output.name)
-                if name not in old or name not in new or old[name].dtype.kind != "f":
-                    continue
-                got, expected = _cropped(new[name], old[name])
-                worst = max_abs_difference(got, expected)
-                scale = float(np.max(np.abs(expected))) if expected.size else 0.0
-                if not worst <= max_abs * max(1.0, scale):
-                    return FirstDifference(node, name, worst)
-    return None
-
-
-def _expose(lowered: Lowered) -> Lowered:
-    """A copy whose graph returns every floating-point value; during a separate first call only later calls differ."""
-    model = house.clone(lowered.model)
-    present = set(model.graph.outputs)
-    for node in model.graph:
-        for output in node.outputs:
-            shown = not lowered.padded_axes or _is_counted(output, lowered)
-            if shown and output not in present and output.dtype is not None and output.dtype.is_floating_point():
-                model.graph.outputs.append(output)
-    return dataclasses.replace(lowered, model=model, first_call=None)
-
-
-def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
-    """Whether the size of a value follows from the lengths, so that padding can be cut from it."""
-    known = {house.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
-    dims = house.dims_of(value)
-    return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
-
-
-def _cropped(a: Array, b: Array) -> tuple[Array, Array]:
-    """The newest entries that both have, along every axis; one row without and with a batch axis are the same."""
-    if a.ndim != b.ndim and a.size == b.size:
-        return a.reshape(-1), b.reshape(-1)
-    if a.ndim != b.ndim:
-        return a, b
-    sizes = [min(x, y) for x, y in zip(a.shape, b.shape, strict=True)]
-    for axis, size in enumerate(sizes):
-        a, b = newest(a, axis, size), newest(b, axis, size)
-    return a, b
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,118 @@
+"""Says why a parity gate has failed: which nodes, by how much, where they come from, and how to see it alone."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler.culprit_records import Culprit, Findings
+from compiler.culprits import BEYOND, Advance, find_culprits
+from compiler.errors import GateFailed, Place
+from compiler.recipe import Limits
+from compiler.reproducer import write_reproducer
+from compiler.stages import Lowered
+from compiler.verify import Difference, Step
+
+SHOWN = 4
+"""Further nodes of a region that are named."""
+
+TOLD = 200
+"""Characters of an error that ends the search."""
+
+
+def parity_failure(
+    stage: str,
+    before: Lowered,
+    after: Lowered,
+    steps: Sequence[Step],
+    limits: Limits,
+    worst: Difference,
+    *,
+    cure: str,
+    folder: Path | None,
+    optimize: bool = False,
+    advance: Advance = lambda done, total: None,
+) -> GateFailed:
+    """The error that names the culprits, its reproducer written.
+
+    Args:
+        stage: the pass or gate that failed.
+        before: the graph that holds the gate.
+        after: the graph that does not.
+        steps: the original's calls, in order.
+        limits: of the gate.
+        worst: the tensor that uses most of them.
+        cure: what the user can do about it.
+        folder: where the reproducer goes; None for nowhere.
+        optimize: whether the runtime may rewrite `after`.
+        advance: called with the number of runs of the search that are done, and of all.
+    """
+    said = f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}"
+    place = Place(stage=stage, graph=after.graph, tensor=worst.tensor)
+    try:
+        found = find_culprits(before, after, steps, limits, optimize=optimize, advance=advance)
+    except Exception as error:  # noqa: BLE001  (whatever the search meets: the gate has failed, and that is to be said)
+        told = " ".join(f"{type(error).__name__}: {error}".split())[:TOLD]
+        return GateFailed(f"{said}; the search for the nodes to blame ended with {told}", cure=cure, place=place)
+    if found is None:
+        return GateFailed(said, cure=cure, place=place)
+    if not found.culprits:
+        return GateFailed(f"{said}; {_spread_words(found)}", cure=cure, place=place)
+    said += f"; {culprit_words(found)}"
+    if folder is not None:
+        said += f"; seen alone by python {write_reproducer(found, folder, stage, BEYOND)}"
+    first = dataclasses.replace(found.culprits[0].place(), stage=stage, graph=after.graph)
+    return GateFailed(said, cure=cure, place=first)
+
+
+def culprit_words(found: Findings) -> str:
+    """Who is to blame, and how sure that is."""
+    count = len(found.culprits)
+    noun = "node is" if count == 1 else "nodes are"
+    named = "; ".join(_culprit_words(each, found) for each in found.culprits)
+    rest = (
+        "without it the gate holds"
+        if count == 1 and found.left <= 1.0
+        else "without them the gate holds, and not without any fewer"
+        if found.left <= 1.0
+        else f"without {'it' if count == 1 else 'them'} the rest still takes {found.left:.2g} times the limit"
+    )
+    return f"{count} {noun} to blame of {found.regions} compared: {named}; {rest}"
+
+
+def _culprit_words(culprit: Culprit, found: Findings) -> str:
+    local, last = culprit.local, -1
+    where = culprit.place()
+    size = (
+        "numbers that are not finite"
+        if local.error == float("inf")
+        else f"an error of its own of {local.relative:.2g} (relative, root mean square)"
+    )
+    by_rounding = (
+        f"{local.beyond:.2g} times what rounding explains"
+        if found.beyond and local.beyond != float("inf")
+        else "more than rounding explains"
+        if found.beyond
+        else "all of it by rounding, so it must not be rounded like that"
+    )
+    ranges = f"{local.tensor} {culprit.before[last]} before, {culprit.after[last]} after"
+    others = [f"{node.op_type} {node.name}" for node in culprit.nodes if node is not culprit.node]
+    beside = f", with {', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else ""
+    return f"{where.op} {where.node} ({where.source or 'no source line'}{beside}) has {size}, {by_rounding}: {ranges}"
+
+
+def _spread_words(found: Findings) -> str:
+    """Nobody is to blame: the error comes from many."""
+    if found.worst is None:
+        return (
+            "every node is right on right inputs: the difference arises where states are handed on, or in the runtime"
+        )
+    parts = ", ".join(
+        f"{each.node.op_type} {each.node.name} {100 * each.share:.0f} %"
+        if each.share is not None
+        else str(each.node.name)
+        for each in found.parts
+    )
+    return (
+        f"no single node is to blame: {found.differing} of {found.regions} compared round a little, each by at most "
+        f"{found.worst.beyond:.2g} times what rounding explains, and it adds up (largest parts of the error: {parts})"
+    )
