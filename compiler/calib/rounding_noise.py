@@ -3,7 +3,8 @@
 One graph holds a switch behind every node: with the switch on, its results go through half precision. Each probe runs
 one call with one switch on and compares outputs and states with the run without any. The shares of noise add up over
 nodes as long as each is small (independent errors, first order): that is the model which `compiler/precision/cut.py`
-minimises, and which the pass checks by running what came of it. Rounded weights are not part of a probe.
+minimises, and which the pass checks by running what came of it. Weights are not rounded in a probe: their rounding is
+independent of that of the results and relatively as large, so the share of a node that has weights counts twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +51,20 @@ def rounding_noise(
     off = {switch: np.array(False) for switch in switches.values()}
     names = [str(value.name) for value in model.graph.outputs]
     found = dict.fromkeys(switches, 0.0)
+    sources = {str(node.name): 2.0 if _has_weights(node) else 1.0 for node in rounding_nodes(model)}
     for number, feed in enumerate(feeds):
         exact = _wide(session.run(names, {**feed, **off}))
         for index, (node, switch) in enumerate(switches.items()):
             rounded = _wide(session.run(names, {**feed, **off, switch: np.array(True)}))
-            found[node] = max(found[node], _worst(rounded, exact))
+            found[node] = max(found[node], sources[node] * _worst(rounded, exact))
             advance(number * len(switches) + index + 1, len(feeds) * len(switches))
     return found
+
+
+def _has_weights(node: ir.Node) -> bool:
+    """Whether a node multiplies by a constant matrix or kernel."""
+    arrays = [house.array_of(value) for value in node.inputs]
+    return any(array is not None and array.ndim >= 2 and array.dtype.kind == "f" for array in arrays)
 
 
 def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[str, str]]:

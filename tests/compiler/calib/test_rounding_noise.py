@@ -21,6 +21,16 @@ def test_a_probe_is_the_rounding_of_that_node_alone() -> None:
         assert found[node] == pytest.approx(expected, rel=1e-3)
 
 
+def test_rounded_weights_count_as_much_as_rounded_results() -> None:
+    w = np.array([[0.1, 0.7], [0.3, 0.9]], np.float32)
+    given = parse("(float[1,2] x, float[2,2] w) => (float[1,2] y) { y = MatMul(x, w) }", {"w": w})
+    fed = parse("(float[1,2] x, float[2,2] w) => (float[1,2] y) { y = MatMul(x, w) }")
+    x = np.array([[0.1, 0.7]], np.float32)
+    assert rounding_noise(given, HALF, [{"x": x}])["y_matmul"] == pytest.approx(
+        2 * rounding_noise(fed, HALF, [{"x": x, "w": w}])["y_matmul"]
+    )
+
+
 def test_what_moves_or_is_exact_is_not_probed() -> None:
     model = parse("(float[2,2] x) => (float[2,2] y) { a = Transpose(x) b = Relu(a) y = Exp(b) }")
     assert [node.op_type for node in rounding_nodes(model)] == ["Exp"]
