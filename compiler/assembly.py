@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler import gates, verify
 from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
-from compiler.errors import InternalError
+from compiler.errors import GateFailed, InternalError
 from compiler.lowering import Lowering
 from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.recipe import LoadedRecipe
@@ -156,7 +156,10 @@ class Assembly:
         )
         with self.progress.stage(name, "verify") as handle:
             started = time.perf_counter()
-            differences = check.check_parity(handle.advance)
+            try:
+                differences = check.check_parity(handle.advance)
+            except GateFailed as error:
+                raise lowering.explain(error, steps, limits, handle.advance) from None
             self.parity += gates.parity_rows(name, differences, limits)
             buckets = check.check_buckets()
             worst = verify.worst_of(differences, limits)
@@ -164,6 +167,7 @@ class Assembly:
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
                 detail=f"{worst.steps} {check.unit}",
             )  # fmt: skip
+        drift = self._drift(lowering, check)
         with self.progress.stage(name, "invariance") as handle:
             started = time.perf_counter()
             padding = check.check_invariance()
@@ -175,7 +179,21 @@ class Assembly:
             "limit": limits.max_abs,
             "buckets": buckets,
             "invariance": padding,
+            **drift,
         }
+
+    def _drift(self, lowering: Lowering, check: UtteranceGates | StreamGates) -> dict[str, Any]:
+        """The curves of errors over many chained steps, for a graph that hands states on and a recipe that asks."""
+        gate = lowering.gate.drift
+        if gate is None or isinstance(check, UtteranceGates):
+            return {}
+        with self.progress.stage(lowering.name, "drift") as handle:
+            started = time.perf_counter()
+            curves = check.check_drift(gate, lowering.original.reference().run, handle.advance)
+            worst = max(curves, key=lambda curve: curve.growth)
+            detail = f"{gate.steps} chained steps; {worst.tensor} grows most, {worst.growth:.2f} times"
+            self._report(handle, "drift", started, lowering.name, detail=detail)
+        return {"drift": [curve.to_json() for curve in curves]}
 
     def _replay(self, folder: Path) -> None:
         """Open the bundle as its user will, and run its golden feeds in every bucket."""

@@ -6,9 +6,10 @@ passes run again, which is quick, and only stages without a report are compared 
 """
 
 import dataclasses
+import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from compiler import ir as house
 from compiler.bundle import canonical_json
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
-from compiler.errors import GateFailed, Refused, SlipwayError
+from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.original import Original
-from compiler.parity_failure import parity_failure
+from compiler.parity_failure import explained
 from compiler.passes import PASSES
 from compiler.progress import StageHandle, StageReport
-from compiler.recipe import PassSpec
+from compiler.recipe import Limits, PassSpec
 from compiler.spec import check_between_passes
 from compiler.stage_cache import hash_path, stage_key
 from compiler.stages import Lowered, Outcome, Pass
@@ -165,10 +166,27 @@ class Lowering:
             self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
         )  # fmt: skip
-        raise parity_failure(
-            stage, before, after, steps, limits, worst, folder=self.failures, advance=advance,
+        error = GateFailed(
+            f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
-        )  # fmt: skip
+            place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
+        )
+        raise explained(error, before, after, steps, limits, self.failures, advance=advance)
+
+    def explain(
+        self, error: GateFailed, steps: Sequence[verify.Step], limits: Limits, advance: gates.Advance
+    ) -> GateFailed:
+        """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
+        final = self.final()
+        before = self.exact() if final.lossy else dataclasses.replace(final, model=house.clone(final.model))
+        return explained(error, before, final, steps, limits, self.failures, optimize=True, advance=advance)
+
+    def exact(self) -> Lowered:
+        """The graph before the first pass that rounds on purpose."""
+        lowered = self._start()
+        for made in itertools.takewhile(lambda made: not made.lossy, (made for made, _ in self.plan)):
+            lowered = self._apply(made, lowered).lowered
+        return lowered
 
     def final(self) -> Lowered:
         """The graph after all passes, run again when everything came from the cache."""

@@ -10,7 +10,7 @@ from compiler.errors import GateFailed, Place
 from compiler.recipe import Limits
 from compiler.reproducer import write_reproducer
 from compiler.stages import Lowered
-from compiler.verify import Difference, Step
+from compiler.verify import Step
 
 SHOWN = 4
 """Further nodes of a region that are named."""
@@ -19,49 +19,47 @@ TOLD = 200
 """Characters of an error that ends the search."""
 
 
-def parity_failure(
-    stage: str,
+def explained(
+    error: GateFailed,
     before: Lowered,
     after: Lowered,
     steps: Sequence[Step],
     limits: Limits,
-    worst: Difference,
-    *,
-    cure: str,
     folder: Path | None,
+    *,
     optimize: bool = False,
     advance: Advance = lambda done, total: None,
 ) -> GateFailed:
-    """The error that names the culprits, its reproducer written.
+    """The failure of a gate with the nodes that are to blame, and their reproducer written.
 
     Args:
-        stage: the pass or gate that failed.
+        error: names stage, tensor and difference.
         before: the graph that holds the gate.
         after: the graph that does not.
         steps: the original's calls, in order.
         limits: of the gate.
-        worst: the tensor that uses most of them.
-        cure: what the user can do about it.
         folder: where the reproducer goes; None for nowhere.
         optimize: whether the runtime may rewrite `after`.
         advance: called with the number of runs of the search that are done, and of all.
     """
-    said = f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}"
-    place = Place(stage=stage, graph=after.graph, tensor=worst.tensor)
+    stage, graph = error.place.stage, after.graph
     try:
         found = find_culprits(before, after, steps, limits, optimize=optimize, advance=advance)
-    except Exception as error:  # noqa: BLE001  (whatever the search meets: the gate has failed, and that is to be said)
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:TOLD]
-        return GateFailed(f"{said}; the search for the nodes to blame ended with {told}", cure=cure, place=place)
+    except Exception as other:  # noqa: BLE001  (whatever the search meets: the gate has failed, and that is to be said)
+        told = " ".join(f"{type(other).__name__}: {other}".split())[:TOLD]
+        return _with_words(error, f"the search for the nodes to blame ended with {told}", error.place)
     if found is None:
-        return GateFailed(said, cure=cure, place=place)
+        return error
     if not found.culprits:
-        return GateFailed(f"{said}; {_spread_words(found)}", cure=cure, place=place)
-    said += f"; {culprit_words(found)}"
+        return _with_words(error, _spread_words(found), error.place)
+    said = culprit_words(found)
     if folder is not None:
         said += f"; seen alone by python {write_reproducer(found, folder, stage, BEYOND)}"
-    first = dataclasses.replace(found.culprits[0].place(), stage=stage, graph=after.graph)
-    return GateFailed(said, cure=cure, place=first)
+    return _with_words(error, said, dataclasses.replace(found.culprits[0].place(), stage=stage, graph=graph))
+
+
+def _with_words(error: GateFailed, words: str, place: Place) -> GateFailed:
+    return GateFailed(f"{error.message}; {words}", cure=error.cure, place=place)
 
 
 def culprit_words(found: Findings) -> str:

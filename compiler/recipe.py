@@ -406,16 +406,30 @@ class Limits(_Record):
     sqnr_db: float | None = None
 
 
+class DriftGate(_Record):
+    """The error of a stream must not grow over many chained calls.
+
+    Attributes:
+        steps: calls in a row; the verification streams one behind the other, and from the start again.
+        max_growth: the error of the second half of the calls, once the caches are full, over that of the first half.
+    """
+
+    steps: Annotated[int, Field(ge=8)] = 1000
+    max_growth: Annotated[float, Field(ge=1)] = 1.5
+
+
 class ParityGate(Limits):
     """Largest allowed difference to the original model, on outputs and states.
 
     Attributes:
         chained_steps: calls in a row, each fed with the states of the one before.
         lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
+        drift: whether the artefact is run much longer, to see that errors do not grow; for graphs with states.
     """
 
     chained_steps: Positive
     lossy: Limits | None = None
+    drift: DriftGate | None = None
 
     def limits(self, *, lossy: bool) -> Limits:
         """What holds for a graph that has been rounded on purpose, or not."""
@@ -482,6 +496,11 @@ class Recipe(_Record):
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
         _check_graph_names(("gates", "parity"), self.gates.parity, self.graphs)
+        for name, gate in self.gates.parity.items():
+            if gate.drift is not None and all(given.state is None for given in self.graphs[name].inputs.values()):
+                cure = "drop drift, or declare the states"
+                message = "expected a graph that hands states on for drift, got none of them"
+                raise _disagree(message, cure, "gates", "parity", name, "drift")
         for key in ("verification", "calibration"):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.drift import DriftCurve, Run, chained_feeds, measure_drift, require_bounded
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
-from compiler.recipe import Limits
+from compiler.recipe import DriftGate, Limits
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference
@@ -68,6 +69,22 @@ class StreamGates:
         )  # fmt: skip
         self.recorded = tuple(runner.golden())
         return differences
+
+    def check_drift(self, gate: DriftGate, reference: Run, advance: Advance) -> list[DriftCurve]:
+        """Whether the error of the smallest artefact stays bounded over many chained steps.
+
+        Raises:
+            GateFailed: it grows; names the state.
+        """
+        emitted = self.artifacts[0]
+        rows = _rows(emitted)
+        runner = Runner(emitted.lowered, self._session(emitted), rows)
+        feeds = chained_feeds(self.streams, gate.steps)
+        curves = measure_drift(
+            emitted.lowered, runner, reference, feeds, rows, lambda done: advance(done, gate.steps)
+        )  # fmt: skip
+        require_bounded(self.graph, curves, gate)
+        return curves
 
     def golden(self) -> bytes:
         """The golden file: the first calls as the smallest artefact answers them."""

@@ -3,8 +3,13 @@
 import json
 
 import onnx_ir as ir
+import pytest
 
+from compiler import passes
+from compiler.drift import curve_of
+from compiler.lowering import Lowering
 from tests.kit.models.project import TIMES, Project, digest_of
+from tests.kit.sabotage import sabotage
 
 
 def test_graphs_are_static_packed_and_share_their_weights(shared: Project) -> None:
@@ -36,3 +41,46 @@ def test_build_without_cache_is_byte_identical(shared: Project, project: Project
     assert ended.code == 0, ended.err
     assert ended.stages(cached=True) == []
     assert digest_of(project.folder / "again", TIMES) == digest_of(shared.folder / "bundle", TIMES)
+
+
+GATE = "net: {max_abs: 1.0e-5, chained_steps: 8}"
+
+
+def test_drift_is_measured_and_kept_in_the_receipts(project: Project) -> None:
+    project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, drift: {steps: 60}}")
+    ended = project.build()
+    assert ended.code == 0, ended.err
+    assert "net:drift" in ended.stages(cached=False)
+    receipts = json.loads((project.folder / "bundle/receipts.json").read_text())
+    curves = [curve_of(each) for each in receipts["parity"]["net"]["drift"]]
+    assert {curve.tensor for curve in curves if not curve.is_state} == {"logits"}
+    assert any(curve.is_state for curve in curves)
+    assert all(curve.steps == 60 and len(curve.errors) == 60 for curve in curves)
+    assert "60 chained steps; " in ended.out
+
+
+def test_drift_that_grows_fails_the_build(project: Project) -> None:
+    project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, drift: {steps: 8, max_growth: 1}}")
+    ended = project.build()
+    assert ended.code == 4, ended.err
+    assert "stage drift, graph net, tensor " in ended.message
+    assert "within 1 times its first half over 8 chained steps, got " in ended.message
+    assert not (project.folder / "bundle").exists()
+
+
+def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_rounds(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(model: ir.Model) -> None:
+        node = [node for node in model.graph if node.op_type == "Softmax"][-1]
+        node.attributes["axis"] = ir.AttrInt64("axis", 2)
+
+    project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, lossy: {max_abs: 1.0e-3}}")
+    sabotage(monkeypatch, "pack_states", spoil)
+    monkeypatch.setattr(passes.PASSES["pack_states"], "lossy", True)
+    monkeypatch.setattr(Lowering, "_compare", lambda *arguments: (0.0, 1.0))
+    ended = project.build()
+    assert ended.code == 4, ended.err
+    for word in ("stage verify batch=1, graph net, node ", "op Softmax", "source tiny_asr.py:", "1 node is to blame"):
+        assert word in ended.message, ended.message
+    assert (project.folder / "bundle.failure" / "reproduce.py").is_file()

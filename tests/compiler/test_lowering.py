@@ -1,22 +1,19 @@
 """lowering: which stages run again, and which pass and node broke a graph."""
 
-import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler import passes
-from compiler.stages import Lowered, Outcome
 from tests.kit.models.project import Project, digest_of
+from tests.kit.sabotage import Spoil, sabotage
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,29 +124,6 @@ def test_change_runs_exactly_what_it_must(
 def test_failed_stage_is_not_remembered(project: Project) -> None:
     project.replace("tiny_task.py", 'return "".join', 'raise OSError("no")  # ')
     assert [project.build().code, project.build().code] == [2, 2]
-
-
-Spoil = Callable[[ir.Model], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Saboteur:
-    """Stands in for a pass: lets it work, then spoils the graph."""
-
-    name: ClassVar[str] = ""
-    lossy: ClassVar[bool] = False
-    real: ClassVar[Any] = None
-    spoil: ClassVar[Spoil]
-
-    def apply(self, lowered: Lowered) -> Outcome:
-        outcome: Outcome = type(self).real().apply(lowered)
-        type(self).spoil(outcome.lowered.model)
-        return outcome
-
-
-def sabotage(monkeypatch: pytest.MonkeyPatch, name: str, spoil: Spoil) -> None:
-    members = {"name": name, "real": passes.PASSES[name], "spoil": staticmethod(spoil)}
-    monkeypatch.setitem(passes.PASSES, name, type("Saboteur", (Saboteur,), members))
 
 
 def scale_one_product(model: ir.Model) -> None:

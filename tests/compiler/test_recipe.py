@@ -239,6 +239,12 @@ WRONG_VALUES = [
         id="tolerance of zero",
     ),
     pytest.param(
+        "chained_steps: 100}",
+        "chained_steps: 100, drift: {steps: 4}}",
+        "tiny.yaml:28: gates.parity.encoder.drift.steps: expected a number of at least 8, got 4; change the value",
+        id="drift of few steps",
+    ),
+    pytest.param(
         "chained_steps: 100",
         "chained_steps: 100.0",
         "tiny.yaml:28: gates.parity.encoder.chained_steps: expected an integer, got 100.0; write 100",
@@ -846,3 +852,12 @@ def test_any_value_anywhere_gives_a_recipe_or_a_recipe_error(
     else:
         path.write_text(loaded.text, encoding="utf-8")
         assert load_recipe(str(path)).recipe == loaded.recipe
+
+
+def test_drift_is_for_graphs_that_hand_states_on(tmp_path: Path) -> None:
+    text = changed("chained_steps: 100}", "chained_steps: 100, drift: {max_growth: 2}}")
+    gate = load_recipe(write(tmp_path, text)).recipe.gates.parity["encoder"]
+    assert gate.drift is not None
+    assert (gate.drift.steps, gate.drift.max_growth) == (1000, 2.0)
+    alone = text.replace(', state: "next_{0..2}"', "")
+    assert "gates.parity.encoder.drift: expected a graph that hands states on for drift" in refusal(tmp_path, alone)

@@ -1,0 +1,34 @@
+"""Passes that spoil what they leave behind: what a defect in a pass does to a build."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+import pytest
+
+from compiler import passes
+from compiler.stages import Lowered, Outcome
+
+Spoil = Callable[[ir.Model], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Saboteur:
+    """Stands in for a pass: lets it work, then spoils the graph."""
+
+    name: ClassVar[str] = ""
+    lossy: ClassVar[bool] = False
+    real: ClassVar[Any] = None
+    spoil: ClassVar[Spoil]
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        outcome: Outcome = type(self).real().apply(lowered)
+        type(self).spoil(outcome.lowered.model)
+        return outcome
+
+
+def sabotage(monkeypatch: pytest.MonkeyPatch, name: str, spoil: Spoil) -> None:
+    """Let a pass spoil the graph once it has done its work."""
+    members = {"name": name, "real": passes.PASSES[name], "spoil": staticmethod(spoil)}
+    monkeypatch.setitem(passes.PASSES, name, type("Saboteur", (Saboteur,), members))
