@@ -78,17 +78,18 @@ def main() -> None:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), evidence=original.evidence())
-        for each in spec.passes:
-            made = make_pass(each)
+        passes = [make_pass(each) for each in spec.passes]
+        for made in passes:
             if made.lossy or isinstance(made, RescaleStreams):
                 break
             plain = made.apply(plain).lowered
+        lower = next((made for made in passes if isinstance(made, LowerPrecision)), LowerPrecision())
         assert plain.evidence is not None, "the recipe needs data.calibration"
         total = sum(touches_float(node) for node in plain.model.graph)
         console.print(f"{options.recipe}: {total} nodes with real numbers, {len(plain.evidence.streams)} streams")
         verification = original.streams()[: options.streams]
         rows = []
-        for contender in _contenders(plain, console):
+        for contender in _contenders(plain, lower, console):
             noise = noise_between(plain, contender.lowered, verification)
             row: dict[str, Any] = {**dataclasses.asdict(dataclasses.replace(contender, lowered=None)), "noise": noise}  # type: ignore[arg-type]
             if options.task:
@@ -112,7 +113,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _contenders(plain: Lowered, console: Console) -> Iterator[Contender]:
+def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iterator[Contender]:
     """Each typed graph, when it is found."""
     assert plain.evidence is not None
     streams = plain.evidence.streams
@@ -133,7 +134,7 @@ def _contenders(plain: Lowered, console: Console) -> Iterator[Contender]:
     large = {str(node.name) for node in nodes if _exceeds(node, magnitudes)}
     kept = large | {name for name in states if magnitudes.get(name.removeprefix("state "), 0.0) > THRESHOLD}
     yield Contender("threshold 512", write_types(plain, kept, HALF), len(large), watched, 1)
-    ours = _timed("lower_precision", lambda: LowerPrecision().apply(plain))
+    ours = _timed("lower_precision", lambda: lower.apply(plain))
     goal = max(noise_between(plain, ours.lowered, streams).values())
     yield _by_prefix(plain, [str(node.name) for node in nodes], states, goal)
     yield ours
@@ -141,7 +142,7 @@ def _contenders(plain: Lowered, console: Console) -> Iterator[Contender]:
     started = time.perf_counter()
     rescaled = RescaleStreams().apply(copy).lowered
     seconds = time.perf_counter() - started
-    both = _timed("rescale_streams, lower_precision", lambda: LowerPrecision().apply(rescaled))
+    both = _timed("rescale_streams, lower_precision", lambda: lower.apply(rescaled))
     yield dataclasses.replace(both, seconds=both.seconds + seconds, runs=both.runs + 1)
 
 

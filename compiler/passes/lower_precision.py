@@ -44,6 +44,10 @@ VERIFICATIONS = 6
 """Most tries of a choice on all calibration streams; with the watched run that is seven runs over the data."""
 
 
+TIGHTER = 1.25
+"""How much less noise than it needs a choice is asked for after one that has missed its figures."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LowerPrecision:
     """Half precision with float32 islands.
@@ -96,7 +100,7 @@ class LowerPrecision:
                 return self._outcome(rounded, planner, plan, measured, tries)
             if plan.noise == 0.0:
                 break
-            budget = plan.noise / max(4.0, measured / wanted)
+            budget = plan.noise / max(TIGHTER, TIGHTER * measured / wanted)
         raise GateFailed(
             f"expected {self.type} with at most {-self.sqnr_db:g} dB of noise on the calibration data, got "
             f"{_decibels(measured)} dB with {len(plan.pins)} of {len(planner.graph_nodes)} nodes in float32",
