@@ -10,6 +10,7 @@ from typing import Any
 
 from compiler import gates, verify
 from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
+from compiler.drift_curves import curve_of
 from compiler.errors import GateFailed, InternalError
 from compiler.lowering import Lowering
 from compiler.progress import BuildReport, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
@@ -68,6 +69,7 @@ class Assembly:
             sizes = {
                 p.relative_to(folder).as_posix(): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()
             }
+            receipts = json.loads((folder / "receipts.json").read_text())["parity"]
             gates.check_budget(self.loaded.recipe.gates.budget, sum(sizes.values()), self.speed)
         return BuildReport(
             str(self.loaded.path),
@@ -77,6 +79,7 @@ class Assembly:
             self.task,
             sizes,
             tuple(self.speed),
+            {name: tuple(map(curve_of, found.get("drift", ()))) for name, found in receipts.items()},
         )
 
     def _checkpoints(self) -> dict[str, str]:
@@ -165,7 +168,7 @@ class Assembly:
             worst = verify.worst_of(differences, limits)
             self._report(
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
-                detail=f"{worst.steps} {check.unit}",
+                sqnr_db=worst.sqnr_db, detail=f"{worst.steps} {check.unit}",
             )  # fmt: skip
         drift = self._drift(lowering, check)
         with self.progress.stage(name, "invariance") as handle:

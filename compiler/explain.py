@@ -17,6 +17,7 @@ from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.propagate import Derivation, chain_to
 from compiler.errors import GateFailed, Place, Refused
 from compiler.explain_words import Kind, kind_of, need_words, padding_words, shape_text
+from compiler.graph_drawing import Box
 from compiler.lowering import replay_certificates
 from compiler.passes.pad_axes import PadAxes, derive_tolerantly
 from compiler.stages import Lowered, Outcome, Pass
@@ -95,31 +96,6 @@ class ShownRefusal:
     cure: str
     place: Place
     chain: tuple[Link, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """One node or input as it is drawn.
-
-    Attributes:
-        name: of the node or input.
-        op: operator, or `input`.
-        kind: what its colour says.
-        padding: what lies in its padding, in few words.
-        is_tracked: whether anything padded or the batch reaches it, or it was inserted for that.
-        notes: everything known, line by line.
-        inputs: names of the values it reads.
-        outputs: names of the values it makes.
-    """
-
-    name: str
-    op: str
-    kind: Kind
-    padding: str
-    is_tracked: bool
-    notes: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.original import Original
 from compiler.parity_failure import explained
 from compiler.passes import PASSES
-from compiler.progress import StageHandle, StageReport
+from compiler.progress import StageHandle, StageReport, stage_report_of
 from compiler.recipe import Limits, PassSpec
 from compiler.spec import check_between_passes
 from compiler.stage_cache import hash_path, stage_key
@@ -98,8 +98,7 @@ class Lowering:
         entry = self.cache.get(stage_key(key, "report"))
         assert entry is not None
         content = json.loads((entry / "report.json").read_text())
-        report = StageReport(**{**content["report"], "refused": tuple(content["report"]["refused"])})
-        return dataclasses.replace(report, cached=True), content["records"]
+        return dataclasses.replace(stage_report_of(content["report"]), cached=True), content["records"]
 
     def _keep(self, key: str, files: Mapping[str, bytes]) -> None:
         if self.cache is not None:
@@ -117,7 +116,7 @@ class Lowering:
                     report, records = self._cached_report(key)
                 else:
                     steps = self._replay(made.name, before, outcome)
-                    max_abs, limit = self._compare(made.name, before, lowered, handle.advance)
+                    worst, limit = self._compare(made.name, before, lowered, handle.advance)
                     report = StageReport(
                         self.name,
                         made.name,
@@ -125,12 +124,14 @@ class Lowering:
                         matched=outcome.matched,
                         rewritten=outcome.rewritten,
                         refused=tuple(map(str, outcome.refused)),
-                        max_abs=max_abs,
+                        max_abs=worst.max_abs,
                         limit=limit,
                         detail=f"certificate of {steps} steps replayed" if steps else outcome.detail,
+                        sqnr_db=worst.sqnr_db,
+                        precision=outcome.precision,
                     )
                     records = [{"pass": made.name, **record} for record in outcome.records]
-                    content = {"report": dataclasses.asdict(report), "records": records}
+                    content = {"report": report.to_json(), "records": records}
                     self._keep(stage_key(key, "report"), {"report.json": canonical_json(content)})
                 self.certificate += records
                 self._done(handle, report)
@@ -154,14 +155,16 @@ class Lowering:
         except GateFailed as error:
             raise error.at(stage=stage, graph=self.name) from None
 
-    def _compare(self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance) -> tuple[float, float]:
+    def _compare(
+        self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance
+    ) -> tuple[verify.Difference, float]:
         """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         differences = verify.compare(after, verify.runner_of(after), steps)
         limits = self.gate.limits(lossy=after.lossy)
         worst = verify.worst_of(differences, limits)
         if worst.holds(limits):
-            return worst.max_abs, worst.limit(limits)
+            return worst, worst.limit(limits)
         gates.require_parity(
             self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",

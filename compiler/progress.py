@@ -9,7 +9,7 @@ import dataclasses
 import errno
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
+from compiler import precision_records
+from compiler.drift_curves import DriftCurve
+from compiler.precision_records import PrecisionRecord
 from runtime_lite.atomic_file import replace_file
 
 PLAIN_COLUMNS = 160
@@ -39,6 +42,8 @@ class StageReport:
         max_abs: largest difference to the graph before, None where it was not compared.
         limit: largest difference allowed.
         detail: anything a reader needs besides, in one phrase.
+        sqnr_db: smallest ratio of signal to quantisation noise, None where it was not compared or nothing differs.
+        precision: what a pass that rounds says of nodes and tensors.
     """
 
     graph: str
@@ -51,6 +56,18 @@ class StageReport:
     max_abs: float | None = None
     limit: float | None = None
     detail: str = ""
+    sqnr_db: float | None = None
+    precision: tuple[PrecisionRecord, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the stage cache."""
+        return {**dataclasses.asdict(self), "precision": precision_records.to_json(self.precision)}
+
+
+def stage_report_of(content: Mapping[str, Any]) -> StageReport:
+    """The report of `StageReport.to_json`."""
+    lists = {"refused": tuple(content["refused"]), "precision": precision_records.from_json(content["precision"])}
+    return StageReport(**{**content, **lists})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +131,7 @@ class BuildReport:
         task: None without a task gate.
         sizes: bytes by file of the bundle.
         speed: one row per artefact.
+        drift: by graph, the errors of outputs and states over many chained steps.
         not_built: targets left out, each with its reason.
     """
 
@@ -124,6 +142,7 @@ class BuildReport:
     task: TaskRow | None = None
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     speed: tuple[SpeedRow, ...] = ()
+    drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
     not_built: tuple[str, ...] = ()
 
     def to_json(self) -> str:

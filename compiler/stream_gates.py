@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.drift import DriftCurve, Run, chained_feeds, measure_drift, require_bounded
+from compiler.drift import Run, chained_feeds, measure_drift, require_bounded
+from compiler.drift_curves import DriftCurve
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity

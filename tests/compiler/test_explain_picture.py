@@ -3,8 +3,8 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from compiler.explain import Box, explain
-from compiler.explain_picture import GROUP_ABOVE, STYLES, group_boxes, picture, write_picture
+from compiler.explain import explain
+from compiler.explain_picture import STYLES, picture, write_picture
 from compiler.explain_words import Kind
 from compiler.passes.pad_axes import PadAxes
 from tests.compiler.test_explain import SOFTMAX, explained, refused
@@ -68,33 +68,6 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     ]
     assert all(link.startswith("#n") for link in links)
     assert "url(" not in page and "@import" not in page
-
-
-def chain(count: int) -> list[Box]:
-    """A long chain with a side branch at every tenth node, of which every hundredth is inserted."""
-    boxes = [Box("x", "input", Kind.ANYTHING, "", True, ("x",), (), ("v0",))]
-    for at in range(1, count):
-        kind = Kind.INSERTED if at % 100 == 0 else Kind.FINITE
-        side = (f"v{at - 10}",) if at % 10 == 0 and at > 10 else ()
-        boxes.append(Box(f"n{at}", "Add", kind, "finite", True, (f"n{at}",), (f"v{at - 1}", *side), (f"v{at}",)))
-    return boxes
-
-
-def test_small_graphs_are_drawn_node_by_node() -> None:
-    groups, edges, hidden = group_boxes(chain(GROUP_ABOVE))
-    assert (len(groups), hidden) == (GROUP_ABOVE, 0)
-    assert all(start < end for start, end in edges)
-
-
-def test_large_graphs_are_drawn_in_chains_of_one_kind_without_what_nothing_reaches() -> None:
-    boxes = [*chain(2000), *(Box(f"s{at}", "Shape", Kind.NONE, "", False, (), (), ()) for at in range(7))]
-    groups, edges, hidden = group_boxes(boxes)
-    assert hidden == 7
-    assert len(groups) < 600
-    assert sum(len(group.boxes) for group in groups) == 2000
-    assert all(len({box.kind for box in group.boxes}) == 1 for group in groups)
-    assert all(start < end for start, end in edges)
-    assert sum(group.kind is Kind.INSERTED for group in groups) == 19
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
