@@ -21,7 +21,7 @@ from rich.table import Table
 
 from compiler import precision_records
 from compiler.drift_curves import DriftCurve
-from compiler.precision_records import PrecisionRecord
+from compiler.precision_records import Pin, PrecisionRecord
 from runtime_lite.atomic_file import replace_file
 
 PLAIN_COLUMNS = 160
@@ -213,6 +213,7 @@ class Progress:
         """Print the parity table, what every pass did or refused, sizes and speed, and where the bundle is."""
         for table in (
             _pass_table(report),
+            _pin_table(report),
             _parity_table(report),
             _task_table(report),
             _size_table(report),
@@ -295,6 +296,26 @@ def _pass_table(report: BuildReport) -> Table | None:
         refused = "\n".join(escape(reason) for reason in dict.fromkeys(stage.refused))
         table.add_row(escape(stage.graph), escape(stage.stage), str(stage.matched), str(stage.rewritten), refused)
     return table if passes else None
+
+
+SHOWN_PINS = 16
+"""Pins that the terminal lists per pass; the report has all of them."""
+
+
+def _pin_table(report: BuildReport) -> Table | None:
+    """Nodes that a pass has left more precise, the costliest first."""
+    table = _table("Kept precise", "graph", "pass", "node", "operator", "why", "[costs]", "line")
+    for stage in report.stages:
+        pins = [record for record in stage.precision if isinstance(record, Pin)]
+        for pin in sorted(pins, key=lambda pin: -(pin.cost or 0.0))[:SHOWN_PINS]:
+            cost = "" if pin.cost is None else f"{pin.cost:.3g} {pin.cost_unit}"
+            line = pin.source.split(": ")[0]
+            cells = (stage.graph, stage.stage, pin.node, pin.op, f"{pin.kept}: {pin.reason}", cost, line)
+            table.add_row(*map(escape, cells))
+        if len(pins) > SHOWN_PINS:
+            rest = f"and {len(pins) - SHOWN_PINS} more in the report"
+            table.add_row(escape(stage.graph), escape(stage.stage), rest, "", "", "", "")
+    return table if table.rows else None
 
 
 def _parity_table(report: BuildReport) -> Table | None:

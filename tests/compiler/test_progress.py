@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from compiler.precision_records import Pin
 from compiler.progress import (
     BuildReport,
     ParityRow,
@@ -107,6 +108,17 @@ def test_report_shows_everything_it_holds() -> None:
     assert "total 5,001,234" in words
     assert "encoder batch=1 1 1.250 1.500" in words
     assert words[-2:] == ["not built: tensorrt: no toolchain on this machine", "bundle: dist/tiny-cpu"]
+
+
+def test_nodes_that_stay_precise_are_listed_the_costliest_first_and_not_without_end() -> None:
+    pins = tuple(
+        Pin(f"n{i}", "Exp", f"reaches {i}", "t", 1.0, f"m.py:{i} in forward: x", float(i), "us") for i in range(20)
+    )
+    console = Console(file=io.StringIO(), width=160)
+    Progress(console).show(BuildReport("r", "b", (StageReport("net", "lower", 0.1, precision=pins),)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "float32: reaches 19" in text and "19 us" in text and "m.py:19 in forward" in text
+    assert "reaches 3" not in text and "and 4 more in the report" in text
 
 
 def test_empty_report_shows_only_where_the_bundle_is() -> None:
