@@ -1,0 +1,95 @@
+"""What a rule of the TensorRT linter is, what it may look at, and what it finds."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+import onnx_ir as ir
+
+from compiler.errors import Place
+from compiler.ir import source_of
+
+Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The smallest, the best and the largest shape of one network input."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What the engine is built for.
+
+    Attributes:
+        capability: CUDA compute capability of the device, e.g. (7, 5).
+        opset: the largest version of the default domain that the parser takes.
+        profiles: by network input; an input with a symbolic dimension needs one.
+    """
+
+    capability: tuple[int, int]
+    opset: int
+    profiles: Mapping[str, Profile] = dataclasses.field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """How messages call the device, e.g. `sm_75`."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """One place where a graph breaks a rule.
+
+    Attributes:
+        rule: name of the rule.
+        message: `expected <E>, got <G>`.
+        cure: what to do about it.
+        place: node, operator, tensor and source line.
+    """
+
+    rule: str
+    message: str
+    cure: str
+    place: Place
+
+    def __str__(self) -> str:
+        where = str(self.place)
+        return f"[{self.rule}] {f'{where}: ' if where else ''}{self.message}; {self.cure}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What a rule yields: a violation before it carries the rule's name and the node's place."""
+
+    message: str
+    cure: str
+    node: ir.Node | None = None
+    tensor: ir.Value | None = None
+
+    def named(self, rule: str) -> Violation:
+        """The violation of a rule."""
+        node, value = self.node, self.tensor
+        place = Place(
+            node=str(node.name or node.outputs[0].name) if node is not None else "",
+            op=node.op_type if node is not None else "",
+            tensor=str(value.name) if value is not None else "",
+            source=source_of(node),
+        )
+        return Violation(rule, self.message, self.cure, place)
+
+
+Check = Callable[[ir.Model, Limits], Iterator[Finding]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A name and a check over a whole graph; checks are independent of each other."""
+
+    name: str
+    check: Check
+
+
+def every_node(model: ir.Model) -> Iterator[ir.Node]:
+    """The nodes of a graph and of everything inside its loops and branches."""
+    return iter(list(ir.traversal.RecursiveGraphIterator(model.graph)))
+
+
+def is_inner(model: ir.Model, node: ir.Node) -> bool:
+    """Whether a node lies inside a loop or a branch."""
+    return node.graph is not model.graph

@@ -1,0 +1,159 @@
+"""Which element types and shapes a strongly typed TensorRT network may have on a device."""
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from compiler.ir import is_op
+from compiler.targets.tensorrt_rule import Finding, Limits, Rule, every_node
+
+AMPERE, ADA = (8, 0), (8, 9)
+
+FLOAT8 = frozenset(kind for kind in ir.DataType if kind.name.startswith("FLOAT8"))
+
+ALWAYS = frozenset(
+    {
+        ir.DataType.FLOAT,
+        ir.DataType.FLOAT16,
+        ir.DataType.INT32,
+        ir.DataType.INT64,
+        ir.DataType.BOOL,
+    }
+)
+"""Types that every operator of the parser's table may see, on every device."""
+
+CURES = {
+    ir.DataType.DOUBLE: "cast to FLOAT in the model: the parser would do it silently and clamp",
+    ir.DataType.BFLOAT16: "use FLOAT16, or build for a device of compute capability 8.0",
+    ir.DataType.STRING: "keep text outside the graph",
+}
+
+
+def _values(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Node | None]]:
+    """Every value once, with the node that makes it, or else the first that reads it."""
+    inner = {id(node.graph): node.graph for node in every_node(model)}
+    for graph in ({id(model.graph): model.graph} | inner).values():
+        assert graph is not None
+        initializers = getattr(graph, "initializers", {})
+        for value in dict.fromkeys((*graph.inputs, *initializers.values())):
+            yield value, next((use.node for use in value.uses()), None)
+    for node in every_node(model):
+        for value in node.outputs:
+            if value.name:
+                yield value, node
+
+
+def _element_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    """No type but those of the table; INT8 and UINT8 have rules of their own."""
+    later = {ir.DataType.BFLOAT16} if limits.capability >= AMPERE else set()
+    later |= FLOAT8 if limits.capability >= ADA else set()
+    allowed = ALWAYS | later | {ir.DataType.INT8, ir.DataType.UINT8}
+    for value, node in _values(model):
+        if value.dtype is not None and value.dtype not in allowed and not isinstance(value.type, ir.SequenceType):
+            yield Finding(
+                f"expected a type that TensorRT has on {limits.device}, got {value.dtype.name}",
+                CURES.get(value.dtype, "cast it to a type that the device has"),
+                node,
+                value,
+            )
+
+
+def _tensors_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    for value, node in _values(model):
+        if value.type is not None and not isinstance(value.type, ir.TensorType):
+            yield Finding(
+                f"expected a tensor, got {type(value.type).__name__}",
+                "keep sequences and optional values outside the graph",
+                node,
+                value,
+            )
+
+
+def _known_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    for value, node in _values(model):
+        if value.type is None and value.uses():
+            yield Finding(
+                "expected a type, a strongly typed network takes every type from the graph, got none",
+                "let shape inference run on the graph",
+                node,
+                value,
+            )
+
+
+def _uint8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    """UINT8 enters and leaves the network through a Cast, and is nowhere else."""
+    outputs = set(model.graph.outputs)
+    for value, node in _values(model):
+        if value.dtype != ir.DataType.UINT8:
+            continue
+        entering = value.is_graph_input() and all(is_op(use.node, "Cast") for use in value.uses())
+        leaving = value in outputs and not value.uses() and is_op(value.producer(), "Cast")
+        if not entering and not leaving:
+            yield Finding(
+                "expected UINT8 as network input or output behind a Cast only, got it inside the graph",
+                "cast at the border, and compute in another type",
+                node,
+                value,
+            )
+
+
+def _int8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    """INT8 lies between QuantizeLinear and DequantizeLinear, and in constants that DequantizeLinear reads."""
+    outputs = set(model.graph.outputs)
+    for value, node in _values(model):
+        if value.dtype != ir.DataType.INT8:
+            continue
+        made = value.producer()
+        constant = (made is None and not value.is_graph_input()) or is_op(made, "Constant")
+        read = all(is_op(use.node, "DequantizeLinear", "QuantizeLinear") for use in value.uses())
+        if not (constant or is_op(made, "QuantizeLinear")) or not read or value in outputs:
+            yield Finding(
+                "expected INT8 only between QuantizeLinear and DequantizeLinear, got it elsewhere",
+                "compute in floating point and quantise with a Q/DQ pair",
+                node,
+                value,
+            )
+
+
+def _profile(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+    """Every symbolic dimension of an input has a profile that fits it."""
+    for value in model.graph.inputs:
+        node = next((use.node for use in value.uses()), None)
+        name, shape = str(value.name), value.shape
+        given = limits.profiles.get(name)
+        if shape is None:
+            yield Finding("expected an input of known rank, got none", "declare its shape", node, value)
+        elif given is None and any(not isinstance(dim, int) for dim in shape):
+            yield Finding(
+                f"expected a profile for every dynamic axis, got {shape} without one",
+                "give the axis buckets or a fixed size",
+                node,
+                value,
+            )
+        elif given is not None and not _fits(shape, given):
+            yield Finding(
+                f"expected smallest <= best <= largest shapes of {shape}, got {given}",
+                "correct the profile",
+                node,
+                value,
+            )
+
+
+def _fits(shape: ir.Shape, profile: tuple[tuple[int, ...], ...]) -> bool:
+    if any(len(given) != len(shape) for given in profile):
+        return False
+    smallest, best, largest = profile
+    return all(
+        0 < low <= middle <= high and (not isinstance(dim, int) or low == high == dim)
+        for dim, low, middle, high in zip(shape, smallest, best, largest, strict=True)
+    )
+
+
+TYPE_RULES = (
+    Rule("element-type", _element_type),
+    Rule("tensors-only", _tensors_only),
+    Rule("known-type", _known_type),
+    Rule("uint8-border", _uint8),
+    Rule("int8-quantized", _int8),
+    Rule("profile", _profile),
+)
