@@ -11,7 +11,7 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 """
 
 from runtime_lite.bundle import Bundle, read_bundle, write_tar
-from runtime_lite.errors import BadInput, BundleRefused, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite.errors import BadInput, BundleRefused, EngineAbsent, GateFailed, InternalError, RuntimeLiteError
 from runtime_lite.manifest import Manifest
 from runtime_lite.manifest_json import json_from_manifest, manifest_from_json
 from runtime_lite.runtime import Runtime
@@ -21,6 +21,7 @@ __all__ = [
     "BadInput",
     "Bundle",
     "BundleRefused",
+    "EngineAbsent",
     "GateFailed",
     "InternalError",
     "Manifest",

@@ -1,6 +1,7 @@
 """The command line: `python -m runtime_lite inspect|verify|run|bench BUNDLE`.
 
-Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 130 interrupted;
+Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
+device is not here, 130 interrupted;
 anything else that is raised is a bug and ends, with its traceback, in 1.
 """
 

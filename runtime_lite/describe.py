@@ -69,6 +69,10 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
             f"  stream: {stream.step_frames} frames a push, window {stream.window}, {stream.alignment}-aligned, "
             f"length {stream.length_input}{mask}"
         )
+    if graph.engine is not None:
+        state = graph.engine.status if graph.engine.reason is None else f"NOT BUILT: {graph.engine.reason}"
+        with_what = ", ".join(f"{what} {value}" for what, value in graph.engine.built_with.items())
+        lines.append(f"  engine: {state}{f' with {with_what}' if with_what else ''}; plan {graph.engine.plan}")
     costs = bundle.costs.get(name, {})
     buckets = []
     for artifact in graph.artifacts:

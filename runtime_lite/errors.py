@@ -3,6 +3,7 @@
     the caller   BadInput        2   a feed, an argument, or the use of something closed
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
     numerics     GateFailed      4   `verify` measured more than the recorded tolerance
+    the machine  EngineAbsent    5   the engine is not built, or what runs it is not here
     ours         InternalError   1   a bug of runtime_lite
 
 Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.
@@ -33,6 +34,12 @@ class GateFailed(RuntimeLiteError):
     """The bundle does not reproduce its recorded outputs on this machine."""
 
     exit_code = 4
+
+
+class EngineAbsent(RuntimeLiteError):
+    """The bundle is sound, but its engine is not built, or this machine has no device, driver or library for it."""
+
+    exit_code = 5
 
 
 class InternalError(RuntimeLiteError):

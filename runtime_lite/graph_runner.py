@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from runtime_lite.arrays import Array
-from runtime_lite.executor_onnx import OnnxExecutor
+from runtime_lite.executor import Executor
 from runtime_lite.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
 from runtime_lite.manifest import BATCH_AXIS, Graph
 from runtime_lite.padding import cut_outputs, cut_rows, full_feed
@@ -21,7 +21,7 @@ class GraphRunner:
         check_finite: refuse NaN and infinity in feeds.
     """
 
-    def __init__(self, name: str, graph: Graph, executor: OnnxExecutor, check_finite: bool) -> None:
+    def __init__(self, name: str, graph: Graph, executor: Executor, check_finite: bool) -> None:
         """Keep the parts."""
         self.name = name
         self.graph = graph

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from runtime_lite.formula import parse_formula
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MANIFEST_FILE = "manifest.json"
 COSTS_FILE = "costs.json"
 BATCH_AXIS = "batch"  # the axis of the rows; its free places are filled and cut
@@ -33,6 +33,7 @@ DTYPES = (
 ITEM_BYTES = {"bool": 1, **{name: int(re.sub(r"\D", "", name)) // 8 for name in DTYPES if name != "bool"}}
 INPUT_ROLES = ("data", "length", "mask", "state")
 OUTPUT_ROLES = ("data", "state")
+ENGINE_STATUSES = ("built", "not built")
 
 Scalar = bool | int | float | str
 
@@ -141,6 +142,25 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """What a vendor's compiler makes of the graph files of one graph, for the device that runs them.
+
+    Attributes:
+        status: `built` or `not built`.
+        reason: why it is not built; None when it is.
+        plan: file with everything that the compiler is told.
+        files: engine file by graph file, one per artifact; empty while it is not built.
+        built_with: versions and device by name; empty while it is not built.
+    """
+
+    status: str
+    reason: str | None
+    plan: str
+    files: Mapping[str, str]
+    built_with: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Graph:
     """One graph of the bundle with all its buckets.
 
@@ -158,6 +178,7 @@ class Graph:
         rows_independent: whether it is proved that a row of every output depends on that row of the inputs only: the
             licence to batch. Without it no bucket of the axis `batch` is larger than 1.
         certificate: file that holds the proofs.
+        engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
     """
 
     target: str
@@ -172,6 +193,7 @@ class Graph:
     golden: str
     rows_independent: bool
     certificate: str
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ def _check_files(manifest: Manifest) -> None:
     named = [("receipts", manifest.receipts), ("recipe", manifest.recipe)]
     for name, graph in manifest.graphs.items():
         named += [(f"graphs.{name}.golden", graph.golden), (f"graphs.{name}.certificate", graph.certificate)]
+        if graph.engine is not None:
+            named += [(f"graphs.{name}.engine", path) for path in (graph.engine.plan, *graph.engine.files.values())]
         named += [(f"graphs.{name}.artifacts", path) for item in graph.artifacts for path in (item.file, *item.files)]
     for place, path in named:
         if path not in manifest.files:
@@ -80,6 +82,7 @@ def _check_graph(where: str, graph: Graph) -> None:
         buckets = ", ".join(str(size) for size in graph.axes[BATCH_AXIS].buckets)
         refuse(f"{where}.rows_independent", f"true, the licence for the buckets {buckets} of {BATCH_AXIS!r}", "false")
     _check_artifacts(where, graph)
+    _check_engine(f"{where}.engine", graph)
     _check_axes(where, graph)
     _check_sizes(where, graph)
     _check_states(where, graph)
@@ -121,6 +124,27 @@ def _check_artifacts(where: str, graph: Graph) -> None:
             refuse(f"{where}.artifacts", f"a bucket of axis {unknown[0]!r}", str(artifact.sizes[unknown[0]]))
     if len({bucket_name(artifact.sizes) for artifact in graph.artifacts}) != count:
         refuse(f"{where}.artifacts", "every combination of buckets once", "one twice")
+
+
+def _check_engine(where: str, graph: Graph) -> None:
+    """Check that every artifact has an engine of its own when they are built, and none when they are not."""
+    engine = graph.engine
+    if engine is None:
+        return
+    if engine.status != "built":
+        if engine.reason is None:
+            refuse(f"{where}.reason", "why the engine is not built", "null")
+        if engine.files or engine.built_with:
+            refuse(f"{where}.files", "no engine while the status is 'not built'", show(sorted(engine.files)))
+        return
+    if engine.reason is not None:
+        refuse(f"{where}.reason", "null for an engine that is built", show(engine.reason))
+    if not engine.built_with:
+        refuse(f"{where}.built_with", "what the engine was built with", "nothing")
+    if set(engine.files) != {artifact.file for artifact in graph.artifacts}:
+        refuse(f"{where}.files", "one engine per graph file", show(sorted(engine.files)))
+    if len(set(engine.files.values())) != len(engine.files):
+        refuse(f"{where}.files", "an engine of its own per graph file", "one engine for two")
 
 
 def _check_axes(where: str, graph: Graph) -> None:

@@ -15,12 +15,14 @@ from runtime_lite.errors import BundleRefused
 from runtime_lite.formula import parse_formula
 from runtime_lite.manifest import (
     DTYPES,
+    ENGINE_STATUSES,
     INPUT_ROLES,
     MANIFEST_FILE,
     OUTPUT_ROLES,
     SCHEMA_VERSION,
     Artifact,
     Axis,
+    Engine,
     FileEntry,
     Graph,
     Manifest,
@@ -184,6 +186,19 @@ def _artifact(value: JsonValue) -> Artifact:
     )
 
 
+def _engine(value: JsonValue) -> Engine | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(Engine)])
+    return Engine(
+        status=value.key("status").one_of(ENGINE_STATUSES),
+        reason=value.key("reason").optional_text(),
+        plan=value.key("plan").path(),
+        files=value.key("files").table(JsonValue.path, keys=JsonValue.path),
+        built_with=value.key("built_with").table(JsonValue.text),
+    )
+
+
 def _graph(value: JsonValue) -> Graph:
     value.keys_are([f.name for f in fields(Graph)])
     return Graph(
@@ -199,4 +214,5 @@ def _graph(value: JsonValue) -> Graph:
         golden=value.key("golden").path(),
         rows_independent=value.key("rows_independent").boolean(),
         certificate=value.key("certificate").path(),
+        engine=_engine(value.key("engine")),
     )

@@ -9,13 +9,14 @@ from types import TracebackType
 
 from runtime_lite.bundle import read_bundle
 from runtime_lite.errors import BadInput, show
+from runtime_lite.executor import ExecutorFactory, make_executor
 from runtime_lite.session import Model
 
 MAX_THREADS = 1024
 
 
 class Runtime:
-    """Loads bundles and runs them on the CPU; best used in a `with` block.
+    """Loads bundles and runs them; best used in a `with` block.
 
     Args:
         threads: threads that one run may use.
@@ -38,19 +39,26 @@ class Runtime:
         self._models: list[Model] = []
         self._closed = False
 
-    def load(self, path: str | os.PathLike[str]) -> Model:
+    def load(self, path: str | os.PathLike[str], executors: ExecutorFactory = make_executor) -> Model:
         """Open and check a bundle.
 
         Args:
             path: bundle directory or `.tar` file.
+            executors: makes what runs a graph; by default what it was built for.
 
         Raises:
             BadInput: there is nothing at the path, or the runtime is closed.
             BundleRefused: the bundle is truncated, altered, hostile or of an unknown version.
+            EngineAbsent: an engine is not built, or what runs it is not on this machine.
         """
         if self._closed:
             raise BadInput("Runtime.load: expected an open runtime, got a closed one; make another Runtime")
-        model = Model(read_bundle(path), self._threads, self._check_finite)
+        bundle = read_bundle(path)
+        try:
+            model = Model(bundle, self._threads, self._check_finite, executors)
+        except BaseException:
+            bundle.close()
+            raise
         self._models = [*(known for known in self._models if not known.closed), model]
         return model
 

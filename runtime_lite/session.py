@@ -17,7 +17,7 @@ import numpy as np
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
 from runtime_lite.errors import BadInput, show
-from runtime_lite.executor_onnx import OnnxExecutor
+from runtime_lite.executor import ExecutorFactory
 from runtime_lite.feeds import RowLengths
 from runtime_lite.graph_runner import GraphRunner
 from runtime_lite.manifest import BATCH_AXIS
@@ -31,14 +31,18 @@ class Model:
         bundle: an open bundle; the model closes it.
         threads: threads per session.
         check_finite: refuse NaN and infinity in feeds.
+        executors: makes what runs a graph.
+
+    Raises:
+        EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """
 
-    def __init__(self, bundle: Bundle, threads: int, check_finite: bool) -> None:
+    def __init__(self, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> None:
         """Prepare the graphs; no session is opened yet."""
         self.bundle = bundle
         self._closed = False
         self._runners = {
-            name: GraphRunner(name, graph, OnnxExecutor(bundle, name, threads), check_finite)
+            name: GraphRunner(name, graph, executors(bundle, name, threads), check_finite)
             for name, graph in bundle.manifest.graphs.items()
         }
 

@@ -65,8 +65,8 @@ def explode(plain: dict[str, Any]) -> None:
 
 EDITS: dict[str, tuple[Edit, str]] = {
     # versions, keys, types
-    "newer schema": (lambda m: m.update(schema_version=3), "schema_version: expected 2, got 3; update runtime_lite"),
-    "older schema": (lambda m: m.update(schema_version=1), "schema_version: expected 2, got 1; rebuild the bundle"),
+    "newer schema": (lambda m: m.update(schema_version=4), "schema_version: expected 3, got 4; update runtime_lite"),
+    "older schema": (lambda m: m.update(schema_version=1), "schema_version: expected 3, got 1; rebuild the bundle"),
     "schema as text": (lambda m: m.update(schema_version="1"), "schema_version: expected an integer from 0"),
     "schema as boolean": (lambda m: m.update(schema_version=True), "schema_version: expected an integer from 0"),
     "unknown key": (lambda m: m.update(evil=1), "got unknown key 'evil'"),

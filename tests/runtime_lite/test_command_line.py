@@ -46,7 +46,7 @@ def test_inspect_prints_what_a_bundle_is(bundle: Path, capsys: pytest.CaptureFix
     assert call("inspect", bundle) == 0
     text = capsys.readouterr().out
     for word in (
-        "tiny  (schema 2, 13 files",
+        "tiny  (schema 3, 13 files",
         "graph streaming  (onnx_static, opset 20, IR version 10)",
         "[batch, 3, 2]",
         "keys <- next_keys",
@@ -164,7 +164,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "newer bundle": (
         lambda d: newer(d / "b"),
-        "expected 2, got 9; update runtime_lite",
+        "expected 3, got 9; update runtime_lite",
     ),
     "no feeds": (
         lambda d: ("run", d / "b", "--feeds", d / "f.npz", "--out", d / "o.npz"),

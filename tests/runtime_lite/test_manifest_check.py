@@ -5,14 +5,16 @@ import dataclasses
 import pytest
 
 from runtime_lite import BundleRefused
-from runtime_lite.manifest import Axis, Graph
+from runtime_lite.manifest import Axis, Engine, Graph
 from runtime_lite.manifest_check import MAX_FORMULAS, check_manifest
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
+from tests.runtime_lite.engines import BUILT_WITH, PLAN, with_engine
 
 
 def check(graph: Graph) -> None:
     paths = {path for item in graph.artifacts for path in (item.file, *item.files)}
-    paths |= {graph.golden, graph.certificate, "receipts.json", "recipe.yaml"}
+    paths |= {graph.golden, graph.certificate, "receipts.json", "recipe.yaml", PLAN}
+    paths |= set() if graph.engine is None else set(graph.engine.files.values())
     check_manifest(manifest_of({"g": graph}, dict.fromkeys(paths, b"")))
 
 
@@ -66,3 +68,43 @@ def test_the_number_of_formulas_is_bounded() -> None:
     )
     with pytest.raises(BundleRefused, match=rf"expected at most {MAX_FORMULAS} formulas, got {MAX_FORMULAS + 1}"):
         check(dataclasses.replace(graph, outputs=(*graph.outputs, *extra)))
+
+
+ENGINES = {item.file: f"engines/{index}.plan" for index, item in enumerate(plain_graph().artifacts)}
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_sound_engines_pass(built: bool) -> None:
+    check(with_engine(plain_graph(), built=built))
+
+
+@pytest.mark.parametrize(
+    ("engine", "sentence"),
+    [
+        (Engine("not built", None, PLAN, {}, {}), "engine.reason: expected why the engine is not built, got null"),
+        (Engine("not built", "no device", PLAN, ENGINES, {}), "expected no engine while the status is 'not built'"),
+        (Engine("not built", "no device", PLAN, {}, BUILT_WITH), "expected no engine while the status is 'not built'"),
+        (Engine("built", "no device", PLAN, ENGINES, BUILT_WITH), "expected null for an engine that is built"),
+        (Engine("built", None, PLAN, ENGINES, {}), "expected what the engine was built with, got nothing"),
+        (Engine("built", None, PLAN, {}, BUILT_WITH), "expected one engine per graph file, got []"),
+        (
+            Engine("built", None, PLAN, dict.fromkeys(ENGINES, "engines/0.plan"), BUILT_WITH),
+            "expected an engine of its own per graph file, got one engine for two",
+        ),
+        (Engine("not built", "no", "tensorrt/gone.json", {}, {}), "expected a file listed under 'files'"),
+    ],
+)
+def test_engines_that_contradict_themselves_are_refused(engine: Engine, sentence: str) -> None:
+    with pytest.raises(BundleRefused) as refusal:
+        check(dataclasses.replace(plain_graph(), engine=engine))
+    assert sentence in str(refusal.value)
+
+
+def test_an_engine_file_must_be_listed() -> None:
+    graph = with_engine(plain_graph(), built=True)
+    assert graph.engine is not None
+    elsewhere = dataclasses.replace(graph.engine, files={file: f"{name}x" for file, name in graph.engine.files.items()})
+    paths = {path for item in graph.artifacts for path in (item.file, *item.files)} | {PLAN, graph.golden}
+    paths |= {graph.certificate, "receipts.json", "recipe.yaml"}
+    with pytest.raises(BundleRefused, match="expected a file listed under 'files'"):
+        check_manifest(manifest_of({"g": dataclasses.replace(graph, engine=elsewhere)}, dict.fromkeys(paths, b"")))

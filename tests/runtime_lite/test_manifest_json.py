@@ -12,6 +12,7 @@ from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
 from runtime_lite.manifest import Artifact, static_shape
 from runtime_lite.manifest_json import MAX_MANIFEST_BYTES
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
+from tests.runtime_lite.engines import PLAN, with_engine
 
 FILES = {
     name: b"x"
@@ -163,3 +164,35 @@ def test_a_good_manifest_with_flipped_bytes_is_refused_or_sound(at: int, junk: b
     text = json_from_manifest(MANIFEST)
     accepted_or_refused(text[:at] + junk + text[at + len(junk) :])
     accepted_or_refused(text[:at])
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_engines_survive_the_way_to_json_and_back(built: bool) -> None:
+    graph = with_engine(plain_graph(), built=built)
+    assert graph.engine is not None
+    files = FILES | dict.fromkeys([PLAN, *graph.engine.files.values()], b"x")
+    manifest = manifest_of({"plain": graph}, files)
+    assert manifest_from_json(json_from_manifest(manifest)) == manifest
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("status", "almost", "engine.status: expected one of built, not built, got 'almost'"),
+        ("reason", 5, "engine.reason: expected a printable text"),
+        ("reason", "line\nbreak", "engine.reason: expected a printable text"),
+        ("plan", "../plan.json", "engine.plan: expected a relative file name inside the bundle"),
+        ("files", {"graphs/a.onnx": "/etc/passwd"}, "expected a relative file name inside the bundle"),
+        ("files", [], "engine.files: expected an object"),
+        ("built_with", {"tensorrt": 10}, "expected a printable text"),
+        ("gpu", 1, "engine: expected only the keys"),
+    ],
+)
+def test_hostile_engines_are_refused(key: str, value: object, sentence: str) -> None:
+    plain = json.loads(
+        json_from_manifest(manifest_of({"p": with_engine(plain_graph(), built=False)}, FILES | {PLAN: b""}))
+    )
+    plain["graphs"]["p"]["engine"][key] = value
+    with pytest.raises(BundleRefused) as refusal:
+        manifest_from_json(json.dumps(plain).encode())
+    assert sentence in str(refusal.value)

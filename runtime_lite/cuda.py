@@ -1,0 +1,332 @@
+"""Device memory, pinned buffers, streams and events of one CUDA device, behind one interface with two providers.
+
+Everything outside this file passes integers: device pointers and stream handles, which is what TensorRT takes. The
+first choice is cuda-python (`cuda.bindings`); pycuda is accepted where it is what a machine's image ships. Neither is
+imported before `probe` has found a driver and a device, and neither is needed to import this file.
+
+`probe` asks the driver in a process of its own: a broken driver ends that process, not this one.
+"""
+
+import contextlib
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from runtime_lite.errors import EngineAbsent, InternalError, show
+
+Array = npt.NDArray[Any]
+
+PROBE_S = 60.0
+"""Longer than a driver needs to wake a device that sleeps."""
+
+_PROBE = """
+import ctypes, json
+def ask():
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return {"error": "no CUDA driver (libcuda.so.1)"}
+    code = cuda.cuInit(0)
+    if code:
+        return {"error": f"a CUDA driver that does not start (cuInit says {code})"}
+    version, count, device, major, minor = (ctypes.c_int() for _ in range(5))
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return {"error": "a CUDA driver without a device"}
+    if cuda.cuDeviceGet(ctypes.byref(device), 0):
+        return {"error": "a CUDA driver that does not hand out its device"}
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    name = ctypes.create_string_buffer(256)
+    cuda.cuDeviceGetName(name, 256, device)
+    return {"name": name.value.decode(errors="replace"), "driver": version.value, "count": count.value,
+            "major": major.value, "minor": minor.value}
+print(json.dumps(ask()))
+"""
+"""75 and 76 are CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CUDA device that everything runs on, the first of the machine.
+
+    Attributes:
+        name: as the driver says it, e.g. `Tesla T4`.
+        capability: compute capability, e.g. `7.5`.
+        driver: the CUDA version that the driver supports, e.g. `12.4`.
+    """
+
+    name: str
+    capability: str
+    driver: str
+
+
+def probe(source: str = _PROBE) -> Device:
+    """Ask the driver for its device, in a process of its own.
+
+    Args:
+        source: the program that asks; replaced in tests.
+
+    Raises:
+        EngineAbsent: there is no driver or no device, or asking ended the process.
+    """
+    try:
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=PROBE_S)
+    except subprocess.TimeoutExpired:
+        raise _absent("a CUDA driver that answers", f"none within {PROBE_S:.0f} s") from None
+    if done.returncode < 0:
+        raise _absent("a CUDA driver that answers", f"one whose probe was ended by {signal_name(done.returncode)}")
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise _absent("an answer of the CUDA driver", show(done.stderr.strip()[-200:] or done.stdout)) from None
+    if "error" in found:
+        raise _absent("a CUDA device", str(found["error"]))
+    driver = f"{found['driver'] // 1000}.{found['driver'] % 1000 // 10}"
+    return Device(found["name"], f"{found['major']}.{found['minor']}", driver)
+
+
+def signal_name(returncode: int) -> str:
+    """How messages call the signal that ended a child, by its negative return code."""
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def _absent(expected: str, got: str) -> EngineAbsent:
+    return EngineAbsent(f"CUDA: expected {expected}, got {got}; run it on the machine with the device")
+
+
+class Cuda(Protocol):
+    """One device. Pointers and streams are integers; everything is freed by its owner, the last first."""
+
+    name: str
+
+    def active(self) -> contextlib.AbstractContextManager[None]:
+        """Make the device current in this thread, around everything else."""
+        ...
+
+    def alloc(self, size_bytes: int) -> int:
+        """Device memory."""
+        ...
+
+    def free(self, pointer: int) -> None:
+        """Free device memory."""
+        ...
+
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A host array that the device copies from and to without a detour; lives as long as the provider."""
+        ...
+
+    def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
+        """Queue a copy from a contiguous host array."""
+        ...
+
+    def copy_to_host(self, array: Array, pointer: int, stream: int) -> None:
+        """Queue a copy into a contiguous host array."""
+        ...
+
+    def stream(self) -> int:
+        """A queue of work."""
+        ...
+
+    def synchronize(self, stream: int) -> None:
+        """Wait until a queue is empty; errors of queued work are raised here."""
+        ...
+
+    def event(self) -> int:
+        """What holds a moment of a queue."""
+        ...
+
+    def record(self, event: int, stream: int) -> None:
+        """Queue the moment that an event is to hold."""
+        ...
+
+    def elapsed_ms(self, first: int, second: int) -> float:
+        """Time between the moments of two events, both passed."""
+        ...
+
+    def close(self) -> None:
+        """Free streams, events and pinned buffers, in reverse order."""
+        ...
+
+
+class CudaPython:
+    """cuda-python, 12.9 or 13, on the primary context."""
+
+    name = "cuda-python"
+
+    def __init__(self) -> None:
+        """Import the bindings and take the first device."""
+        from cuda.bindings import runtime, utils
+
+        self._cuda = runtime
+        self._native = getattr(utils, "get_cuda_native_handle", int)  # before 12.9.1 the handle itself converts
+        self._streams: dict[int, Any] = {}
+        self._events: dict[int, Any] = {}
+        self._pinned: list[Any] = []
+        self._check(runtime.cudaSetDevice(0))
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        self._check(self._cuda.cudaSetDevice(0))
+        yield
+
+    def alloc(self, size_bytes: int) -> int:
+        return int(self._check(self._cuda.cudaMalloc(size_bytes)))
+
+    def free(self, pointer: int) -> None:
+        self._check(self._cuda.cudaFree(pointer))
+
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        pointer = self._check(self._cuda.cudaMallocHost(max(size_bytes, 1)))
+        self._pinned.append(pointer)
+        memory = (ctypes.c_uint8 * size_bytes).from_address(int(pointer))
+        return np.frombuffer(memoryview(memory), dtype).reshape(shape)
+
+    def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
+        kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
+        self._check(self._cuda.cudaMemcpyAsync(pointer, array.ctypes.data, array.nbytes, kind, self._streams[stream]))
+
+    def copy_to_host(self, array: Array, pointer: int, stream: int) -> None:
+        kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        self._check(self._cuda.cudaMemcpyAsync(array.ctypes.data, pointer, array.nbytes, kind, self._streams[stream]))
+
+    def stream(self) -> int:
+        made = self._check(self._cuda.cudaStreamCreate())
+        handle = int(self._native(made))
+        self._streams[handle] = made
+        return handle
+
+    def synchronize(self, stream: int) -> None:
+        self._check(self._cuda.cudaStreamSynchronize(self._streams[stream]))
+
+    def event(self) -> int:
+        made = self._check(self._cuda.cudaEventCreate())
+        handle = int(self._native(made))
+        self._events[handle] = made
+        return handle
+
+    def record(self, event: int, stream: int) -> None:
+        self._check(self._cuda.cudaEventRecord(self._events[event], self._streams[stream]))
+
+    def elapsed_ms(self, first: int, second: int) -> float:
+        return float(self._check(self._cuda.cudaEventElapsedTime(self._events[first], self._events[second])))
+
+    def close(self) -> None:
+        for owned, free in (
+            (list(self._events.values()), self._cuda.cudaEventDestroy),
+            (list(self._streams.values()), self._cuda.cudaStreamDestroy),
+            (self._pinned, self._cuda.cudaFreeHost),
+        ):
+            for each in reversed(owned):
+                self._check(free(each))
+        self._events, self._streams, self._pinned = {}, {}, []
+
+    def _check(self, answer: tuple[Any, ...]) -> Any:
+        """What a call returned behind its error, which every call returns first."""
+        error, *found = answer
+        if error != self._cuda.cudaError_t.cudaSuccess:
+            raise InternalError(f"CUDA: expected success, got {show(error)}; look at the driver's log")
+        return found[0] if found else None
+
+
+class PyCuda:
+    """pycuda on the primary context, which it shares with TensorRT; pushed and popped per thread."""
+
+    name = "pycuda"
+
+    def __init__(self) -> None:
+        """Import the library and retain the primary context of the first device."""
+        import pycuda.driver as driver
+
+        driver.init()
+        self._cuda = driver
+        self._context = driver.Device(0).retain_primary_context()
+        self._memory: dict[int, Any] = {}
+        self._streams: dict[int, Any] = {}
+        self._events: list[Any] = []
+        self._pinned: list[Any] = []
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        self._context.push()
+        try:
+            yield
+        except self._cuda.Error as error:
+            raise InternalError(f"CUDA: expected success, got {show(str(error))}; look at the driver's log") from error
+        finally:
+            self._context.pop()
+
+    def alloc(self, size_bytes: int) -> int:
+        made = self._cuda.mem_alloc(size_bytes)
+        self._memory[int(made)] = made
+        return int(made)
+
+    def free(self, pointer: int) -> None:
+        self._memory.pop(pointer).free()
+
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        made: Array = self._cuda.pagelocked_empty(shape, dtype)
+        self._pinned.append(made)
+        return made
+
+    def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
+        self._cuda.memcpy_htod_async(pointer, array, self._streams[stream])
+
+    def copy_to_host(self, array: Array, pointer: int, stream: int) -> None:
+        self._cuda.memcpy_dtoh_async(array, pointer, self._streams[stream])
+
+    def stream(self) -> int:
+        made = self._cuda.Stream()
+        self._streams[int(made.handle)] = made
+        return int(made.handle)
+
+    def synchronize(self, stream: int) -> None:
+        self._streams[stream].synchronize()
+
+    def event(self) -> int:
+        self._events.append(self._cuda.Event())
+        return len(self._events) - 1
+
+    def record(self, event: int, stream: int) -> None:
+        self._events[event].record(self._streams[stream])
+
+    def elapsed_ms(self, first: int, second: int) -> float:
+        return float(self._events[first].time_till(self._events[second]))
+
+    def close(self) -> None:
+        self._events.clear()  # pycuda frees what nobody holds
+        self._streams.clear()
+        self._pinned.clear()
+        self._context.detach()
+
+
+PROVIDERS: tuple[type[CudaPython] | type[PyCuda], ...] = (CudaPython, PyCuda)
+"""In the order of choice."""
+
+
+def open_cuda(providers: tuple[Any, ...] = PROVIDERS) -> Cuda:
+    """The first provider that this machine has; call `probe` first.
+
+    Raises:
+        EngineAbsent: it has none.
+    """
+    for provider in providers:
+        try:
+            made: Cuda = provider()
+        except ImportError:
+            continue
+        return made
+    names = " or ".join(provider.name for provider in providers)
+    raise EngineAbsent(f"CUDA: expected {names}, got neither; pip install cuda-bindings of the driver's CUDA version")

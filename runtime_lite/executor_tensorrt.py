@@ -1,0 +1,115 @@
+"""Runs the TensorRT engines of one graph of a bundle on the machine's CUDA device.
+
+One engine per artifact (bucket), opened at its first use from the bytes whose hash was checked. Before the first one is
+opened here a process of its own has opened it, so that a driver or a version that does not fit is a sentence and no
+crash. Runs of one bucket follow each other; the outputs are the caller's arrays.
+"""
+
+import threading
+from collections.abc import Mapping
+from types import ModuleType
+
+import numpy as np
+
+from runtime_lite.arrays import Array
+from runtime_lite.bundle import Bundle
+from runtime_lite.checked_json import JsonValue, refuse
+from runtime_lite.cuda import Cuda, open_cuda, probe
+from runtime_lite.errors import EngineAbsent, show
+from runtime_lite.manifest import Artifact, Engine, Graph, bucket_name, static_shape
+from runtime_lite.tensorrt_engine import EngineTensor, StaticEngine, import_tensorrt, try_engine
+
+
+class TensorrtExecutor:
+    """Engines of one graph, by bucket.
+
+    Args:
+        bundle: an open bundle.
+        name: graph name in it.
+
+    Raises:
+        EngineAbsent: this machine has no device for the engines, or another than they were built for.
+    """
+
+    def __init__(self, bundle: Bundle, name: str) -> None:
+        """Ask for the device; no engine is opened yet."""
+        self._bundle = bundle
+        self._graph: Graph = bundle.manifest.graphs[name]
+        assert self._graph.engine is not None
+        self._engine: Engine = self._graph.engine
+        self._where = f"{bundle.path}: graph {name!r}"
+        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        self._opened: dict[str, StaticEngine] = {}
+        self._lock = threading.Lock()
+        self._trt: ModuleType | None = None
+        self._cuda: Cuda | None = None
+        device = probe()
+        built_for = self._engine.built_with.get("compute capability")
+        if built_for != device.capability:
+            raise EngineAbsent(
+                f"{self._where}: expected a device of compute capability {show(built_for)}, got {device.name} of "
+                f"{device.capability}; run `build.py finish` on this machine"
+            )
+
+    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one bucket.
+
+        Args:
+            sizes: bucket of every axis.
+            feeds: every input of the graph, in exactly the bucket's static shape.
+
+        Returns:
+            Every output of the graph by name, in the bucket's static shape.
+
+        Raises:
+            EngineAbsent: the engine cannot be opened on this machine.
+            BundleRefused: its inputs and outputs are not what the manifest says.
+            InternalError: the device failed.
+        """
+        bucket = bucket_name(sizes)
+        with self._lock:
+            if self._cuda is None:
+                self._trt, self._cuda = import_tensorrt(), open_cuda()
+            with self._cuda.active():
+                if bucket not in self._opened:
+                    self._opened[bucket] = self._open(self._artifacts[bucket])
+                outputs, _ = self._opened[bucket].run(feeds)
+        return {tensor.name: outputs[tensor.name] for tensor in self._graph.outputs}
+
+    def close(self) -> None:
+        """Close all engines, then the device; a second call does nothing."""
+        with self._lock:
+            cuda, self._cuda = self._cuda, None
+            if cuda is not None:
+                with cuda.active():
+                    while self._opened:
+                        self._opened.popitem()[1].close()
+                    cuda.close()
+
+    def _open(self, artifact: Artifact) -> StaticEngine:
+        file = self._engine.files[artifact.file]
+        where = f"{self._bundle.path}: {file}"
+        content = self._bundle.read_file(file)
+        host_code = self._carries_code()
+        if not self._opened:
+            try_engine(content, host_code, where)
+        assert self._cuda is not None
+        engine = StaticEngine(self._trt, self._cuda, content, host_code, where)
+        _check_signature(where, engine.tensors, self._graph, artifact)
+        return engine
+
+    def _carries_code(self) -> bool:
+        """Whether the plan asks for engines with a runtime of their own."""
+        plan = JsonValue.parse(self._bundle.read_file(self._engine.plan), self._engine.plan)
+        return "VERSION_COMPATIBLE" in [flag.text() for flag in plan.key("builder").key("flags").items()]
+
+
+def _check_signature(where: str, found: tuple[EngineTensor, ...], graph: Graph, artifact: Artifact) -> None:
+    wanted = {
+        tensor.name: (static_shape(tensor.shape, artifact.sizes), np.dtype(tensor.dtype), tensor in graph.inputs)
+        for tensor in graph.inputs + graph.outputs
+    }
+    got = {tensor.name: (tensor.shape, tensor.dtype, tensor.is_input) for tensor in found}
+    if got != wanted:
+        name = next(name for name in sorted({*got, *wanted}) if got.get(name) != wanted.get(name))
+        refuse(where, f"{name!r} as the manifest lists it ({show(wanted.get(name))})", show(got.get(name)))

@@ -1,0 +1,497 @@
+"""Doubles of the vendor's libraries: CUDA with memory of its own, and a TensorRT whose engines ONNX Runtime computes.
+
+They do what the documentation says, so that our code runs from end to end without a device. Whether the names and
+signatures that our code uses exist in the genuine bindings is the question of tests/contract_tensorrt.
+"""
+
+import base64
+import ctypes
+import enum
+import io
+import json
+import types
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from runtime_lite.arrays import Array
+
+NUMPY_NAMES = {"HALF": "float16", "FLOAT": "float32", "INT64": "int64", "INT32": "int32", "BOOL": "bool"}
+
+
+class Memory:
+    """Memory of a device, by pointer; what happened to it is logged."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, bytearray] = {}
+        self.log: list[str] = []
+        self.next = 0x1000
+
+    def alloc(self, size_bytes: int) -> int:
+        pointer, self.next = self.next, self.next + size_bytes + 256
+        self.blocks[pointer] = bytearray(size_bytes)
+        self.log.append("alloc")
+        return pointer
+
+    def free(self, pointer: int) -> None:
+        del self.blocks[pointer]
+        self.log.append("free")
+
+    def write(self, pointer: int, content: bytes) -> None:
+        assert len(content) <= len(self.blocks[pointer])
+        self.blocks[pointer][: len(content)] = content
+        self.log.append("to device")
+
+    def read(self, pointer: int, size_bytes: int) -> bytes:
+        self.log.append("to host")
+        return bytes(self.blocks[pointer][:size_bytes])
+
+
+MEMORY = Memory()
+"""The one device of a process."""
+
+
+class Handle(int):
+    """A stream or event of cuda-python, which converts to int."""
+
+
+class Error(enum.Enum):
+    cudaSuccess = 0  # noqa: N815  (as the vendor writes it)
+    cudaErrorMemoryAllocation = 2  # noqa: N815
+
+
+class CudaRuntime(types.ModuleType):
+    """`cuda.bindings.runtime`: every call returns a tuple with the error first."""
+
+    cudaError_t = Error  # noqa: N815
+    cudaMemcpyKind = enum.Enum("cudaMemcpyKind", "cudaMemcpyHostToDevice cudaMemcpyDeviceToHost")  # noqa: N815
+
+    def __init__(self, memory: Memory = MEMORY) -> None:
+        super().__init__("cuda.bindings.runtime")
+        self.memory, self.fail = memory, set[str]()
+        self.host: dict[int, Array] = {}
+        self.live: list[Handle] = []
+        self.count = 7
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("cuda") and name in object.__getattribute__(self, "fail"):
+            return lambda *_: (Error.cudaErrorMemoryAllocation, None)
+        return object.__getattribute__(self, name)
+
+    def cudaSetDevice(self, device: int) -> tuple[Any, ...]:  # noqa: N802
+        return (Error.cudaSuccess,)
+
+    def cudaMalloc(self, size: int) -> tuple[Any, ...]:  # noqa: N802
+        return Error.cudaSuccess, self.memory.alloc(size)
+
+    def cudaFree(self, pointer: int) -> tuple[Any, ...]:  # noqa: N802
+        self.memory.free(pointer)
+        return (Error.cudaSuccess,)
+
+    def cudaMallocHost(self, size: int) -> tuple[Any, ...]:  # noqa: N802
+        array = np.zeros(size, np.uint8)
+        self.host[array.ctypes.data] = array
+        return Error.cudaSuccess, array.ctypes.data
+
+    def cudaFreeHost(self, pointer: int) -> tuple[Any, ...]:  # noqa: N802
+        del self.host[pointer]
+        return (Error.cudaSuccess,)
+
+    def cudaMemcpyAsync(self, to: int, source: int, count: int, kind: Any, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert stream in self.live
+        if kind is self.cudaMemcpyKind.cudaMemcpyHostToDevice:
+            self.memory.write(to, ctypes.string_at(source, count))
+        else:
+            ctypes.memmove(to, self.memory.read(source, count), count)
+        return (Error.cudaSuccess,)
+
+    def _made(self) -> tuple[Any, ...]:
+        self.count += 1
+        self.live.append(Handle(self.count))
+        return Error.cudaSuccess, self.live[-1]
+
+    def _dropped(self, handle: Any) -> tuple[Any, ...]:
+        self.live.remove(handle)
+        return (Error.cudaSuccess,)
+
+    cudaStreamCreate = cudaEventCreate = _made  # noqa: N815
+    cudaStreamDestroy = cudaEventDestroy = _dropped  # noqa: N815
+
+    def cudaStreamSynchronize(self, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert stream in self.live
+        return (Error.cudaSuccess,)
+
+    def cudaEventRecord(self, event: Any, stream: Any) -> tuple[Any, ...]:  # noqa: N802
+        assert event in self.live
+        assert stream in self.live
+        return (Error.cudaSuccess,)
+
+    def cudaEventElapsedTime(self, first: Any, second: Any) -> tuple[Any, ...]:  # noqa: N802
+        return Error.cudaSuccess, 0.25
+
+
+class PyCudaDriver(types.ModuleType):
+    """`pycuda.driver`: objects that free themselves, errors as exceptions, contexts on a stack."""
+
+    class Error(Exception):
+        """What every call may raise."""
+
+    def __init__(self, memory: Memory = MEMORY) -> None:
+        super().__init__("pycuda.driver")
+        self.memory, self.stack, self.fail = memory, 0, False
+
+    def init(self) -> None:
+        """Nothing to do."""
+
+    def Device(self, number: int) -> Any:  # noqa: N802
+        return types.SimpleNamespace(retain_primary_context=lambda: self)
+
+    def push(self) -> None:
+        self.stack += 1
+
+    def pop(self) -> None:
+        self.stack -= 1
+
+    def detach(self) -> None:
+        self.memory.log.append("detach")
+
+    def mem_alloc(self, size: int) -> Any:
+        assert self.stack
+        if self.fail:
+            raise PyCudaDriver.Error("out of memory")
+        memory = self.memory
+
+        class Allocation(int):
+            def free(self) -> None:
+                memory.free(int(self))
+
+        return Allocation(memory.alloc(size))
+
+    def pagelocked_empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        return np.zeros(shape, dtype)
+
+    def memcpy_htod_async(self, to: int, source: Array, stream: Any) -> None:
+        assert self.stack
+        self.memory.write(to, source.tobytes())
+
+    def memcpy_dtoh_async(self, to: Array, source: int, stream: Any) -> None:
+        to[...] = np.frombuffer(self.memory.read(source, to.nbytes), to.dtype).reshape(to.shape)
+
+    def Stream(self) -> Any:  # noqa: N802
+        return types.SimpleNamespace(handle=99, synchronize=lambda: self.memory.log.append("synchronize"))
+
+    def Event(self) -> Any:  # noqa: N802
+        return types.SimpleNamespace(record=lambda stream: None, time_till=lambda other: 0.25)
+
+
+# TensorRT. `genuine` names the class of the vendor that a double stands for.
+
+
+class Network:
+    genuine: ClassVar[str] = "INetworkDefinition"
+
+    def __init__(self, flags: int) -> None:
+        self.flags, self.model = flags, onnx.ModelProto()
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.model.graph.input)
+
+    def get_input(self, index: int) -> Any:
+        return NetworkTensor(self.model.graph.input[index])
+
+
+class NetworkTensor:
+    genuine: ClassVar[str] = "ITensor"
+
+    def __init__(self, info: onnx.ValueInfoProto) -> None:
+        self.name = info.name
+        self.shape = tuple(dim.dim_value or -1 for dim in info.type.tensor_type.shape.dim)
+
+
+class ParserError:
+    genuine: ClassVar[str] = "ParserError"
+
+    def desc(self) -> str:
+        return "no importer for this operator"
+
+    def node_name(self) -> str:
+        return "node_7"
+
+    def node_operator(self) -> str:
+        return "Unique"
+
+
+class OnnxParser:
+    genuine: ClassVar[str] = "OnnxParser"
+
+    def __init__(self, network: Any, logger: Any) -> None:
+        self.network, self.refuses = network, False
+        self.flags: list[Any] = []
+        self.num_subgraphs = 2
+
+    def set_flag(self, flag: Any) -> None:
+        self.flags.append(flag)
+
+    def parse_from_file(self, path: str) -> bool:
+        self.network.model = onnx.load(path)
+        self.refuses = any(node.op_type == "Unique" for node in self.network.model.graph.node)
+        return not self.refuses
+
+    @property
+    def num_errors(self) -> int:
+        return int(self.refuses)
+
+    def get_error(self, index: int) -> ParserError:
+        return ParserError()
+
+    def supports_model_v2(self, content: bytes, path: str) -> bool:
+        return "Unique" not in {
+            node.op_type for node in onnx.load(io.BytesIO(content), load_external_data=False).graph.node
+        }
+
+    def is_subgraph_supported(self, index: int) -> bool:
+        return index == 0
+
+    def get_subgraph_nodes(self, index: int) -> list[int]:
+        return [7]
+
+
+class TimingCache:
+    genuine: ClassVar[str] = "ITimingCache"
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def serialize(self) -> bytes:
+        return self.content + b"t"
+
+
+class BuilderConfig:
+    genuine: ClassVar[str] = "IBuilderConfig"
+
+    def __init__(self) -> None:
+        self.flags: set[Any] = set()
+        self.pools: dict[Any, int] = {}
+        self.cache: Any = None
+        self.builder_optimization_level = 3
+        self.profiling_verbosity: Any = None
+        self.hardware_compatibility_level: Any = None
+
+    def set_flag(self, flag: Any) -> None:
+        self.flags.add(flag)
+
+    def clear_flag(self, flag: Any) -> None:
+        self.flags.discard(flag)
+
+    def set_memory_pool_limit(self, pool: Any, pool_size: int) -> None:
+        self.pools[pool] = pool_size
+
+    def create_timing_cache(self, content: bytes) -> TimingCache:
+        return TimingCache(bytes(content))
+
+    def set_timing_cache(self, cache: Any, ignore_mismatch: bool) -> bool:
+        self.cache = cache
+        return not cache.content.startswith(b"other device")
+
+    def get_timing_cache(self) -> Any:
+        return self.cache
+
+
+class Builder:
+    genuine: ClassVar[str] = "Builder"
+    made: ClassVar[list["BuilderConfig"]] = []
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def create_network(self, flags: int = 0) -> Network:
+        return Network(flags)
+
+    def create_builder_config(self) -> BuilderConfig:
+        self.made.append(BuilderConfig())
+        return self.made[-1]
+
+    def build_serialized_network(self, network: Any, config: Any) -> bytes | None:
+        graph = network.model.graph
+        if any(node.op_type == "Det" for node in graph.node):
+            self.logger.log(self.logger.Severity.ERROR, "no tactic for Det")
+            return None
+        tensors = [{"input": True, **described(info)} for info in graph.input]
+        tensors += [{"input": False, **described(info)} for info in graph.output]
+        model = base64.b64encode(network.model.SerializeToString()).decode()
+        return json.dumps({"tensors": tensors, "model": model}).encode()
+
+
+def described(info: onnx.ValueInfoProto) -> dict[str, Any]:
+    """Name, shape and type of a network input or output."""
+    kind = info.type.tensor_type
+    names = {1: "FLOAT", 10: "HALF", 7: "INT64", 6: "INT32", 9: "BOOL"}
+    return {"name": info.name, "shape": [dim.dim_value for dim in kind.shape.dim], "type": names[kind.elem_type]}
+
+
+class Runtime:
+    genuine: ClassVar[str] = "Runtime"
+
+    def __init__(self, logger: Any) -> None:
+        self.logger, self.engine_host_code_allowed = logger, False
+
+    def deserialize_cuda_engine(self, content: bytes) -> "CudaEngine | None":
+        try:
+            return CudaEngine(json.loads(bytes(content)))
+        except ValueError:
+            self.logger.log(self.logger.Severity.ERROR, "stream magic does not match")
+            return None
+
+
+class CudaEngine:
+    genuine: ClassVar[str] = "ICudaEngine"
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content, self.tensors = content, {each["name"]: each for each in content["tensors"]}
+        self.num_io_tensors = len(self.tensors)
+        self.device_memory_size_v2 = 4096
+
+    def get_tensor_name(self, index: int) -> str:
+        return str(list(self.tensors)[index])
+
+    def get_tensor_mode(self, name: str) -> str:
+        return "INPUT" if bool(self.tensors[name]["input"]) else "OUTPUT"
+
+    def get_tensor_dtype(self, name: str) -> str:
+        return str(self.tensors[name]["type"])
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.tensors[name]["shape"])
+
+    def create_execution_context(self, strategy: Any) -> "ExecutionContext":
+        return ExecutionContext(self)
+
+    def create_engine_inspector(self) -> "EngineInspector":
+        return EngineInspector()
+
+
+class EngineInspector:
+    genuine: ClassVar[str] = "EngineInspector"
+
+    def get_engine_information(self, form: Any) -> str:
+        return json.dumps({"Layers": ["fc1", {"Name": "_mha_v2"}], "Bindings": []})
+
+
+class ExecutionContext:
+    genuine: ClassVar[str] = "IExecutionContext"
+
+    def __init__(self, engine: CudaEngine) -> None:
+        self.engine, self.addresses = engine, dict[str, int]()
+        self.session: Any = None
+
+    def set_tensor_address(self, name: str, memory: int) -> bool:
+        self.addresses[name] = memory
+        return name in self.engine.tensors
+
+    def infer_shapes(self) -> list[str]:
+        return []
+
+    def execute_async_v3(self, stream_handle: int) -> bool:
+        if self.session is None:
+            model = base64.b64decode(self.engine.content["model"])
+            self.session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        feeds = {}
+        for name, tensor in self.engine.tensors.items():
+            if tensor["input"]:
+                kind = np.dtype(NUMPY_NAMES[tensor["type"]])
+                size = int(np.prod(tensor["shape"])) * kind.itemsize
+                feeds[name] = np.frombuffer(MEMORY.read(self.addresses[name], size), kind).reshape(tensor["shape"])
+        outputs = [name for name, tensor in self.engine.tensors.items() if not tensor["input"]]
+        for name, array in zip(outputs, self.session.run(outputs, feeds), strict=True):
+            MEMORY.write(self.addresses[name], np.ascontiguousarray(array).tobytes())
+        return True
+
+
+DOUBLES = (Builder, OnnxParser, Runtime)
+"""What our code makes itself; the others come from these."""
+
+
+class Severity(enum.Enum):
+    INTERNAL_ERROR = 0
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+
+
+class ILogger:
+    """Base of loggers."""
+
+    Severity = Severity
+
+    def log(self, severity: Any, msg: str) -> None:
+        """Overridden."""
+
+
+def names(kind: str, *members: str) -> Any:
+    """A class that holds names only, where the genuine one is an enumeration."""
+    return type(kind, (), {member: member for member in members})
+
+
+def plain_library() -> types.ModuleType:
+    """A module with the names of TensorRT that our code uses."""
+    made = types.ModuleType("tensorrt")
+    made.__dict__.update(
+        __version__="10.99.0",
+        Builder=Builder,
+        OnnxParser=OnnxParser,
+        Runtime=Runtime,
+        ILogger=ILogger,
+        IBuilderConfig=_with_fields(BuilderConfig),
+        ICudaEngine=_with_fields(CudaEngine, "num_io_tensors", "device_memory_size_v2"),
+        IExecutionContext=ExecutionContext,
+        NetworkDefinitionCreationFlag=type("NetworkDefinitionCreationFlag", (), {"STRONGLY_TYPED": 1}),
+        OnnxParserFlag=names("OnnxParserFlag", "NATIVE_INSTANCENORM"),
+        MemoryPoolType=names("MemoryPoolType", "WORKSPACE"),
+        BuilderFlag=names("BuilderFlag", "TF32", "REFIT", "VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"),
+        ProfilingVerbosity=names("ProfilingVerbosity", "DETAILED"),
+        HardwareCompatibilityLevel=names("HardwareCompatibilityLevel", "NONE", "SAME_COMPUTE_CAPABILITY"),
+        ExecutionContextAllocationStrategy=names("ExecutionContextAllocationStrategy", "STATIC"),
+        LayerInformationFormat=names("LayerInformationFormat", "JSON"),
+        TensorIOMode=names("TensorIOMode", "INPUT", "OUTPUT"),
+        nptype=lambda kind: np.dtype(NUMPY_NAMES[kind]).type,
+    )
+    made.Runtime = type("Runtime", (Runtime,), {"engine_host_code_allowed": False})  # type: ignore[attr-defined]
+    made.OnnxParser = type("OnnxParser", (OnnxParser,), {})  # type: ignore[attr-defined]
+    return made
+
+
+def _with_fields(kind: type, *fields: str) -> type:
+    """A class that shows its instances' fields, as bound classes do."""
+    shown = fields or ("builder_optimization_level", "profiling_verbosity", "hardware_compatibility_level")
+    return type(kind.__name__, (kind,), dict.fromkeys(shown))
+
+
+DRIVER_CODE = {
+    "cuInit": b"\x31\xc0\xc3",
+    "cuDriverGetVersion": b"\xc7\x07\x08\x2f\x00\x00\x31\xc0\xc3",  # *version = 12040
+    "cuDeviceGetCount": b"\xc7\x07\x01\x00\x00\x00\x31\xc0\xc3",  # *count = 1
+    "cuDeviceGet": b"\x31\xc0\xc3",
+    "cuDeviceGetAttribute": b"\xb8\x9d\x00\x00\x00\x29\xf0\x29\xf0\x89\x07\x31\xc0\xc3",  # 75 -> 7, 76 -> 5
+    "cuDeviceGetName": b"\xc7\x07\x54\x34\x00\x00\x31\xc0\xc3",  # "T4"
+}
+"""Machine code of a CUDA driver with one T4: x86-64, arguments in rdi, rsi, rdx."""
+
+PACKAGES = {
+    "tensorrt/__init__.py": "import sys\nfrom tests.kit.vendor import plain_library\n"
+    "globals().update({k: v for k, v in vars(plain_library()).items() if k != '__name__'})\n",
+    "cuda/__init__.py": "",
+    "cuda/bindings/__init__.py": "from tests.kit.vendor import CudaRuntime\nruntime = CudaRuntime()\n"
+    "class utils: get_cuda_native_handle = int\n",
+}
+
+
+def write_packages(folder: Path) -> Path:
+    """Packages `tensorrt` and `cuda` made of these doubles, for processes of their own."""
+    for name, text in PACKAGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,70 @@
+"""A bundle whose engine is built, for the doubles of tests/kit/vendor.py, and the doubles in this process."""
+
+import dataclasses
+import json
+import sys
+import types
+from pathlib import Path
+
+import onnx
+import pytest
+
+from runtime_lite.cuda import Device
+from runtime_lite.golden import npz_from_golden
+from runtime_lite.manifest import Engine, Graph
+from runtime_lite.manifest_json import json_from_manifest
+from tests.kit import vendor
+from tests.runtime_lite.bundles import graph_files, manifest_of, plain_golden, plain_graph
+
+BUILT_WITH = {"tensorrt": "10.99.0", "compute capability": "7.5", "device": "T4"}
+PLAN = "tensorrt/plain.build_plan.json"
+REASON = "CUDA: expected a CUDA device, got no CUDA driver"
+
+
+def engine_of(model: onnx.ModelProto) -> bytes:
+    """What the double of the builder makes of a graph."""
+    network = vendor.Network(0)
+    network.model = model
+    logger = vendor.ILogger()
+    content = vendor.Builder(logger).build_serialized_network(network, None)
+    assert content is not None
+    return content
+
+
+def with_engine(graph: Graph, *, built: bool) -> Graph:
+    """The graph with its engines entered, or with the reason why there are none."""
+    files = {item.file: f"engines/{Path(item.file).stem}.plan" for item in graph.artifacts}
+    engine = Engine("built", None, PLAN, files, BUILT_WITH) if built else Engine("not built", REASON, PLAN, {}, {})
+    return dataclasses.replace(graph, target="tensorrt", engine=engine)
+
+
+def write_engine_bundle(directory: Path, *, built: bool = True, flags: tuple[str, ...] = ()) -> Path:
+    """Write a bundle of the stateless graph with engines or without."""
+    graph = with_engine(plain_graph(), built=built)
+    files = graph_files()
+    named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
+    kept = {name: files[name] for name in named} | {"golden/plain.npz": npz_from_golden(plain_golden())}
+    kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
+    kept[PLAN] = json.dumps({"builder": {"flags": list(flags)}}).encode()
+    for name, content in kept.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    assert graph.engine is not None
+    for source, target in graph.engine.files.items():
+        kept[target] = engine_of(onnx.load(directory / source))
+        (directory / target).parent.mkdir(exist_ok=True)
+        (directory / target).write_bytes(kept[target])
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({"plain": graph}, kept)))
+    return directory
+
+
+def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5") -> types.ModuleType:
+    """Let this process find a device, cuda-python and TensorRT; the library's module."""
+    library = vendor.plain_library()
+    bindings = types.ModuleType("cuda.bindings")
+    vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
+    for name, module in (("tensorrt", library), ("cuda", types.ModuleType("cuda")), ("cuda.bindings", bindings)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("runtime_lite.executor_tensorrt.probe", lambda: Device("T4", capability, "12.4"))
+    monkeypatch.setattr("runtime_lite.executor_tensorrt.try_engine", lambda *_: None)
+    return library
