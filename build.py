@@ -5,7 +5,7 @@
 2    the recipe, the checkpoint, the data or an argument is wrong; the disk is full
 3    refused: something cannot be proved, or is not supported
 4    a gate failed
-5    a toolchain is absent under --strict
+5    a toolchain is absent: under --strict, for finish, or to run an engine
 130  interrupted
 """
 
@@ -198,11 +198,21 @@ def _runtime(options: argparse.Namespace) -> int:
 
 
 def _finish(options: argparse.Namespace) -> int:
+    from compiler.finish_bundle import finish_bundle, unfinished
+    from compiler.stage_cache import default_folder
     from runtime_lite.bundle import read_bundle
 
     with read_bundle(options.bundle) as bundle:
         targets = sorted({graph.target for graph in bundle.manifest.graphs.values()})
-    print(f"{options.bundle}: nothing to finish; {', '.join(targets)} needs no vendor compiler")
+        has_engines = any(graph.engine is not None for graph in bundle.manifest.graphs.values())
+        waiting = unfinished(bundle.manifest)
+    if not waiting:
+        done = "its engines are built" if has_engines else f"{', '.join(targets)} needs no vendor compiler"
+        print(f"{options.bundle}: nothing to finish; {done}")
+        return 0
+    for row in finish_bundle(options.bundle, (options.cache or default_folder()) / "timing"):
+        print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
+    print(f"{options.bundle}: engines of {', '.join(waiting)} built, verified and timed")
     return 0
 
 

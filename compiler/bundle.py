@@ -63,6 +63,11 @@ class GraphParts:
     certificate: bytes
     golden: bytes
 
+    def with_file(self, name: str, content: bytes) -> "GraphParts":
+        """The same with one more file in the bundle."""
+        built = dataclasses.replace(self.built, files={**self.built.files, name: content})
+        return dataclasses.replace(self, built=built)
+
 
 def graph_record(name: str, graph: GraphParts) -> Graph:
     """The manifest's record of one graph."""
@@ -110,6 +115,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         golden=f"golden/{name}.npz",
         rows_independent=lowered.rows_independent,
         certificate=f"certificates/{name}.json",
+        engine=graph.built.engine,
     )
 
 

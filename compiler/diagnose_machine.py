@@ -2,17 +2,23 @@
 
 import dataclasses
 import importlib.metadata
+import importlib.util
 import os
 import platform
 from collections.abc import Callable
 
 from rich.table import Table
 
+from compiler.targets.tensorrt_builder import probe_builder
+from runtime_lite.cuda import Device, probe
+from runtime_lite.errors import EngineAbsent
+
 PACKAGES_BY_TARGET: dict[str, tuple[str, ...]] = {
     "null": (),
     "onnx_static": ("onnx", "onnx-ir", "onnxruntime"),
+    "tensorrt": ("onnx", "onnx-ir", "onnxruntime"),
 }
-"""Distributions a target needs besides those that every build needs."""
+"""Distributions that a build for a target needs besides those that every build needs."""
 
 PACKAGES = (
     "torch",
@@ -26,6 +32,16 @@ PACKAGES = (
     "safetensors",
 )
 """Distributions whose versions change what a build makes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One thing that an engine needs on its machine: what was found of it, or what is wrong and what cures it."""
+
+    target: str
+    name: str
+    found: str
+    cure: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +60,55 @@ class Diagnosis:
         targets: every target, in the order of its name.
         versions: version by package, None where it is not installed.
         machine: one line about the machine.
+        parts: what the engines of vendor targets need; a target without them still builds bundles, to be finished
+            elsewhere.
     """
 
     targets: tuple[TargetState, ...]
     versions: dict[str, str | None]
     machine: str
+    parts: tuple[Part, ...] = ()
+
+
+def engine_parts(
+    ask_driver: Callable[[], Device] = probe,
+    ask_builder: Callable[[], str] = probe_builder,
+    find: Callable[[str], object] = importlib.util.find_spec,
+) -> tuple[Part, ...]:
+    """What TensorRT needs on this machine, in the order in which it is needed.
+
+    Args:
+        ask_driver: the CUDA device; raises EngineAbsent.
+        ask_builder: starts a builder, its version; raises EngineAbsent.
+        find: whether a top-level module is installed.
+    """
+    try:
+        device = ask_driver()
+        driver = Part("tensorrt", "driver", f"{device.name}, compute capability {device.capability}")
+    except EngineAbsent as error:
+        driver = Part("tensorrt", "driver", _reason(error), "install the NVIDIA driver, r535 or later")
+    bindings = [name for name in ("cuda", "pycuda") if find(name)]
+    memory = (
+        Part("tensorrt", "CUDA bindings", ", ".join(bindings))
+        if bindings
+        else Part("tensorrt", "CUDA bindings", "neither cuda-python nor pycuda", "pip install cuda-bindings")
+    )
+    if not find("tensorrt"):
+        builder = Part(
+            "tensorrt", "TensorRT", "not installed", "pip install tensorrt-cu12 (driver r535 or later) or tensorrt-cu13"
+        )
+    elif driver.cure:
+        builder = Part("tensorrt", "TensorRT", "installed, cannot start without a device", driver.cure)
+    else:
+        try:
+            builder = Part("tensorrt", "TensorRT", f"{ask_builder()}, runtime and builder start")
+        except EngineAbsent as error:
+            builder = Part("tensorrt", "TensorRT", _reason(error), "install the version that fits the driver")
+    return driver, memory, builder
+
+
+def _reason(error: EngineAbsent) -> str:
+    return str(error).split("; ")[0]
 
 
 def diagnose(version_of: Callable[[str], str] = importlib.metadata.version) -> Diagnosis:
@@ -71,19 +131,26 @@ def diagnose(version_of: Callable[[str], str] = importlib.metadata.version) -> D
     machine = (
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} processors"
     )
-    return Diagnosis(targets, {package: version(package) for package in PACKAGES}, machine)
+    return Diagnosis(targets, {package: version(package) for package in PACKAGES}, machine, engine_parts())
 
 
-def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table]:
-    """The diagnosis for people: targets, then versions."""
+def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table, Table]:
+    """The diagnosis for people: targets, what their engines need, then versions."""
     targets = Table(title="Targets", title_justify="left", box=None, pad_edge=False)
-    for column in ("target", "works", "missing"):
+    for column in ("target", "works", "engines here", "missing"):
         targets.add_column(column)
     for state in diagnosis.targets:
-        targets.add_row(state.name, "no" if state.missing else "yes", ", ".join(state.missing))
+        needed = [part for part in diagnosis.parts if part.target == state.name]
+        engines = "" if not needed else "no" if any(part.cure for part in needed) else "yes"
+        targets.add_row(state.name, "no" if state.missing else "yes", engines, ", ".join(state.missing))
+    parts = Table(title="Engines on this machine", title_justify="left", box=None, pad_edge=False)
+    for column in ("target", "needs", "found", "cure"):
+        parts.add_column(column, overflow="fold")
+    for part in diagnosis.parts:
+        parts.add_row(part.target, part.name, part.found, part.cure)
     versions = Table(title=diagnosis.machine, title_justify="left", box=None, pad_edge=False)
     for column in ("package", "version"):
         versions.add_column(column)
     for package, version in diagnosis.versions.items():
         versions.add_row(package, version or "not installed")
-    return targets, versions
+    return targets, parts, versions

@@ -18,6 +18,7 @@ from compiler.references import call, function_name, importable, resolve
 from compiler.stages import Array, Feed
 from compiler.targets.base import Emitted
 from compiler.verify import Difference, worst_of
+from runtime_lite.executor import ExecutorFactory, make_executor
 from runtime_lite.manifest import BATCH_AXIS, bucket_name
 
 GOLDEN_STEPS = 12
@@ -137,6 +138,7 @@ def run_task(
     reference: Reference,
     advance: Advance,
     inspect: Callable[[Sequence[Sequence[Feed]]], None] = lambda _: None,
+    executors: ExecutorFactory = make_executor,
 ) -> TaskRow:
     """Decode every recording with the original and with the bundle, and compare metric and text.
 
@@ -147,6 +149,7 @@ def run_task(
         graph: the graph that hears the recordings.
         reference: runs the original.
         advance: called with the number of recordings that are done, and of all.
+        executors: makes what runs the bundle's graphs.
         inspect: called with the chunks of all recordings before they are run; raises what it finds wrong with them.
 
     Raises:
@@ -163,7 +166,7 @@ def run_task(
     with importable(folders), runtime_lite.Runtime() as runtime:
         recordings = _draw_recordings(functions["recordings"], loaded.recipe.graphs[graph], where)
         inspect([recording.chunks for recording in recordings])
-        model = runtime.load(bundle)
+        model = runtime.load(bundle, executors)
         for count, recording in enumerate(recordings, start=1):
             names.append(recording.name)
             references.append(recording.reference)

@@ -5,12 +5,13 @@ data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 
 import dataclasses
 import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compiler.assembly import Assembly
 from compiler.bundle import check_replaceable
-from compiler.errors import RecipeError, Refused
+from compiler.errors import RecipeError, Refused, ToolchainAbsent
 from compiler.gates import task_functions
 from compiler.lowering import Lowering
 from compiler.original import Original
@@ -21,6 +22,8 @@ from compiler.reproducer import failure_folder, remove_reproducer
 from compiler.stage_cache import StageCache
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
+
+Made = TypeVar("Made")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,22 +56,31 @@ def _check_option_values(loaded: LoadedRecipe) -> None:
     for name, graph in loaded.recipe.graphs.items():
         for index, spec in enumerate(graph.passes):
             where = loaded.where("graphs", name, "passes", index)
-            fields = {field.name: field.type for field in dataclasses.fields(PASSES[spec.name])}  # type: ignore[arg-type]
-            for option, value in spec.options.items():
-                if not _fits(value, fields[option]):
-                    raise RecipeError(
-                        f"{where}: {spec.name}: {option}: expected {_name_of(fields[option])}, got {value!r}",
-                        cure="change the value",
-                    )
-            try:
-                made = PASSES[spec.name](**spec.options)
-            except RecipeError as error:
-                raise RecipeError(f"{where}: {spec.name}: {error.message}", cure=error.cure) from None
+            made = _make(where, spec.name, PASSES[spec.name], spec.options)
             if made.lossy and loaded.recipe.gates.parity[name].lossy is None:
                 raise RecipeError(
                     f"{where}: expected gates.parity.{name}.lossy, as {spec.name} rounds on purpose, got none",
                     cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
                 )
+
+
+def _make(where: str, name: str, kind: Callable[..., Made], options: Mapping[str, Any]) -> Made:
+    """A pass or a target with its options.
+
+    Raises:
+        RecipeError: an option is of another type, or the record refuses it.
+    """
+    fields = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for option, value in options.items():
+        if not _fits(value, fields[option]):
+            raise RecipeError(
+                f"{where}: {name}: {option}: expected {_name_of(fields[option])}, got {value!r}",
+                cure="change the value",
+            )
+    try:
+        return kind(**options)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {name}: {error.message}", cure=error.cure) from None
 
 
 def _fits(value: Any, wanted: Any) -> bool:
@@ -101,6 +113,11 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     loaded.check_targets(target_options())
     check_replaceable(options.out)
     target = _the_target(loaded)
+    if options.strict and (absent := target.absent()) is not None:
+        raise ToolchainAbsent(
+            f"target {target.name}: {absent}",
+            cure="build without --strict and run `build.py finish` on the machine with the device",
+        )
     originals = [Original(loaded, name, spec, options.cache, progress) for name, spec in loaded.recipe.graphs.items()]
     failures = failure_folder(options.out)
     graphs = {original.name: Lowering(original, target, failures) for original in originals}
@@ -119,7 +136,10 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
 
 def _the_target(loaded: LoadedRecipe) -> Target:
     """The one target that ships, or else a target that emits nothing."""
-    targets = [TARGETS[target.kind](**target.options) for target in loaded.recipe.targets]
+    targets = [
+        _make(loaded.where("targets", index), target.kind, TARGETS[target.kind], target.options)
+        for index, target in enumerate(loaded.recipe.targets)
+    ]
     shipping = [target for target in targets if target.ships]
     if len(shipping) > 1:
         kinds = [target.kind for target in loaded.recipe.targets]

@@ -120,6 +120,15 @@ class SpeedRow:
 
 
 @dataclasses.dataclass(frozen=True)
+class EngineRow:
+    """What came of the vendor's compiler for one graph; `reason` says why an engine is not built."""
+
+    graph: str
+    status: str
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class BuildReport:
     """Everything a build found out.
 
@@ -132,7 +141,7 @@ class BuildReport:
         sizes: bytes by file of the bundle.
         speed: one row per artefact.
         drift: by graph, the errors of outputs and states over many chained steps.
-        not_built: targets left out, each with its reason.
+        engines: one row per graph whose target has a compiler of its vendor.
     """
 
     recipe: str
@@ -143,7 +152,7 @@ class BuildReport:
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     speed: tuple[SpeedRow, ...] = ()
     drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
-    not_built: tuple[str, ...] = ()
+    engines: tuple[EngineRow, ...] = ()
 
     def to_json(self) -> str:
         """The report as JSON text; NaN and infinities become strings, which JSON has no numbers for."""
@@ -218,14 +227,20 @@ class Progress:
             _task_table(report),
             _size_table(report),
             _speed_table(report),
+            _engine_table(report),
         ):
             if table is not None:
                 self.console.print()
                 self.console.print(table)
         self.console.print()
-        for target in report.not_built:
-            self.say(f"not built: {target}")
         self.say(f"bundle: {report.bundle}")
+        waiting = [row for row in report.engines if row.reason]
+        if waiting:
+            names = ", ".join(row.graph for row in waiting)
+            self.say(
+                f"ENGINE NOT BUILT ({names}): {waiting[0].reason}; all checks ran on the ONNX graphs, no time was "
+                f"measured; finish it on the machine with the device: python build.py finish {report.bundle}"
+            )
 
     def _live(self, handle: StageHandle, started_s: float) -> contextlib.AbstractContextManager[object]:
         if not self.console.is_terminal:
@@ -359,6 +374,15 @@ def _speed_table(report: BuildReport) -> Table | None:
     for row in report.speed:
         table.add_row(escape(row.graph), escape(row.sizes), str(row.threads), f"{row.p50_ms:.3f}", f"{row.p95_ms:.3f}")
     return table if report.speed else None
+
+
+def _engine_table(report: BuildReport) -> Table | None:
+    table = _table("Engines", "graph", "engine", "speed", "why")
+    for row in report.engines:
+        is_built = row.status == "built"
+        state, speed = (row.status, "see above") if is_built else (row.status.upper(), "not measured: engine not built")
+        table.add_row(escape(row.graph), state, speed, escape(row.reason))
+    return table if report.engines else None
 
 
 def write_report(report: BuildReport, path: Path) -> None:

@@ -5,7 +5,7 @@ that nobody uses.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from compiler.drift import Run, chained_feeds, measure_drift, require_bounded
 from compiler.drift_curves import DriftCurve
 from compiler.errors import GateFailed, Place
-from compiler.evaluate import open_session
+from compiler.evaluate import Session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.recipe import DriftGate, Limits
 from compiler.stages import Array, Feed, Lowered
@@ -34,6 +34,7 @@ class StreamGates:
         limits: what is allowed.
         steps: the original's calls on one stream.
         streams: feeds to draw partners from.
+        open_artifact: opens what stands for an artefact, by the path of its main file.
     """
 
     unit = "chained steps"
@@ -46,9 +47,10 @@ class StreamGates:
         limits: Limits,
         steps: Sequence[Step],
         streams: Sequence[Sequence[Feed]],
+        open_artifact: Callable[[Path], Session],
     ) -> None:
         self.folder, self.graph, self.artifacts, self.limits = folder, graph, artifacts, limits
-        self.steps, self.streams = steps, streams
+        self.steps, self.streams, self.open_artifact = steps, streams, open_artifact
         self.recorded: tuple[GoldenStep, ...] = ()
 
     def check_parity(self, advance: Advance) -> list[Difference]:
@@ -139,8 +141,8 @@ class StreamGates:
             tried[bucket_name(emitted.sizes)] = dataclasses.asdict(invariance)
         return tried
 
-    def _session(self, emitted: Emitted) -> Any:
-        return open_session(str(self.folder / emitted.file), optimize=True)
+    def _session(self, emitted: Emitted) -> Session:
+        return self.open_artifact(self.folder / emitted.file)
 
     def _run_alone(self, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
         emitted = self.artifacts[0]

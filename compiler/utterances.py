@@ -5,14 +5,14 @@ smallest one that fits; then nothing that lies in padded slots, in free rows or 
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import DataError, GateFailed, Place
-from compiler.evaluate import open_session
+from compiler.evaluate import Session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner, Sizes
@@ -35,6 +35,7 @@ class UtteranceGates:
         artifacts: in every combination of buckets.
         limits: what is allowed.
         steps: utterances with the original's answers.
+        open_artifact: opens what stands for an artefact, by the path of its main file.
 
     Raises:
         DataError: no utterance fits into the smallest bucket.
@@ -43,8 +44,15 @@ class UtteranceGates:
     unit = "utterances"
 
     def __init__(
-        self, folder: Path, lowered: Lowered, artifacts: Sequence[Emitted], limits: Limits, steps: Sequence[Step]
+        self,
+        folder: Path,
+        lowered: Lowered,
+        artifacts: Sequence[Emitted],
+        limits: Limits,
+        steps: Sequence[Step],
+        open_artifact: Callable[[Path], Session],
     ) -> None:
+        self.open_artifact = open_artifact
         self.folder, self.lowered, self.artifacts, self.limits = folder, lowered, artifacts, limits
         self.runners: dict[str, RowsRunner] = {}
         self.steps = sorted(steps, key=self._size)
@@ -64,7 +72,7 @@ class UtteranceGates:
     def _runner(self, emitted: Emitted) -> RowsRunner:
         if emitted.file not in self.runners:
             rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
-            session = open_session(str(self.folder / emitted.file), optimize=True)
+            session = self.open_artifact(self.folder / emitted.file)
             self.runners[emitted.file] = RowsRunner(self.lowered, session, Sizes(rows, emitted.sizes))
         return self.runners[emitted.file]
 

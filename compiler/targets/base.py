@@ -1,10 +1,13 @@
-"""What every target has: a name, the options it takes, and `emit`."""
+"""What every target has: a name, the options it takes, `emit`, and what stands for an artefact on this machine."""
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from compiler.evaluate import Session
 from compiler.stages import Lowered
+from runtime_lite.manifest import Engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +35,13 @@ class Built:
         artifacts: one per combination of buckets.
         files: content by path relative to the bundle.
         versions: opset and IR version of the graphs.
+        engine: for a target with a compiler of its vendor, what is to come of it.
     """
 
     artifacts: tuple[Emitted, ...]
     files: Mapping[str, bytes]
     versions: Mapping[str, int]
+    engine: Engine | None = None
 
 
 class Target(Protocol):
@@ -51,6 +56,18 @@ class Target(Protocol):
         Raises:
             Refused: the graph is not legal for this target.
         """
+        ...
+
+    def open(self, path: Path) -> Session:
+        """What stands for an artefact when it is verified on this machine.
+
+        Args:
+            path: its main file, the files it reads beside it.
+        """
+        ...
+
+    def absent(self) -> str | None:
+        """Why the vendor's compiler cannot run here; None where it can, or where the target has none."""
         ...
 
 

@@ -2,8 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
+from compiler.errors import InternalError
+from compiler.evaluate import Session
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 
@@ -18,3 +21,11 @@ class Null:
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Emit nothing."""
         return Built((), {}, {})
+
+    def open(self, path: Path) -> Session:
+        """There is nothing to open."""
+        raise InternalError(f"expected an artefact, got {path} of a target that writes none")
+
+    def absent(self) -> str | None:
+        """No compiler of a vendor is needed."""
+        return None

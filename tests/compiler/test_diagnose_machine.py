@@ -23,7 +23,8 @@ def test_absent_package_is_named_by_the_target_that_needs_it() -> None:
     assert TargetState("onnx_static", ("onnxruntime",)) in diagnosis.targets
     assert TargetState("null", ()) in diagnosis.targets
     assert diagnosis.versions["onnxruntime"] is None
-    assert [table.row_count for table in diagnosis_tables(diagnosis)] == [len(TARGETS), len(diagnosis.versions)]
+    rows = [table.row_count for table in diagnosis_tables(diagnosis)]
+    assert rows == [len(TARGETS), len(diagnosis.parts), len(diagnosis.versions)]
 
 
 def test_every_target_is_diagnosed() -> None:

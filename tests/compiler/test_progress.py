@@ -12,6 +12,7 @@ from rich.console import Console
 from compiler.precision_records import Pin
 from compiler.progress import (
     BuildReport,
+    EngineRow,
     ParityRow,
     Progress,
     SpeedRow,
@@ -37,7 +38,7 @@ REPORT = BuildReport(
     task=TaskRow("metric:wer", 0.031, 0.032, 0.001, 0.0, 200, 199),
     sizes={"graphs/encoder.batch1.onnx": 1_234, "graphs/encoder.weights": 5_000_000},
     speed=(SpeedRow("encoder", "batch=1", 1.25, 1.5, 1),),
-    not_built=("tensorrt: no toolchain on this machine",),
+    engines=(EngineRow("encoder", "not built", "no toolchain on this machine"), EngineRow("head", "built")),
 )
 
 
@@ -107,7 +108,19 @@ def test_report_shows_everything_it_holds() -> None:
     assert "graphs/encoder.weights 5,000,000" in words
     assert "total 5,001,234" in words
     assert "encoder batch=1 1 1.250 1.500" in words
-    assert words[-2:] == ["not built: tensorrt: no toolchain on this machine", "bundle: dist/tiny-cpu"]
+    assert "encoder NOT BUILT not measured: engine not built no toolchain on this machine" in words
+    assert "head built see above" in words
+    assert words[-2:] == [
+        "bundle: dist/tiny-cpu",
+        "ENGINE NOT BUILT (encoder): no toolchain on this machine; all checks ran on the ONNX graphs, no time was "
+        "measured; finish it on the machine with the device: python build.py finish dist/tiny-cpu",
+    ]
+
+
+def test_a_report_whose_engines_are_built_ends_with_the_bundle() -> None:
+    terminal = Terminal()
+    terminal.progress.show(BuildReport("r.yaml", "dist/x", engines=(EngineRow("head", "built"),)))
+    assert terminal.lines()[-1] == "bundle: dist/x"
 
 
 def test_nodes_that_stay_precise_are_listed_the_costliest_first_and_not_without_end() -> None:

@@ -13,6 +13,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import ParityGate
 from compiler.stages import Lowered
 from compiler.targets.base import Emitted
+from compiler.targets.onnx_static import OnnxStatic
 from compiler.utterances import UtteranceGates
 from compiler.verify import Step
 from runtime_lite.arrays import arrays_from_npz
@@ -58,7 +59,7 @@ def steps(*lengths: int) -> list[Step]:
 
 def gates(folder: Path, spoil: str = "", lengths: tuple[int, ...] = (3, 4, 7, 8)) -> UtteranceGates:
     lowered = PadAxes().apply(dynamic()).lowered
-    return UtteranceGates(folder, lowered, artifacts(folder, lowered, spoil), GATE, steps(*lengths))
+    return UtteranceGates(folder, lowered, artifacts(folder, lowered, spoil), GATE, steps(*lengths), OnnxStatic().open)
 
 
 def test_a_padded_graph_holds_every_gate(tmp_path: Path) -> None:

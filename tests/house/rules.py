@@ -158,7 +158,17 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compiler.padding", ("compiler.analysis", "compiler.errors", "compiler.ir", "compiler.padding", "compiler.sizes")),
     (
         "compiler.targets",
-        ("compiler.errors", "compiler.ir", "compiler.passes", "compiler.spec", "compiler.stages", "compiler.targets"),
+        (
+            "compiler.errors",
+            "compiler.evaluate",
+            "compiler.half_rounding",
+            "compiler.ir",
+            "compiler.passes",
+            "compiler.spec",
+            "compiler.stages",
+            "compiler.targets",
+            "runtime_lite",
+        ),
     ),
     ("compiler", ("compiler", "runtime_lite")),
     ("runtime_lite", ("runtime_lite",)),

@@ -1,4 +1,4 @@
-"""onnx_static: one graph per bucket, no symbol left, one weights file that every bucket shares."""
+"""Static graphs: one graph per bucket, no symbol left, one weights file that every bucket shares."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ from compiler.passes import PASSES
 from compiler.recipe import Limits
 from compiler.stages import Lowered
 from compiler.targets.base import Built
-from compiler.targets.onnx_static import ALIGNMENT_BYTES, INLINE_BYTES, OnnxStatic
+from compiler.targets.static_graphs import ALIGNMENT_BYTES, INLINE_BYTES, write_static
 from compiler.verify import Runner, compare, worst_of
 from tests.kit.contract import content_of, recorded, weights_of
 from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
@@ -37,7 +37,7 @@ def heavy() -> tuple[Lowered, Lowered]:
 
 
 def emitted(lowered: Lowered) -> Built:
-    return OnnxStatic().emit(lowered, BUCKETS)
+    return write_static(lowered, BUCKETS)
 
 
 def written(built: Built, folder: Path) -> Path:
@@ -129,13 +129,13 @@ def test_external_weights_are_read_from_the_file(tmp_path: Path) -> None:
 
 def test_without_buckets_there_is_one_static_graph() -> None:
     lowered = Lowered("plain", parse("(float[1,2] x) => (float[1,2] y) { y = Relu(x) }"))
-    built = OnnxStatic().emit(lowered, {})
+    built = write_static(lowered, {})
     assert [artifact.file for artifact in built.artifacts] == ["graphs/plain.static.onnx"]
 
 
 def test_a_symbol_that_stays_is_refused_with_node_and_source() -> None:
     with pytest.raises(Refused, match="a static target needs numbers") as raised:
-        OnnxStatic().emit(streaming(), BUCKETS)
+        write_static(streaming(), BUCKETS)
     assert raised.value.place.tensor == "past"
     assert "pad_axes for the window" in raised.value.cure
 
@@ -143,7 +143,7 @@ def test_a_symbol_that_stays_is_refused_with_node_and_source() -> None:
 def test_a_size_made_at_run_time_is_refused_with_its_node() -> None:
     text = "(float[batch,2] x) => (int64[2,n] y) { y = NonZero(x) }"
     with pytest.raises(Refused, match="needs numbers") as raised:
-        OnnxStatic().emit(Lowered("tiny", parse(text), batch_axis=BATCH), BUCKETS)
+        write_static(Lowered("tiny", parse(text), batch_axis=BATCH), BUCKETS)
     assert raised.value.place.op == "NonZero"
     assert raised.value.place.source.startswith("tiny.py:1")
 
@@ -151,7 +151,7 @@ def test_a_size_made_at_run_time_is_refused_with_its_node() -> None:
 def test_two_bucketed_axes_give_every_combination() -> None:
     text = "(float[batch,beam] x) => (float[batch,beam] y) { y = Relu(x) }"
     lowered = dataclasses.replace(Lowered("two", parse(text)), batch_axis=BATCH)
-    built = OnnxStatic().emit(lowered, {"batch": (1, 2), "beam": (3, 5)})
+    built = write_static(lowered, {"batch": (1, 2), "beam": (3, 5)})
     assert [artifact.file for artifact in built.artifacts] == [
         f"graphs/two.batch{batch}.beam{beam}.onnx" for batch in (1, 2) for beam in (3, 5)
     ]

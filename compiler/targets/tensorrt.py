@@ -1,0 +1,227 @@
+"""TensorRT: a strongly typed ONNX graph per combination of buckets, the plan to build its engine, and the tools for it.
+
+The graph is the precision plan and is what is verified; the engine is built from it on the machine that runs it, during
+the build where that machine is this one, else later by `build.py finish` or by the script in the bundle. Shapes are
+static: one engine per combination of buckets can be shared by any number of execution contexts, where every context of
+an engine with dynamic shapes needs a profile of its own; and it is the graph whose padding was proved.
+"""
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import RecipeError
+from compiler.evaluate import Session, open_session
+from compiler.half_rounding import with_rounding
+from compiler.stages import Lowered
+from compiler.targets import tensorrt_builder, tensorrt_verify
+from compiler.targets.base import Built, Emitted
+from compiler.targets.static_graphs import write_static
+from compiler.targets.tensorrt_lint import require_buildable
+from compiler.targets.tensorrt_rule import Limits
+from runtime_lite import cuda, errors, tensorrt_engine
+from runtime_lite.errors import EngineAbsent
+from runtime_lite.manifest import Engine, bucket_name
+
+FOLDER = "tensorrt"
+
+COMPATIBILITIES = ("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")
+
+MINIMUM_CAPABILITY, AMPERE = (7, 5), (8, 0)
+
+SCRIPTS = {
+    "build_engine.py": tensorrt_builder,
+    "verify_t4.py": tensorrt_verify,
+    "slipway_cuda.py": cuda,
+    "slipway_errors.py": errors,
+    "slipway_tensorrt_engine.py": tensorrt_engine,
+}
+"""Files of ours that ship inside bundles, so that they run beside each other without the compiler and the runtime."""
+
+STANDALONE = (
+    (re.compile(r"^from runtime_lite\.(\w+) import", re.MULTILINE), r"from slipway_\1 import"),
+    (re.compile(r"^from compiler\.targets\.tensorrt_builder import", re.MULTILINE), "from build_engine import"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensorrt:
+    """Write static graphs, `tensorrt/<graph>.build_plan.json`, scripts, and the same commands for trtexec as text.
+
+    Attributes:
+        compute_capability: of the device; a T4 has 7.5.
+        opset: the largest version of the standard operators that the installed parser documents.
+        workspace_mb: device memory that kernels may use besides weights and activations.
+        optimization_level: from 0, built quickly, to 5, runs fastest.
+        version_compatible: engines that later versions of TensorRT open; they carry code, load only trusted ones.
+        exclude_lean_runtime: leave that code out; the machine then needs the lean runtime.
+        hardware_compatibility: NONE, SAME_COMPUTE_CAPABILITY, or AMPERE_PLUS from compute capability 8.0 on.
+        refit: engines whose weights can be exchanged.
+    """
+
+    name: ClassVar[str] = "tensorrt"
+    ships: ClassVar[bool] = True
+
+    compute_capability: str = "7.5"
+    opset: int = 24
+    workspace_mb: int = 1024
+    optimization_level: int = 3
+    version_compatible: bool = False
+    exclude_lean_runtime: bool = False
+    hardware_compatibility: str = "SAME_COMPUTE_CAPABILITY"
+    refit: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options against each other.
+
+        Raises:
+            RecipeError: names the option.
+        """
+        if not re.fullmatch(r"\d{1,2}\.\d", self.compute_capability) or self._capability < MINIMUM_CAPABILITY:
+            raise _wrong("compute_capability", 'a text such as "7.5", at least 7.5', self.compute_capability)
+        if not 9 <= self.opset <= 25:
+            raise _wrong("opset", "from 9 to 25", self.opset)
+        if not 1 <= self.workspace_mb <= 2**20:
+            raise _wrong("workspace_mb", "from 1 to 1048576", self.workspace_mb)
+        if not 0 <= self.optimization_level <= 5:
+            raise _wrong("optimization_level", "from 0 to 5", self.optimization_level)
+        if self.hardware_compatibility not in COMPATIBILITIES:
+            raise _wrong("hardware_compatibility", f"one of {', '.join(COMPATIBILITIES)}", self.hardware_compatibility)
+        if self.hardware_compatibility == "AMPERE_PLUS" and self._capability < AMPERE:
+            raise _wrong("hardware_compatibility", "SAME_COMPUTE_CAPABILITY or NONE before 8.0", "AMPERE_PLUS")
+        if self.exclude_lean_runtime and not self.version_compatible:
+            raise _wrong("exclude_lean_runtime", "false without version_compatible", True)
+
+    @property
+    def _capability(self) -> tuple[int, int]:
+        major, minor = self.compute_capability.split(".")
+        return int(major), int(minor)
+
+    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+        """Freeze, lint and write every combination of bucket sizes, and the plan to build them.
+
+        Raises:
+            Refused: a dimension stays symbolic, or TensorRT would not build the graph as it is; all reasons at once.
+        """
+        built = write_static(lowered, buckets)
+        limits = Limits(self._capability, self.opset)
+        require_buildable((emitted.lowered.model for emitted in built.artifacts), limits, lowered.graph)
+        plan_file = f"{FOLDER}/{lowered.graph}.build_plan.json"
+        plan = self._plan(lowered.graph, built)
+        files = {
+            plan_file: json.dumps(plan, sort_keys=True, indent=1).encode() + b"\n",
+            f"{FOLDER}/{lowered.graph}.trtexec.txt": self._trtexec(plan).encode(),
+            **{f"{FOLDER}/{name}": standalone(module) for name, module in SCRIPTS.items()},
+        }
+        reason = self.absent() or "the build has not come to the engine"
+        engine = Engine("not built", reason, plan_file, {}, {})
+        return dataclasses.replace(built, files={**built.files, **files}, engine=engine)
+
+    def open(self, path: Path) -> Session:
+        """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
+        model = ir.external_data.load_to_model(ir.load(path))
+        session: Session = open_session(house.serialized(with_rounding(model)))
+        return session
+
+    def absent(self) -> str | None:
+        """Why no engine can be built on this machine, or None."""
+        try:
+            device = cuda.probe()
+            tensorrt_builder.probe_builder()
+        except EngineAbsent as error:
+            return str(error).split("; ")[0]
+        if device.capability != self.compute_capability:
+            return (
+                f"expected a device of compute capability {self.compute_capability}, got {device.name} of "
+                f"{device.capability}"
+            )
+        return None
+
+    def _flags(self) -> list[str]:
+        wanted = {
+            "EXCLUDE_LEAN_RUNTIME": self.exclude_lean_runtime,
+            "REFIT": self.refit,
+            "VERSION_COMPATIBLE": self.version_compatible,
+        }
+        return [name for name, is_set in wanted.items() if is_set]
+
+    def _plan(self, graph: str, built: Built) -> dict[str, Any]:
+        """Everything that the builder is told; flags by name, because their numbers differ between versions."""
+        return {
+            "target": self.name,
+            "graph": graph,
+            "device": {"compute_capability": self.compute_capability},
+            "network": {"flags": ["STRONGLY_TYPED"]},
+            "builder": {
+                "workspace_bytes": self.workspace_mb * 2**20,
+                "optimization_level": self.optimization_level,
+                "profiling_verbosity": "DETAILED",
+                "hardware_compatibility": self.hardware_compatibility,
+                "flags": self._flags(),
+                "cleared_flags": ["TF32"],
+                "parser_flags": ["NATIVE_INSTANCENORM"],
+            },
+            "versions": {"tensorrt": "10.9 or later, 11", **built.versions},
+            "timing_cache_key": ["TensorRT version", "device name", "driver version"],
+            "engines": [_engine_plan(emitted) for emitted in built.artifacts],
+        }
+
+    def _trtexec(self, plan: Mapping[str, Any]) -> str:
+        """The same builds as commands of the vendor's tool; fixed shapes need no shape option."""
+        lines = []
+        for engine in plan["engines"]:
+            command = [
+                "trtexec",
+                f"--onnx={engine['graph']}",
+                "--stronglyTyped",
+                f"--saveEngine={engine['engine']}",
+                f"--memPoolSize=workspace:{self.workspace_mb}",
+                f"--builderOptimizationLevel={self.optimization_level}",
+                "--noTF32",
+                "--profilingVerbosity=detailed",
+                "--timingCacheFile=timing.cache",
+                "--skipInference",
+            ]
+            if self.hardware_compatibility != "NONE":
+                names = {"AMPERE_PLUS": "ampere+", "SAME_COMPUTE_CAPABILITY": "sameComputeCapability"}
+                command.append(f"--hardwareCompatibilityLevel={names[self.hardware_compatibility]}")
+            switches = {
+                "VERSION_COMPATIBLE": "--versionCompatible",
+                "EXCLUDE_LEAN_RUNTIME": "--excludeLeanRuntime",
+                "REFIT": "--refit",
+            }
+            command += [switches[flag] for flag in self._flags()]
+            lines.append(shlex.join(command))
+        return "\n".join(lines) + "\n"
+
+
+def _engine_plan(emitted: Emitted) -> dict[str, Any]:
+    """One engine: its graph, what the graph reads, and the one shape of every input as a profile."""
+    shapes = {str(value.name): list(value.shape or ()) for value in emitted.lowered.model.graph.inputs}
+    stem = Path(emitted.file).stem
+    return {
+        "bucket": bucket_name(emitted.sizes),
+        "graph": emitted.file,
+        "reads": list(emitted.files),
+        "engine": f"engines/{stem}.plan",
+        "profiles": {name: [shape, shape, shape] for name, shape in shapes.items()},
+    }
+
+
+def standalone(module: Any) -> bytes:
+    """The source of a module of ours as it ships: it finds the others beside itself."""
+    text = Path(module.__file__).read_text(encoding="utf-8")
+    for pattern, replacement in STANDALONE:
+        text = pattern.sub(replacement, text)
+    return text.encode()
+
+
+def _wrong(option: str, expected: str, got: object) -> RecipeError:
+    return RecipeError(f"{option}: expected {expected}, got {got!r}", cure="change the option of the target")

@@ -1,0 +1,233 @@
+"""The TensorRT target: what it writes everywhere, and what stands for an engine where none can be built."""
+
+import ast
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from compiler.errors import RecipeError
+from compiler.stages import Lowered
+from compiler.targets.base import Built
+from compiler.targets.static_graphs import write_static
+from compiler.targets.tensorrt import SCRIPTS, Tensorrt, standalone
+from compiler.targets.tensorrt_lint import Unbuildable
+from runtime_lite.cuda import Device
+from runtime_lite.errors import EngineAbsent
+from tests.kit.graphs import parse
+
+NO_DRIVER = EngineAbsent("CUDA: expected a CUDA device, got none; buy one")
+
+
+@pytest.fixture(autouse=True)
+def without_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Device:
+        raise NO_DRIVER
+
+    monkeypatch.setattr("compiler.targets.tensorrt.cuda.probe", refuse)
+
+
+def lowered(body: str = "y = MatMul(h, w)") -> Lowered:
+    text = f"(float[batch,4] x, float16[4,4] w) => (float16[batch,4] y) {{ h = Cast<to = 10>(x)  {body} }}"
+    weights = {"w": (np.arange(16).reshape(4, 4) * 100).astype(np.float16)}
+    return Lowered("net", parse(text, weights), batch_axis="batch")
+
+
+def emitted(**options: object) -> Built:
+    return Tensorrt(**options).emit(lowered(), {"batch": (1, 4)})  # type: ignore[arg-type]
+
+
+def plan_of(built: Built) -> dict[str, object]:
+    plan: dict[str, object] = json.loads(built.files["tensorrt/net.build_plan.json"])
+    return plan
+
+
+def test_graphs_are_the_static_ones_and_the_engine_is_said_not_to_be_built() -> None:
+    built = emitted()
+    static = write_static(lowered(), {"batch": (1, 4)})
+    assert {name: built.files[name] for name in static.files} == static.files
+    assert [artifact.file for artifact in built.artifacts] == [artifact.file for artifact in static.artifacts]
+    assert built.engine is not None
+    assert (built.engine.status, built.engine.files) == ("not built", {})
+    assert built.engine.reason == "CUDA: expected a CUDA device, got none"
+    assert sorted(name for name in built.files if name.startswith("tensorrt/")) == [
+        "tensorrt/build_engine.py",
+        "tensorrt/net.build_plan.json",
+        "tensorrt/net.trtexec.txt",
+        "tensorrt/slipway_cuda.py",
+        "tensorrt/slipway_errors.py",
+        "tensorrt/slipway_tensorrt_engine.py",
+        "tensorrt/verify_t4.py",
+    ]
+
+
+def test_the_plan_names_every_flag_and_every_engine() -> None:
+    plan = plan_of(emitted(version_compatible=True, exclude_lean_runtime=True, refit=True, workspace_mb=64))
+    assert plan["network"] == {"flags": ["STRONGLY_TYPED"]}
+    assert plan["builder"] == {
+        "cleared_flags": ["TF32"],
+        "flags": ["EXCLUDE_LEAN_RUNTIME", "REFIT", "VERSION_COMPATIBLE"],
+        "hardware_compatibility": "SAME_COMPUTE_CAPABILITY",
+        "optimization_level": 3,
+        "parser_flags": ["NATIVE_INSTANCENORM"],
+        "profiling_verbosity": "DETAILED",
+        "workspace_bytes": 64 * 2**20,
+    }
+    assert plan["engines"] == [
+        {
+            "bucket": f"batch={rows}",
+            "engine": f"engines/net.batch{rows}.plan",
+            "graph": f"graphs/net.batch{rows}.onnx",
+            "profiles": {"x": [[rows, 4]] * 3},
+            "reads": ["graphs/net.weights"],
+        }
+        for rows in (1, 4)
+    ]
+    assert plan["timing_cache_key"] == ["TensorRT version", "device name", "driver version"]
+
+
+def test_no_precision_flag_is_ever_set() -> None:
+    for name, content in emitted(version_compatible=True, refit=True).files.items():
+        if name.endswith((".json", ".txt")):
+            words = content.decode().lower()
+            assert "fp16" not in words
+            assert "int8" not in words
+            assert "bf16" not in words
+
+
+def test_trtexec_builds_the_same_engines() -> None:
+    lines = emitted(version_compatible=True, refit=True, workspace_mb=64).files["tensorrt/net.trtexec.txt"].decode()
+    first, second = lines.splitlines()
+    words = first.split()
+    assert words[:4] == [
+        "trtexec",
+        "--onnx=graphs/net.batch1.onnx",
+        "--stronglyTyped",
+        "--saveEngine=engines/net.batch1.plan",
+    ]
+    assert {"--memPoolSize=workspace:64", "--noTF32", "--refit", "--versionCompatible"} <= set(words)
+    assert "--hardwareCompatibilityLevel=sameComputeCapability" in words
+    assert not any(word.startswith("--minShapes") for word in words), "trtexec refuses shapes of a static graph"
+    assert "graphs/net.batch4.onnx" in second
+    assert (
+        "hardwareCompatibility" not in emitted(hardware_compatibility="NONE").files["tensorrt/net.trtexec.txt"].decode()
+    )
+
+
+def test_bytes_are_the_same_every_time() -> None:
+    assert emitted().files == emitted().files
+
+
+def test_a_graph_that_would_not_be_built_is_refused_with_all_reasons_and_nothing_is_written() -> None:
+    wrong = lowered("k = Det(w)  m = MatMul(h, w)  d = Cast<to = 11>(m)  e = Cast<to = 10>(d)  y = Mul(e, k)")
+    with pytest.raises(Unbuildable) as caught:
+        Tensorrt().emit(wrong, {"batch": (1, 4)})
+    assert {violation.rule for violation in caught.value.violations} == {"operator", "element-type"}
+
+
+def test_what_stands_for_an_engine_rounds_half_precision_where_the_graph_says_so(tmp_path: Path) -> None:
+    built = Tensorrt().emit(lowered("squared = Mul(h, h)  y = Sub(squared, h)"), {"batch": (1,)})
+    for name, content in built.files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    session = Tensorrt().open(tmp_path / "graphs/net.batch1.onnx")
+    (y,) = session.run(None, {"x": np.full((1, 4), 300, np.float32)})
+    assert y.dtype == np.float16
+    assert np.isinf(y).all(), "300 * 300 is beyond half precision on every device"
+
+
+def test_external_weights_are_read(tmp_path: Path) -> None:
+    w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    model = parse("(float[batch,64] x, float[64,64] w) => (float[batch,64] y) { y = MatMul(x, w) }", {"w": w})
+    built = Tensorrt().emit(Lowered("big", model, batch_axis="batch"), {"batch": (1,)})
+    proto = onnx.load_model_from_string(built.files["graphs/big.batch1.onnx"])
+    assert [tensor.data_location for tensor in proto.graph.initializer] == [onnx.TensorProto.EXTERNAL]
+    (tmp_path / "graphs").mkdir()
+    for name in ("graphs/big.batch1.onnx", "graphs/big.weights"):
+        (tmp_path / name).write_bytes(built.files[name])
+    x = np.ones((1, 64), np.float32)
+    (y,) = Tensorrt().open(tmp_path / "graphs/big.batch1.onnx").run(None, {"x": x})
+    np.testing.assert_allclose(y, x @ w, rtol=1e-4, atol=1e-4)
+
+
+WRONG = [
+    ({"compute_capability": "7.0"}, "compute_capability: expected"),
+    ({"compute_capability": "sm_75"}, "compute_capability: expected"),
+    ({"opset": 8}, "opset: expected from 9 to 25, got 8"),
+    ({"workspace_mb": 0}, "workspace_mb: expected"),
+    ({"optimization_level": 6}, "optimization_level: expected from 0 to 5, got 6"),
+    ({"hardware_compatibility": "ALL"}, "hardware_compatibility: expected one of NONE"),
+    ({"hardware_compatibility": "AMPERE_PLUS"}, "expected SAME_COMPUTE_CAPABILITY or NONE before 8.0"),
+    ({"exclude_lean_runtime": True}, "expected false without version_compatible"),
+]
+
+
+@pytest.mark.parametrize(("options", "sentence"), WRONG)
+def test_wrong_options_are_named(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Tensorrt(**options)  # type: ignore[arg-type]
+    assert sentence in str(caught.value)
+
+
+def test_the_later_devices_may_have_what_a_t4_lacks() -> None:
+    assert Tensorrt(compute_capability="8.6", hardware_compatibility="AMPERE_PLUS")
+    model = parse("(float[batch,2] x) => (bfloat16[batch,2] y) { y = Cast<to = 16>(x) }")
+    graph = Lowered("net", model, batch_axis="batch")
+    assert Tensorrt(compute_capability="8.6").emit(graph, {"batch": (1,)}).artifacts
+    with pytest.raises(Unbuildable, match="BFLOAT16"):
+        Tensorrt().emit(dataclasses.replace(graph, model=model.clone()), {"batch": (1,)})
+
+
+def test_a_device_of_another_capability_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.targets.tensorrt.cuda.probe", lambda: Device("A10", "8.6", "12.4"))
+    monkeypatch.setattr("compiler.targets.tensorrt.tensorrt_builder.probe_builder", lambda: "10.9.0.34")
+    assert Tensorrt().absent() == "expected a device of compute capability 7.5, got A10 of 8.6"
+    assert Tensorrt(compute_capability="8.6").absent() is None
+
+
+def test_scripts_need_nothing_of_ours_but_each_other() -> None:
+    for name, module in SCRIPTS.items():
+        tree = ast.parse(standalone(module))
+        found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not {each for each in found if each and each.split(".")[0] in ("compiler", "runtime_lite")}, name
+
+
+@pytest.mark.parametrize("script", ["build_engine.py", "verify_t4.py"])
+def test_scripts_run_beside_each_other_and_end_with_our_sentence_where_there_is_no_device(
+    script: str, tmp_path: Path
+) -> None:
+    for name, module in SCRIPTS.items():
+        (tmp_path / name).write_bytes(standalone(module))
+    (tmp_path / "sitecustomize.py").write_text(
+        "import ctypes\n"
+        "class NoDriver(ctypes.CDLL):\n"
+        "    def __init__(self, name, *rest, **more):\n"
+        "        if name == 'libcuda.so.1': raise OSError(name)\n"
+        "        super().__init__(name, *rest, **more)\n"
+        "ctypes.CDLL = NoDriver\n"
+    )
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, str(tmp_path / script), "--bundle", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (5, "")
+    expected = "error: CUDA: expected a CUDA device, got no CUDA driver (libcuda.so.1)"
+    assert done.stderr == f"{expected}; run it on the machine with the device\n"
+
+
+def test_opsets_beyond_the_parser_are_refused() -> None:
+    model = parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }")
+    with pytest.raises(Unbuildable, match="expected opset 9 to 19"):
+        Tensorrt(opset=19).emit(Lowered("net", model, batch_axis="batch"), {"batch": (1,)})
+
+
+def test_the_graph_itself_is_left_alone() -> None:
+    graph = lowered()
+    before = ir.serde.serialize_model(graph.model).SerializeToString(deterministic=True)
+    Tensorrt().emit(graph, {"batch": (1, 4)})
+    assert ir.serde.serialize_model(graph.model).SerializeToString(deterministic=True) == before

@@ -1,0 +1,133 @@
+"""Whole builds for a target whose compiler is on another machine: what is built, said and refused here."""
+
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.kit.models.project import TIMES, Project, digest_of
+from tests.kit.placeholder import shared_library
+from tests.kit.vendor import DRIVER_CODE, write_packages
+from tests.runtime_lite.engines import use_doubles
+
+REASON = "CUDA: expected a CUDA device, got a CUDA driver that does not start (cuInit says 35)"
+X86_LINUX = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the driver's double is x86-64 machine code"
+)
+pytestmark = X86_LINUX
+
+
+@pytest.fixture
+def project(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The project with the other target, on a machine whose driver does not start."""
+    project.replace("tiny.yaml", "  - kind: onnx_static", "  - kind: tensorrt")
+    folder = tmp_path / "no driver"
+    folder.mkdir()
+    broken = {**DRIVER_CODE, "cuInit": b"\xb8\x23\x00\x00\x00\xc3"}
+    (folder / "libcuda.so.1").write_bytes(shared_library("libcuda.so.1", broken))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    return project
+
+
+def test_the_bundle_is_complete_but_for_the_engine_and_says_so_everywhere(project: Project, shared: Project) -> None:
+    ended = project.build(out="trt")
+    assert ended.code == 0, ended.err
+    assert ended.report["engines"] == [{"graph": "net", "status": "not built", "reason": REASON}]
+    assert ended.report["speed"] == []
+    stages = {stage["stage"]: stage["detail"] for stage in ended.report["stages"]}
+    assert stages["speed"] == "not measured: engine not built; gates.budget.p95_ms is not checked"
+    assert stages["replay"].endswith("comparisons through runtime_lite on the ONNX graphs, no engine is built")
+    lines = ended.out.splitlines()
+    assert lines[-2:-1] == ["bundle: trt"]
+    assert lines[-1].startswith(f"ENGINE NOT BUILT (net): {REASON}; all checks ran on the ONNX graphs")
+    assert lines[-1].endswith("python build.py finish trt")
+    assert any("NOT BUILT  not measured: engine not built" in line for line in lines)
+    manifest = json.loads((project.folder / "trt/manifest.json").read_text())
+    engine = manifest["graphs"]["net"]["engine"]
+    assert (engine["status"], engine["reason"]) == ("not built", REASON)
+    static = json.loads((shared.folder / "bundle/manifest.json").read_text())
+    graphs = [file for file in static["files"] if file.startswith("graphs/")]
+    assert {file: manifest["files"][file] for file in graphs} == {file: static["files"][file] for file in graphs}
+    with np.load(project.folder / "trt/tensorrt/net.feeds.npz", allow_pickle=False) as arrays:
+        assert {name.split("/")[0] for name in arrays.files} == {"tolerance", "batch=1", "batch=2"}
+
+
+def test_the_bundle_is_inspected_but_not_run_here(project: Project) -> None:
+    assert project.build(out="trt").code == 0
+    inspected = project.run("inspect", "trt")
+    assert inspected.code == 0
+    assert f"engine: NOT BUILT: {REASON}" in inspected.out
+    before = digest_of(project.folder)
+    verified = project.run("verify", "trt")
+    assert (verified.code, verified.message) == (
+        5,
+        f"error: trt: graph 'net': expected an engine, got none, {REASON}; run `python build.py finish trt` on the "
+        "machine with the device",
+    )
+    finished = project.run("finish", "trt")
+    assert (finished.code, finished.message) == (
+        5,
+        f"error: trt: {REASON}; run it on the machine with the device; `build.py doctor` lists what is missing here",
+    )
+    assert digest_of(project.folder) == before
+
+
+def test_strict_fails_before_any_work_and_leaves_nothing(project: Project) -> None:
+    before = digest_of(project.folder)
+    ended = project.build("--strict", out="trt")
+    assert (ended.code, ended.out) == (5, "")
+    assert ended.message == (
+        f"error: target tensorrt: {REASON}; build without --strict and run `build.py finish` on the machine with the "
+        "device"
+    )
+    assert digest_of(project.folder) == before
+
+
+def test_a_build_from_the_cache_gives_the_same_bundle_and_says_the_same(project: Project) -> None:
+    first, second = project.build(out="one"), project.build(out="two")
+    assert (first.code, second.code) == (0, 0)
+    assert second.stages(cached=True)[-1] == ":bundle"
+    assert digest_of(project.folder / "one", TIMES) == digest_of(project.folder / "two", TIMES)
+    assert second.report["engines"] == first.report["engines"]
+    assert "ENGINE NOT BUILT" in second.out
+
+
+def test_a_wrong_option_is_answered_with_its_line(project: Project) -> None:
+    project.replace("tiny.yaml", "  - kind: tensorrt", "  - {kind: tensorrt, workspace_mb: lots}")
+    ended = project.build(out="trt")
+    assert ended.code == 2
+    assert "tensorrt: workspace_mb: expected int, got 'lots'; change the value" in ended.message
+    assert "tiny.yaml:" in ended.message
+    project.replace("tiny.yaml", "workspace_mb: lots", "opset: 5")
+    assert "tensorrt: opset: expected from 9 to 25, got 5" in project.build(out="trt").message
+
+
+def test_a_graph_that_the_target_refuses_leaves_nothing(project: Project) -> None:
+    project.replace("tiny.yaml", "  - kind: tensorrt", "  - {kind: tensorrt, opset: 9}")
+    before = digest_of(project.folder)
+    ended = project.build(out="trt")
+    assert ended.code == 3
+    assert "stage tensorrt, graph net: expected a graph that TensorRT builds as it is written, got 1 viol" in ended.err
+    assert "[opset] expected opset 9 to 9 of the standard operators" in ended.err
+    assert digest_of(project.folder) == before
+
+
+def test_where_the_device_is_the_engines_are_built_verified_and_timed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_packages(tmp_path / "machine")
+    (folder / "libcuda.so.1").write_bytes(shared_library("libcuda.so.1", DRIVER_CODE))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.syspath_prepend(str(folder))
+    use_doubles(monkeypatch)
+    ended = project.build("--strict", out="direct")
+    assert ended.code == 0, ended.err
+    assert ended.report["engines"] == [{"graph": "net", "status": "built", "reason": ""}]
+    assert {row["sizes"] for row in ended.report["speed"]} == {"batch=1", "batch=2"}
+    assert "ENGINE NOT BUILT" not in ended.out
+    engines = [name for name in digest_of(project.folder / "direct") if name.startswith("engines/")]
+    assert engines == ["engines/net.batch1.plan", "engines/net.batch2.plan"]
+    assert project.run("finish", "direct").out == "direct: nothing to finish; its engines are built\n"
+    assert project.run("verify", "direct").code == 0
