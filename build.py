@@ -97,6 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--checkpoint", metavar="FILE", help="use this checkpoint instead of the recipe's")
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")
+    parser.add_argument("--report-html", type=Path, metavar="FILE.html", help="write it as one page for people")
     parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
     parser.add_argument("--no-cache", action="store_true", help="run every stage, and keep no results")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where results of stages are kept")
@@ -164,15 +165,20 @@ def _build(options: argparse.Namespace) -> int:
     loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
     if options.report is not None:
         _check_report("--report", options.report)
+    if options.report_html is not None:
+        _check_report("--report-html", options.report_html)
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
     progress = Progress()
-    report = pipeline.build(loaded, pipeline.BuildOptions(out=out, strict=options.strict, cache=cache), progress)
+    how = pipeline.BuildOptions(out=out, strict=options.strict, cache=cache, page=options.report_html)
+    report = pipeline.build(loaded, how, progress)
     if options.report is not None:
         write_report(report, options.report)
     progress.show(report)
+    if options.report_html is not None:
+        progress.say(f"page: {options.report_html}")
     return 0
 
 

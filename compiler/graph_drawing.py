@@ -129,7 +129,8 @@ def drawn(groups: Sequence[Group], edges: Sequence[tuple[int, int]], styles: Map
     layout = place(len(groups), edges)
     width = (max((x for x, _ in layout.places), default=0) + 1) * COLUMN + 20
     height = (max((y for _, y in layout.places), default=0) + 1) * ROW + 20
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">'
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
     for points in layout.lines.values():
         pixels = [_pixel(point) for point in points]
         pixels[0] = (pixels[0][0], pixels[0][1] + HEIGHT / 2)

@@ -13,11 +13,13 @@ from compiler.assembly import Assembly
 from compiler.bundle import check_replaceable
 from compiler.errors import RecipeError, Refused, ToolchainAbsent
 from compiler.gates import task_functions
+from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
 from compiler.original import Original
 from compiler.passes import PASSES
 from compiler.progress import BuildReport, Progress
 from compiler.recipe import LoadedRecipe
+from compiler.report_page import write_page
 from compiler.reproducer import failure_folder, remove_reproducer
 from compiler.stage_cache import StageCache
 from compiler.targets import TARGETS
@@ -34,11 +36,13 @@ class BuildOptions:
         out: the bundle.
         strict: a target whose toolchain is absent fails the build.
         cache: results of earlier builds, or None.
+        page: HTML file for people, written at the end, or None.
     """
 
     out: Path
     strict: bool = False
     cache: StageCache | None = None
+    page: Path | None = None
 
 
 def pass_options() -> dict[str, tuple[str, ...]]:
@@ -131,6 +135,9 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         return BuildReport(str(loaded.path), "no bundle: the null target emits nothing", reports)
     report = Assembly(loaded, options.out, options.cache, progress, graphs).finish()
     remove_reproducer(failures)
+    if options.page is not None:
+        with progress.stage("", "page"):
+            write_page(report, [gather_figures(graph) for graph in graphs.values()], options.page)
     return report
 
 

@@ -37,6 +37,7 @@ class BuildOptions:
     out: Path
     strict: bool
     cache: StageCache | None
+    page: Path | None
 
 
 @dataclasses.dataclass
@@ -114,6 +115,20 @@ def test_cache_is_chosen_by_option_then_environment(
 def test_report_is_written_as_json(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--recipe", "tiny.yaml", "--report", "r/report.json")[0] == 0
     assert json.loads(Path("r/report.json").read_text())["bundle"] == "dist/tiny"
+
+
+def test_page_is_left_to_the_pipeline_and_named_at_the_end(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "--recipe", "tiny.yaml", "--report-html", "pages/page.html")
+    assert code == 0
+    assert pipeline.calls[0][1].page == Path("pages/page.html")
+    assert out.endswith("page: pages/page.html\n")
+    assert Path("pages").is_dir()
+    assert (
+        "--report-html: expected a file, got the folder pages"
+        in run(capsys, "--recipe", "tiny.yaml", "--report-html", "pages")[2]
+    )
 
 
 PLACE = errors.Place("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")

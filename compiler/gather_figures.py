@@ -1,0 +1,200 @@
+"""Gathers the figures of a build's page from its graphs; nothing that ships depends on them."""
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
+from compiler.graph_drawing import Box
+from compiler.lowering import PASS_STEPS, Lowering
+from compiler.precision_records import Pin, PrecisionRecord, TensorRange
+from compiler.rounding_noise import QUANTIZED
+from compiler.stages import Array, Feed, Lowered
+from compiler.teacher_forcing import Bench, Sessions, common_values, exposed
+from compiler.verify import Step, expected_states, max_abs_difference, sqnr_db
+
+WORST = 6
+"""Tensors that are drawn."""
+
+BINS = 48
+
+TIMED_CALLS = 40
+
+HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def gather_figures(lowering: Lowering) -> GraphFigures:
+    """The figures of one graph; runs it and the original on some calls."""
+    final, original = lowering.final(), lowering.original
+    steps = original.steps(min(PASS_STEPS, lowering.gate.chained_steps))
+    records = [record for report in lowering.reports for record in report.precision]
+    start = original.start()
+    return GraphFigures(
+        lowering.name,
+        boxes_of(final.model, records),
+        worst_histograms(lowering.exact() if final.lossy else None, final, steps),
+        OriginalCosts(
+            sum(1 for _ in start.model.graph),
+            sum(v.const_value.nbytes for v in start.model.graph.initializers.values() if v.const_value is not None),
+            time_original(start, [step.feed for step in steps]),
+            1,
+        ),
+        sum(1 for _ in final.model.graph),
+    )
+
+
+# The graph by precision
+
+
+def boxes_of(model: ir.Model, records: Sequence[PrecisionRecord]) -> tuple[Box, ...]:
+    """Every input and node with what it computes in, and why."""
+    pins = {pin.node: pin for pin in records if isinstance(pin, Pin)}
+    ranges = {each.tensor: each for each in records if isinstance(each, TensorRange)}
+    boxes = []
+    for value in model.graph.inputs:
+        kind = _kind_of_value(value)
+        name = str(value.name)
+        boxes.append(Box(name, "input", kind, _type_words(value), True, (f"{name}: input",), (), (name,)))
+    for node in model.graph:
+        pin = pins.get(str(node.name))
+        kind = Precision.PINNED if pin is not None else precision_of(node)
+        notes = [f"{node.name}: {node.op_type}"]
+        notes += [f"{value.name}: {_type_words(value)}" for value in node.outputs]
+        notes += [] if pin is None else [f"kept in {pin.kept}: {pin.reason}"]
+        for name in [str(value.name) for value in (*node.inputs, *node.outputs) if value is not None]:
+            found = ranges.get(name)
+            if found is not None:
+                notes.append(f"{found.tensor}: {found.low:.4g}..{found.high:.4g} in {found.type}, {found.method}")
+        stamp = node.metadata_props.get(house.PASS_KEY, "")
+        notes += [f"written by {stamp}"] if stamp else []
+        notes += [house.source_of(node)] if house.source_of(node) else []
+        boxes.append(
+            Box(
+                str(node.name),
+                node.op_type,
+                kind,
+                _type_words(node.outputs[0]),
+                kind is not Precision.OTHER,
+                tuple(notes),
+                tuple(str(value.name) for value in node.inputs if value is not None),
+                tuple(str(value.name) for value in node.outputs),
+            )
+        )
+    return tuple(boxes)
+
+
+def precision_of(node: ir.Node) -> Precision:
+    """What a node computes in; with operands that are dequantised just before it, a backend computes in int8."""
+    operands = [value.producer() for value in node.inputs if value is not None]
+    if any(part in node.op_type.lower() for part in QUANTIZED):
+        return Precision.INT8
+    if operands and operands[0] is not None and house.is_op(operands[0], "DequantizeLinear"):
+        return Precision.INT8
+    return _kind_of_value(node.outputs[0])
+
+
+def _kind_of_value(value: ir.Value) -> Precision:
+    if value.dtype in HALF:
+        return Precision.HALF
+    is_real = value.dtype is not None and value.dtype.is_floating_point()
+    return Precision.FLOAT32 if is_real else Precision.OTHER
+
+
+def _type_words(value: ir.Value) -> str:
+    kind = "?" if value.dtype is None else {"float": "float32"}.get(value.dtype.name.lower(), value.dtype.name.lower())
+    dims = house.dims_of(value)
+    shape = "?" if dims is None else ", ".join("?" if getattr(dim, "is_Dummy", False) else str(dim) for dim in dims)
+    return f"{kind} [{shape}]"
+
+
+# Histograms
+
+
+def worst_histograms(exact: Lowered | None, final: Lowered, steps: Sequence[Step]) -> tuple[TensorHistogram, ...]:
+    """Histograms of the tensors with the lowest ratio of signal to noise.
+
+    Args:
+        exact: the graph before it was rounded, whose values between nodes are compared as well; None for outputs alone.
+        final: the graph that ships.
+        steps: the original's calls.
+    """
+    found: dict[str, tuple[list[Array], list[Array]]] = {}
+    pairs = _outputs(final, steps) if exact is None or exact.first_call is not None else _values(exact, final, steps)
+    for name, right, got in pairs:
+        if right.dtype.kind == "f" and right.size == got.size:
+            reference, shipped = found.setdefault(name, ([], []))
+            reference.append(right.astype(np.float64).ravel())
+            shipped.append(got.astype(np.float64).ravel())
+    sources = {str(value.name): house.source_of(node) for node in final.model.graph for value in node.outputs}
+    histograms = [
+        _histogram(name, sources.get(name, ""), np.concatenate(right), np.concatenate(got))
+        for name, (right, got) in found.items()
+    ]
+    differing = [each for each in histograms if each.max_abs > 0.0]
+    return tuple(sorted(differing, key=lambda each: np.inf if each.sqnr_db is None else each.sqnr_db)[:WORST])
+
+
+def _outputs(final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array, Array]]:
+    runner = Sessions.of(final).runner(final)
+    states = {state.output for state in final.states}
+    for step in steps:
+        outputs = runner.step(step.feed)
+        for name in outputs.keys() & step.outputs.keys() - states:
+            yield name, step.outputs[name], outputs[name]
+        for name, array in expected_states(final, step.states).items():
+            yield name, array, runner.states[name]
+
+
+def _values(exact: Lowered, final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array, Array]]:
+    names = common_values(exact, final)
+    old, new = Bench(exposed(exact, names)), Bench(exposed(final, names))
+    for step in steps:
+        right, got = old.call(step.feed), new.call(step.feed)
+        for name in names:
+            yield (
+                name,
+                right[name][old.valid(name, right[name], step.feed)],
+                got[name][new.valid(name, got[name], step.feed)],
+            )
+
+
+def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistogram:
+    finite = np.isfinite(right) & np.isfinite(got)
+    kept = np.concatenate([right[finite], got[finite]])
+    low, high = (float(kept.min()), float(kept.max())) if kept.size else (0.0, 0.0)
+    high = high if high > low else low + 1.0
+    counts = [tuple(np.histogram(each[finite], BINS, (low, high))[0].tolist()) for each in (right, got)]
+    with np.errstate(invalid="ignore"):
+        noise = float(np.sum((got - right) ** 2))
+    return TensorHistogram(
+        name,
+        source,
+        low,
+        high,
+        counts[0],
+        counts[1],
+        max_abs_difference(got, right),
+        sqnr_db(float(np.sum(right[finite] ** 2)), noise if np.isfinite(noise) else float("inf")),
+    )
+
+
+# Costs
+
+
+def time_original(start: Lowered, feeds: Sequence[Feed]) -> float:
+    """Median milliseconds of one call of the captured graph on one thread, once its caches are full."""
+    runner = Sessions.of(start, optimize=True).runner(start)
+    window = start.window
+    warm = 5 if window is None else window.frames // window.step_frames + 5
+    times_ms = []
+    for count in range(warm + TIMED_CALLS):
+        feed: Mapping[str, Array] = feeds[count % len(feeds)]
+        began = time.perf_counter()
+        runner.step(feed)
+        if count >= warm:
+            times_ms.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times_ms)
