@@ -326,5 +326,6 @@ def _graph_bytes(report: BuildReport, graph: str) -> int:
 
 
 def _engines(report: BuildReport) -> Iterator[str]:
-    if report.not_built:
-        yield "<ul>" + "".join(f"<li>not built: {escaped(words)}</li>" for words in report.not_built) + "</ul>"
+    rows = [(escaped(row.graph), escaped(row.status), escaped(row.reason)) for row in report.engines]
+    if rows:
+        yield table(["graph", "engine", "why"], rows)

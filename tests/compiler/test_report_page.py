@@ -10,7 +10,7 @@ from compiler.drift_curves import DriftCurve
 from compiler.figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
 from compiler.graph_drawing import Box
 from compiler.precision_records import Pin, TensorRange
-from compiler.progress import BuildReport, ParityRow, SpeedRow, StageReport, TaskRow
+from compiler.progress import BuildReport, EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
 from compiler.report_page import ROWS, report_page, table, write_page
 from tests.kit.models.project import Project
 
@@ -32,7 +32,7 @@ REPORT = BuildReport(
     sizes={"graphs/net.batch1.onnx": 1_234, "graphs/net.weights": 5_000_000, "manifest.json": 10},
     speed=(SpeedRow("net", "batch=1", 1.25, 1.5, 1),),
     drift={"net": (DriftCurve("cache_0", True, 1000, 8, 1.0, 1e-4, 2e-4, (1e-4, 2e-4)),)},
-    not_built=("tensorrt: no toolchain on this machine",),
+    engines=(EngineRow("net", "not built", "no toolchain on this machine"),),
 )
 FIGURES = GraphFigures(
     "net",
@@ -77,7 +77,7 @@ def test_every_figure_is_on_the_page() -> None:
         "5.00",
         "2.00",
         "manifest.json",
-        "not built: tensorrt: no toolchain on this machine",
+        "not built no toolchain on this machine",
         "float16: 1",
         "kept precise on purpose: 1",
     ):
