@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, wr
 from compiler.drift_curves import curve_of
 from compiler.errors import GateFailed, InternalError
 from compiler.finish_bundle import build_engines, unfinished
+from compiler.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
 from compiler.lowering import Lowering
 from compiler.progress import BuildReport, EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.recipe import LoadedRecipe
@@ -21,6 +23,7 @@ from compiler.stage_cache import StageCache, default_folder, hash_path, own_sour
 from compiler.stand_in import StandIns
 from compiler.stream_gates import StreamGates
 from compiler.targets.base import Built
+from compiler.targets.onnx_static import OnnxStatic
 from compiler.tool_versions import tool_versions
 from compiler.utterances import UtteranceGates
 from runtime_lite.bundle import read_bundle
@@ -170,6 +173,8 @@ class Assembly:
         files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
         write_files(folder, {name: content for name, content in files.items() if _differs(folder / name, content)})
         self._measure(folder, graphs)
+        for name, graph in graphs.items():
+            self._against_float(folder, name, graph)
         findings = {
             "parity": [dataclasses.asdict(row) for row in self.parity],
             "speed": [dataclasses.asdict(row) for row in self.speed],
@@ -273,6 +278,25 @@ class Assembly:
             if detail and budget is not None and budget.p95_ms is not None and self.absent is not None:
                 detail += "; gates.budget.p95_ms is not checked"
             self._report(handle, "speed", started, detail=detail)
+
+    def _against_float(self, folder: Path, name: str, graph: GraphParts) -> None:
+        """Show that what has been rounded runs on integers, and measure it beside the same graph before rounding."""
+        lowering, gate = self.graphs[name], self.loaded.recipe.gates.budget
+        if not graph.lowered.lossy or graph.target != OnnxStatic.name:
+            return
+        with self.progress.stage(name, "against float") as handle:
+            started = time.perf_counter()
+            files = [folder / emitted.file for emitted in graph.built.artifacts]
+            detail = f"{max(check_integer_kernels(file, name) for file in files)} integer kernels"
+            if gate is not None and (gate.max_time_ratio or gate.max_size_ratio):
+                with tempfile.TemporaryDirectory() as scratch:
+                    other = lowering.target.emit(lowering.exact(), lowering.buckets)
+                    write_files(Path(scratch), other.files)
+                    ratios = measure_ratios(folder, graph.built.artifacts, Path(scratch), other.artifacts)
+                size = sum(map(len, graph.built.files.values())) / sum(map(len, other.files.values()))
+                check_ratios(gate, ratios, size, name)
+                detail += f"; time {', '.join(map(str, ratios))} and size {size:.2f} of float"
+            self._report(handle, "against float", started, name, detail=detail)
 
     def _report(self, handle: StageHandle, stage: str, started: float, graph: str = "", **found: Any) -> None:
         report = StageReport(graph, stage, time.perf_counter() - started, **found)

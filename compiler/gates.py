@@ -65,7 +65,7 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> lis
     found = []
     for emitted in artifacts:
         session = open_session(str(folder / emitted.file), optimize=True)
-        feed = {value.name: _full(value, emitted) for value in session.get_inputs()}
+        feed = {value.name: full_feed(value, emitted) for value in session.get_inputs()}
         times_ms = []
         for index in range(SPEED_WARM_UP + SPEED_CALLS):
             started = time.perf_counter()
@@ -77,8 +77,8 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str) -> lis
     return found
 
 
-def _full(value: Any, emitted: Emitted) -> Array:
-    """Random numbers; lengths and masks of places that are all valid."""
+def full_feed(value: Any, emitted: Emitted) -> Array:
+    """An input of one bucket: random numbers; lengths and masks of places that are all valid."""
     shape, window = tuple(value.shape), emitted.lowered.window
     for each in emitted.lowered.padded_axes:
         if value.name == each.length_input:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from compiler import gates, verify
 from compiler import ir as house
+from compiler.analysis.rows_alone import AFTER
 from compiler.bundle import canonical_json
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -126,7 +127,11 @@ class Lowering:
                         refused=tuple(map(str, outcome.refused)),
                         max_abs=worst.max_abs,
                         limit=limit,
-                        detail=f"certificate of {steps} steps replayed" if steps else outcome.detail,
+                        detail="; ".join(
+                            each
+                            for each in (outcome.detail, f"certificate of {steps} steps replayed" if steps else "")
+                            if each
+                        ),
                         sqnr_db=worst.sqnr_db,
                         precision=outcome.precision,
                     )
@@ -259,7 +264,7 @@ def replay_certificates(before: Lowered, outcome: Outcome) -> int:
     house.infer_shapes(before.model)
     unpadded, padded = (ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model))
     try:
-        return sum(check(unpadded, padded, record) for record in outcome.records)
+        return sum(check(padded if record.get(AFTER) else unpadded, padded, record) for record in outcome.records)
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",

@@ -460,10 +460,15 @@ class BudgetGate(_Record):
     Attributes:
         size_mb: bytes of all files, in units of 1e6.
         p95_ms: 95th percentile of one call at the smallest bucket, one thread.
+        max_time_ratio: time of every bucket's call, as a share of that of the same graph before the first pass that
+            rounds; both are timed in turns by one process on one thread.
+        max_size_ratio: bytes of the graphs and weights, as a share of the same.
     """
 
     size_mb: Annotated[float, Field(gt=0)] | None = None
     p95_ms: Annotated[float, Field(gt=0)] | None = None
+    max_time_ratio: Annotated[float, Field(gt=0)] | None = None
+    max_size_ratio: Annotated[float, Field(gt=0)] | None = None
 
 
 class Gates(_Record):

@@ -5,12 +5,15 @@ from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
+from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
+from compiler.passes.quantize_dynamic import QuantizeDynamic
+from compiler.passes.quantize_static import QuantizeStatic
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
@@ -33,4 +36,7 @@ PASSES: dict[str, type[Pass]] = {
     "pack_states": PackStates,
     "rescale_streams": RescaleStreams,
     "lower_precision": LowerPrecision,
+    "equalize_channels": EqualizeChannels,
+    "quantize_static": QuantizeStatic,
+    "quantize_dynamic": QuantizeDynamic,
 }

@@ -1,0 +1,37 @@
+"""Proves of a whole graph that the rows of its batch are independent, for graphs that something has rewritten since.
+
+Padding is proved before, and is a matter of the graph as it was then; the batch must be proved of what ships, since one
+operator that looks at all rows, such as DynamicQuantizeLinear, is enough to mix them.
+"""
+
+from typing import Any
+
+from compiler import ir as house
+from compiler.analysis.certificate import certificate, records
+from compiler.analysis.propagate import Axes, input_facts, propagate
+from compiler.errors import Refused
+from compiler.stages import Lowered
+
+AFTER = "after"
+"""Key of a certificate that speaks of the graph after the pass alone, not of what the pass made from the one before."""
+
+
+def prove_rows(lowered: Lowered) -> dict[str, Any]:
+    """The certificate that every output's rows follow from the same rows of the inputs.
+
+    Raises:
+        Refused: names the node that mixes rows, or an output whose batch is not in front.
+    """
+    axes = Axes(lowered.batch_axis, {})
+    house.infer_shapes(lowered.model)
+    derivation = propagate(lowered.model, axes, input_facts(lowered.model, axes))
+    for judged in derivation.judged:
+        if judged.verdict.needs:
+            raise Refused(
+                "expected rows that are independent as they are, got a node that needs another form for it",
+                cure="put pad_axes before the pass that wrote it",
+            ).at(node=str(judged.node.name), op=judged.node.op_type, source=house.source_of(judged.node))
+    for name, value in house.outputs_named(lowered.model).items():
+        if derivation.fact(value).rows_axis not in (0, None):
+            raise Refused("expected the batch in front of every output", cure="transpose the output").at(tensor=name)
+    return {**certificate(axes, records(derivation), {}, {}, {}, {}), AFTER: True}

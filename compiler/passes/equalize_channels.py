@@ -1,0 +1,110 @@
+"""Even out the channels between a layer normalisation and the products that read it, so that one grid fits them all.
+
+Before:
+    y = LayerNormalization(x, gamma, beta); z = MatMul(y, W)
+After:
+    y = LayerNormalization(x, gamma / s, beta / s); z = MatMul(y, W * s)        # s [channels], powers of two
+
+Requires: calibration data; every reader of y is a product with constant weights.
+Ensures: channels of y differ less in their largest value; what is rounded afterwards loses less.
+Keeps: normalisations read by anything else. Nothing is moved through Swish, gates or softmax, which are not linear.
+Numerics: exact to the bit, since powers of two change exponents only, as long as nothing leaves the normal numbers.
+Source: SmoothQuant (Xiao et al. 2023), s = max|y|^a / max|W|^(1-a) per channel.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.calib.grid import Array
+from compiler.errors import Refused
+from compiler.quantization.recording import Wanted, record
+from compiler.quantization.sites import Site, find_sites
+from compiler.stages import Lowered, Outcome, Refusal
+
+LARGEST_EXPONENT = 6
+"""Factors stay within 2^-6..2^6: far from where float32 ends."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EqualizeChannels:
+    """Scales moved from data into weights.
+
+    Attributes:
+        strength: the exponent a, 0..1: how much of the difference between channels the weights take over.
+    """
+
+    strength: float = 0.5
+
+    name: ClassVar[str] = "equalize_channels"
+    lossy: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: there is no calibration data.
+        """
+        house.infer_shapes(lowered.model)
+        sites = {site.node: site for site in find_sites(lowered.model)}
+        found, refused = [], []
+        for node in lowered.model.graph:
+            if not house.is_op(node, "LayerNormalization") or len(node.inputs) < 2:
+                continue
+            readers = [sites.get(use.node) for use in node.outputs[0].uses()]
+            products = [site for site in readers if site is not None and not site.is_convolution]
+            if products and len(products) == len(readers) and not node.outputs[0].is_graph_output():
+                found.append((node, products))
+            elif products:
+                refused.append(Refusal(f"{node.name} is read by more than products with constant weights"))
+        if not found:
+            return Outcome(lowered, refused=tuple(refused))
+        if lowered.evidence is None:
+            raise Refused(
+                "expected calibration data to measure channels on, got none",
+                cure="give the recipe data.calibration, or leave equalize_channels out",
+            )
+        table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in found], lowered.evidence.streams)
+        changed = 0
+        for node, products in found:
+            largest = table.tensors[str(Wanted(str(node.outputs[0].name), -1))].largest
+            factors = _factors(largest, products, self.strength)
+            if np.any(factors != 1):
+                _fold(lowered.model, node, products, factors)
+                changed += 1
+        house.prune(lowered.model)
+        return Outcome(
+            lowered,
+            matched=len(found),
+            rewritten=changed,
+            refused=tuple(refused),
+            detail=f"{table.calls} calls, table {table.digest[:12]}",
+        )
+
+
+def _factors(largest: Array, products: Sequence[Site], strength: float) -> Array:
+    """Powers of two by which the data shrink and the weights grow, float32 [channels]; 1 in the middle."""
+    of_weights = np.max([np.abs(site.weights).max(axis=1) for site in products], axis=0)
+    held = (largest > 0) & (of_weights > 0)
+    exponents = np.zeros(len(largest))
+    exponents[held] = strength * np.log2(largest[held]) - (1 - strength) * np.log2(of_weights[held])
+    if held.any():
+        exponents[held] -= np.median(exponents[held])
+    found: Array = np.exp2(np.clip(np.rint(exponents), -LARGEST_EXPONENT, LARGEST_EXPONENT)).astype(np.float32)
+    return found
+
+
+def _fold(model: ir.Model, node: ir.Node, products: Sequence[Site], factors: Array) -> None:
+    insert = house.Inserter(model, EqualizeChannels.name, before=node)
+    for index, label in ((1, "gain"), (2, "shift")):
+        array = house.array_of(node.inputs[index]) if len(node.inputs) > index else None
+        if array is not None:
+            name = f"{node.name}_{label}"
+            node.replace_input_with(index, insert.constant((array / factors).astype(np.float32), name))
+    for site in products:
+        scaled = (site.weights * factors[:, None]).astype(np.float32)
+        site.node.replace_input_with(1, insert.constant(scaled, f"{site.name}_weights"))

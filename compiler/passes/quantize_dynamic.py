@@ -1,0 +1,131 @@
+"""Compute products with constant weights on 8-bit integers, with one scale per token, made when the token is there.
+
+Before:
+    y = MatMul(x [batch, 16, 256], W [256, 2048])
+After:
+    s = Max(ReduceMax(Abs(x), last axis, keepdims), tiny) / 127
+    q = QuantizeLinear(x / s, 1, 128)                            # rounds and saturates: uint8 around 128
+    y = Cast(MatMulInteger(q, W8, 128)) * s * w                  # W8 int8, w one scale per output channel
+
+Requires: symbolic shapes. No calibration data.
+Ensures: a row's result does not depend on its partners, proved anew on the graph as it is afterwards.
+Keeps: convolutions, and what the recipe pins.
+Numerics: rounds. A token of zeros gives zeros: its scale is not 0.
+Source: per-token scales in place of DynamicQuantizeLinear, which makes one scale of the whole batch.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.rows_alone import prove_rows
+from compiler.calib.grid import Array, quantize_weights
+from compiler.passes.quantize_static import check_options
+from compiler.quantization.choice import pinned_sites
+from compiler.quantization.placement import PLACEMENTS, Placement
+from compiler.quantization.sites import PINS, Site, find_sites
+from compiler.stages import Lowered, Outcome
+
+LARGEST = 127.0
+
+SMALLEST = 1e-30
+"""Stands for the largest entry of a token of zeros; below it a scale would be no normal number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizeDynamic:
+    """Integers with a scale per token.
+
+    Attributes:
+        placement: the target's rules; codes of data are int8 where its integers are signed, else uint8 around 128.
+        pins: kinds of sites that stay in float.
+        keep_float: patterns of node names, operators or scopes that stay in float.
+    """
+
+    placement: str = "cpu"
+    pins: tuple[str, ...] = PINS
+    keep_float: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "quantize_dynamic"
+    lossy: ClassVar[bool] = True
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: rows would depend on each other.
+        """
+        check_options(self.placement, self.pins)
+        house.infer_shapes(lowered.model)
+        placement = PLACEMENTS[self.placement]
+        sites = [site for site in find_sites(lowered.model) if not site.is_convolution]
+        pins = pinned_sites(find_sites(lowered.model), lowered.data_outputs, placement, self.pins, self.keep_float)
+        free = [site for site in sites if site.name not in pins]
+        if not free:
+            return Outcome(lowered, precision=tuple(pins.values()))
+        written = _Tokens(lowered.model, placement)
+        for site in free:
+            written.write(site)
+        house.prune(lowered.model)
+        proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
+        return Outcome(lowered, matched=len(sites), rewritten=len(free), records=proof, precision=tuple(pins.values()))
+
+
+class _Tokens:
+    """Writes the quantised forms; the codes of a value are made once for all that read it."""
+
+    def __init__(self, model: ir.Model, placement: Placement) -> None:
+        self.model, self.placement = model, placement
+        self.codes: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
+        self.zero: Array = np.array(0, np.int8) if placement.signed else np.array(128, np.uint8)
+
+    def write(self, site: Site) -> None:
+        """Put the quantised form in the place of a product."""
+        weights = quantize_weights(site.weights, site.weight_axis)
+        codes, scale = self._coded(site.data)
+        insert = house.Inserter(self.model, QuantizeDynamic.name, before=site.node)
+        name, shape = f"{site.name}_int8", site.node.outputs[0].shape
+        inputs = [codes, insert.constant(weights.codes, f"{site.name}_weights")]
+        if not self.placement.signed:
+            inputs.append(insert.constant(self.zero, "zero_point"))
+        sums = insert.op("MatMulInteger", inputs, name=f"{name}_sums", shape=shape, dtype=ir.DataType.INT32)
+        to, real = {"to": int(ir.DataType.FLOAT)}, ir.DataType.FLOAT
+        numbers = insert.op("Cast", [sums], to, name=f"{name}_numbers", shape=shape, dtype=real)
+        scaled = insert.op("Mul", [numbers, scale], name=f"{name}_scaled", shape=shape)
+        channels = insert.constant(weights.scales, f"{site.name}_scales")
+        result = insert.op("Mul", [scaled, channels], name=name, shape=shape)
+        house.take_over(self.model, site.node.outputs[0], result)
+
+    def _coded(self, value: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Codes and scale per token."""
+        if value not in self.codes:
+            producer = value.producer()
+            insert = (
+                house.Inserter(self.model, QuantizeDynamic.name, before=next(iter(self.model.graph)))
+                if producer is None
+                else house.Inserter(self.model, QuantizeDynamic.name, after=producer)
+            )
+            shape = list(value.shape or ())
+            one = [*shape[:-1], 1] if shape else None
+            sizes = insert.op("Abs", [value], name=f"{value.name}_sizes", shape=value.shape)
+            largest = insert.op(
+                "ReduceMax", [sizes, insert.int64s(-1)], {"keepdims": 1}, name=f"{value.name}_largest", shape=one
+            )
+            tiny = insert.constant(np.array(SMALLEST, np.float32), "smallest")
+            bound = insert.op("Max", [largest, tiny], name=f"{value.name}_bound", shape=one)
+            parts = insert.constant(np.array(LARGEST, np.float32), "parts")
+            scale = insert.op("Div", [bound, parts], name=f"{value.name}_scale", shape=one)
+            steps = insert.op("Div", [value, scale], name=f"{value.name}_steps", shape=value.shape)
+            unit = [
+                insert.constant(np.array(1.0, np.float32), "unit"),
+                insert.constant(self.zero, "zero_point"),
+            ]
+            kind = ir.DataType.from_numpy(self.zero.dtype)
+            codes = insert.op(
+                "QuantizeLinear", [steps, *unit], name=f"{value.name}_codes", shape=value.shape, dtype=kind
+            )
+            self.codes[value] = codes, scale
+        return self.codes[value]

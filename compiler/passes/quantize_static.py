@@ -1,0 +1,115 @@
+"""Compute products and convolutions with constant weights on 8-bit integers, with grids fixed by calibration.
+
+Before:
+    y = MatMul(x [batch, 16, 256], W [256, 2048]) + b
+After:
+    y = MatMul(DQ(Q(x)), DQ(W8)) + b'          # W8 int8 with a scale per output channel, x uint8 with one scale
+    y = DQ(Q(Relu(Conv(DQ(Q(x)), DQ(W8), DQ(b32)))))
+
+Requires: calibration data; symbolic shapes.
+Ensures: the rows of a batch are independent, proved anew on the graph as it is afterwards.
+Keeps: sites that the recipe pins, and those that the task asks for: ranked by what quantising each alone does to the
+    outputs, decided by the task's distance on the calibration streams. Softmax, normalisation, residual sums and
+    products of two computed values stay in float.
+Numerics: rounds. Scales are constant, so a row's result does not depend on its partners.
+Source: Q/DQ as ONNX Runtime and TensorRT read it; ranges by the error behind the consumers, weights clipped by the
+    square error weighted with E[x^2], bias corrected by E[W x - W_q x_q] (Nagel et al. 2019).
+"""
+
+import dataclasses
+from typing import ClassVar
+
+from compiler import ir as house
+from compiler.analysis.rows_alone import prove_rows
+from compiler.errors import Refused
+from compiler.quantization.choice import choose, decibels, pinned_sites
+from compiler.quantization.placement import PLACEMENTS
+from compiler.quantization.plans import make_plans, ranges_chosen
+from compiler.quantization.recording import inputs_of, record
+from compiler.quantization.sensitivity import sensitivities
+from compiler.quantization.sites import PINS, find_sites
+from compiler.quantization.writer import Writer
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizeStatic:
+    """Integers with fixed grids.
+
+    Attributes:
+        placement: the target's rules, of `compiler.quantization.placement.PLACEMENTS`.
+        pins: kinds of sites that stay in float.
+        keep_float: patterns of node names, operators or scopes that stay in float.
+        max_task_increase: largest distance of the task's results on the calibration streams from the original's.
+    """
+
+    placement: str = "cpu"
+    pins: tuple[str, ...] = PINS
+    keep_float: tuple[str, ...] = ()
+    max_task_increase: float = 0.01
+
+    name: ClassVar[str] = "quantize_static"
+    lossy: ClassVar[bool] = True
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: there is no calibration data, no choice satisfies the task, or rows would depend on each other.
+            DataError: the calibration data show nothing of some value.
+        """
+        check_options(self.placement, self.pins)
+        house.infer_shapes(lowered.model)
+        placement, evidence = PLACEMENTS[self.placement], lowered.evidence
+        sites = find_sites(lowered.model)
+        pins = pinned_sites(sites, lowered.data_outputs, placement, self.pins, self.keep_float)
+        free = [site for site in sites if site.name not in pins]
+        if not free:
+            return Outcome(lowered, precision=tuple(pins.values()))
+        if evidence is None:
+            raise Refused(
+                "expected calibration data to choose ranges from, got none",
+                cure="give the recipe data.calibration, or use quantize_dynamic, which needs none",
+            )
+        table = record(lowered, inputs_of(free), evidence.streams)
+        plans = make_plans(free, table, placement)
+        losses = sensitivities(lowered, plans, placement, evidence.streams)
+
+        def quantised(names: frozenset[str]) -> Lowered:
+            copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+            _write(copy, names, self)
+            return copy
+
+        def _write(target: Lowered, names: frozenset[str], made: "QuantizeStatic") -> None:
+            chosen = [site for site in find_sites(target.model) if site.name in names]
+            Writer(target.model, made.name, placement, plans).write(chosen)
+
+        chosen = choose(free, losses, lambda names: evidence.task_distance(quantised(names)), self.max_task_increase)
+        kept = [site for site in free if site.name in chosen.quantised]
+        ranges = ranges_chosen(kept, plans, table)
+        _write(lowered, chosen.quantised, self)
+        proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
+        predicted = sum(losses[name] for name in chosen.quantised)
+        distance = "" if chosen.distance is None else f", task {chosen.distance:.4f} from the original's"
+        return Outcome(
+            lowered,
+            matched=len(sites),
+            rewritten=len(chosen.quantised),
+            records=proof,
+            detail=f"{table.calls} calls, table {table.digest[:12]}, {decibels(predicted):.1f} dB predicted{distance} "
+            f"in {chosen.evaluations} evaluations",
+            precision=(*pins.values(), *chosen.pins, *ranges),
+        )
+
+
+def check_options(placement: str, pins: tuple[str, ...]) -> None:
+    """Refuse options that name nothing.
+
+    Raises:
+        Refused: says what is known.
+    """
+    if placement not in PLACEMENTS:
+        raise Refused(f"expected a placement of {sorted(PLACEMENTS)}, got {placement!r}", cure="write one of them")
+    for pin in pins:
+        if pin not in PINS:
+            raise Refused(f"expected pins of {sorted(PINS)}, got {pin!r}", cure="write some of them, or keep_float")

@@ -1,0 +1,124 @@
+"""Chooses grids: of data by what the error does behind the weights, of weights by what the data does to their error."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.calib.grid import Array, Grid, Weights, grid_of, quantize_weights
+from compiler.calib.histogram import Histogram, Table
+from compiler.calib.ranges import Range, ranges_of
+from compiler.precision_records import TensorRange
+from compiler.quantization.placement import Placement
+from compiler.quantization.recording import Wanted
+from compiler.quantization.sites import Site, root_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How one site is quantised.
+
+    Attributes:
+        data: grid of what it reads.
+        data_range: how that was chosen.
+        weights: its weights.
+        correction: what its bias grows by, float32 [out]: the mean of the error that the two roundings make.
+        result: grid of what it gives, where the target rounds that.
+        result_range: how that was chosen.
+    """
+
+    data: Grid
+    data_range: Range
+    weights: Weights
+    correction: Array
+    result: Grid | None = None
+    result_range: Range | None = None
+
+
+def make_plans(sites: Sequence[Site], table: Table, placement: Placement) -> dict[str, Plan]:
+    """The plan of every site, by its name.
+
+    Values that are only moved have one grid, so that what moves them can move codes.
+    """
+    readers: dict[ir.Value, list[Site]] = {}
+    for site in sites:
+        readers.setdefault(root_of(site.data), []).append(site)
+    chosen = {root: _choose(group, table, placement) for root, group in readers.items()}
+    plans = {}
+    for site in sites:
+        grid, found = chosen[root_of(site.data)]
+        tensor = table.tensors[_key(site)]
+        weights = quantize_weights(site.weights, site.weight_axis, _importance(site, tensor))
+        plan = Plan(grid, found, weights, _correction(site, tensor, grid, weights))
+        if site.is_convolution and placement.rounds_convolution_outputs:
+            if site.result not in chosen:
+                chosen[site.result] = _least(table.tensors[str(Wanted(str(site.result.name), 1))], (), placement)
+            plan = dataclasses.replace(plan, result=chosen[site.result][0], result_range=chosen[site.result][1])
+        plans[site.name] = plan
+    return plans
+
+
+def _key(site: Site) -> str:
+    return str(Wanted(str(site.data.name), site.channel_axis))
+
+
+def _choose(readers: Sequence[Site], table: Table, placement: Placement) -> tuple[Grid, Range]:
+    """The grid with the least square error behind all readers together."""
+    tensor = table.tensors[_key(readers[0])]
+    return _least(tensor, [(table.tensors[_key(site)].rows, site.matrix) for site in readers], placement)
+
+
+def _least(tensor: Histogram, readers: Sequence[tuple[Array, Array]], placement: Placement) -> tuple[Grid, Range]:
+    best: tuple[float, Grid, Range] | None = None
+    for candidate in ranges_of(tensor):
+        grid = grid_of(candidate.low, candidate.high, signed=placement.signed)
+        behind = readers or [(tensor.rows, np.ones((1, 1), np.float32))]
+        error = sum(_error(rows, matrix, grid) for rows, matrix in behind)
+        if best is None or error < best[0]:
+            best = (error, grid, candidate)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _error(rows: Array, matrix: Array, grid: Grid) -> float:
+    missed = grid.rounded(rows) - rows
+    return float(np.square(missed @ matrix if len(matrix) == missed.shape[1] else missed).sum())
+
+
+def _importance(site: Site, tensor: Histogram) -> Array | None:
+    """Mean squares of the input channels, in the shape of the weights."""
+    squares = tensor.mean_squares
+    if not site.is_convolution:
+        return squares[:, None]
+    return squares.reshape(1, -1, *([1] * (site.weights.ndim - 2))) if site.groups == 1 else None
+
+
+def _correction(site: Site, tensor: Histogram, grid: Grid, weights: Weights) -> Array:
+    """E[W x] - E[W_q x_q] per output channel: what both roundings take away on average."""
+    rows = tensor.rows.astype(np.float64)
+    exact = site.mean_output(site.weights, rows.mean(axis=0))
+    rounded = site.mean_output(weights.rounded, grid.rounded(tensor.rows).astype(np.float64).mean(axis=0))
+    return (exact - rounded).astype(np.float32)
+
+
+def ranges_chosen(sites: Sequence[Site], plans: Mapping[str, Plan], table: Table) -> list[TensorRange]:
+    """What the plans say, for reports: one record per value and one per weight."""
+    found: dict[str, TensorRange] = {}
+    for site in sites:
+        plan, tensor = plans[site.name], table.tensors[_key(site)]
+        found[str(site.data.name)] = _range(str(site.data.name), plan.data, plan.data_range, tensor)
+        if plan.result is not None and plan.result_range is not None:
+            tensor, name = table.tensors[str(Wanted(str(site.result.name), 1))], str(site.result.name)
+            found[name] = _range(name, plan.result, plan.result_range, tensor)
+        scales, weight = plan.weights.scales, site.node.inputs[1]
+        highest = float(scales.max()) * 127
+        name = "" if weight is None else str(weight.name)
+        clipped = float(np.mean(np.abs(site.weights) > np.abs(plan.weights.rounded).max() * (1 + 1e-6)))
+        found[name] = TensorRange(name, -highest, highest, "least weighted square error", clipped, len(scales))
+    return list(found.values())
+
+
+def _range(name: str, grid: Grid, chosen: Range, tensor: Histogram) -> TensorRange:
+    share = tensor.share_outside(grid.low, grid.high)
+    return TensorRange(name, grid.low, grid.high, chosen.method, share, 1, grid.type)

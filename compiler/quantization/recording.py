@@ -1,0 +1,79 @@
+"""Keeps of the calibration streams what choices are made from: histograms and a few rows of the values that sites read.
+
+Streams begin with empty caches and carry them from call to call: numbers drawn for caches show ranges that no call has.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from compiler import ir as house
+from compiler.calib.histogram import Histogram, Table
+from compiler.calib.instrument import run_streams
+from compiler.errors import DataError
+from compiler.quantization.sites import Site
+from compiler.stages import Feed, Lowered
+
+STAMP = "record"
+
+SHOWN = "slipway.shown."
+"""Begins the names of outputs that show a value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A value to be recorded, and the axis of its channels."""
+
+    value: str
+    channel_axis: int
+
+    def __str__(self) -> str:
+        return f"{self.value}@{self.channel_axis}"
+
+
+def inputs_of(sites: Iterable[Site]) -> list[Wanted]:
+    """What the sites read, and what convolutions give."""
+    found = []
+    for site in sites:
+        found.append(Wanted(str(site.data.name), site.channel_axis))
+        if site.is_convolution:
+            found.append(Wanted(str(site.result.name), 1))
+    return list(dict.fromkeys(found))
+
+
+def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequence[Feed]]) -> Table:
+    """Record values over all calls of all streams.
+
+    Args:
+        lowered: the graph, in real numbers still.
+        wanted: what to record.
+        streams: feeds of one row each; every stream begins with empty caches.
+
+    Raises:
+        DataError: nothing came, or of some value nothing but padding.
+    """
+    tensors = {str(each): Histogram(each.channel_axis) for each in wanted}
+    calls = 0
+    for call in run_streams(_showing(lowered, [each.value for each in wanted]), streams):
+        for each in wanted:
+            tensors[str(each)].add(call.outputs[f"{SHOWN}{each.value}"])
+        calls += 1
+    empty = [each.value for each in wanted if not tensors[str(each)].entries]
+    if empty:
+        got = "padding alone" if calls else "no calls"
+        raise DataError(
+            f"expected numbers in {empty[0]} on the calibration streams, got {got}",
+            cure="give data.calibration recordings that the model can answer",
+        )
+    return Table(tensors, calls)
+
+
+def _showing(lowered: Lowered, names: Iterable[str]) -> Lowered:
+    """A copy whose graph returns these values, too, under names of their own."""
+    model = house.clone(lowered.model)
+    computed = (output for node in model.graph for output in node.outputs)
+    values = {str(value.name): value for value in (*model.graph.inputs, *computed)}
+    for name in dict.fromkeys(names):
+        value = values[name]
+        insert = house.Inserter(model, STAMP)
+        model.graph.outputs.append(insert.op("Identity", [value], name=f"{SHOWN}{name}", shape=value.shape))
+    return dataclasses.replace(lowered, model=model)

@@ -1,0 +1,88 @@
+"""What quantising one site alone does to a graph's outputs, in a few chained calls from the middle of a stream.
+
+One graph holds every site in both forms with a switch between them, so a site costs a few calls and no new session. The
+losses of sites add up when their errors are small and not correlated, which is what ranking them takes for granted; how
+much a set of sites costs together is measured, not added.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.evaluate import open_session
+from compiler.quantization.placement import Placement
+from compiler.quantization.plans import Plan
+from compiler.quantization.sites import find_sites
+from compiler.quantization.writer import Writer
+from compiler.rows import RowsRunner
+from compiler.stages import Array, Feed, Lowered
+from compiler.verify import Runner
+
+PROBE_CALLS = 4
+
+
+def sensitivities(
+    lowered: Lowered,
+    plans: Mapping[str, Plan],
+    placement: Placement,
+    streams: Sequence[Sequence[Feed]],
+    *,
+    calls: int = PROBE_CALLS,
+) -> dict[str, float]:
+    """Noise over signal of the data outputs when one site alone is quantised, by the site's name.
+
+    Args:
+        lowered: the graph in real numbers.
+        plans: of the sites to ask about.
+        placement: the target's rules.
+        streams: the calibration streams; the longest is used, its caches filled by real calls.
+        calls: how many calls are compared.
+    """
+    model = house.clone(lowered.model)
+    sites = [site for site in find_sites(model) if site.name in plans]
+    switches = Writer(model, "probe", placement, plans).write_switched(sites)
+    session = open_session(house.serialized(model), optimize=True)
+    mixed = dataclasses.replace(lowered, model=model)
+    off = {name: np.zeros((), np.float32) for name in switches.values()}
+    stream = max(streams, key=len)
+    start = max((len(stream) - calls) // 2, 0)
+    probe = stream[start : start + calls]
+    runner = RowsRunner(mixed, session) if lowered.padded_axes else Runner(mixed, session)
+    if isinstance(runner, Runner):
+        for feed in stream[:start]:
+            runner.step({**feed, **off})
+    kept = _Kept(runner)
+    exact = kept.run([{**feed, **off} for feed in probe])
+    found = {}
+    for site, switch in switches.items():
+        on = {**off, switch: np.ones((), np.float32)}
+        found[site] = _noise(exact, kept.run([{**feed, **on} for feed in probe]), lowered.data_outputs)
+    return found
+
+
+class _Kept:
+    """Runs calls from the same states again and again."""
+
+    def __init__(self, runner: Runner | RowsRunner) -> None:
+        self.runner = runner
+        self.states = dict(runner.states)
+        self.length = runner.length if isinstance(runner, Runner) else None
+
+    def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
+        self.runner.states = dict(self.states)
+        if isinstance(self.runner, Runner) and self.length is not None:
+            self.runner.length = self.length
+        return [self.runner.step(feed) for feed in feeds]
+
+
+def _noise(exact: Sequence[Mapping[str, Array]], rounded: Sequence[Mapping[str, Array]], names: Sequence[str]) -> float:
+    """Sum of squared differences over sum of squares; of several outputs the mean."""
+    shares = []
+    for name in names:
+        signal = sum(float(np.square(step[name], dtype=np.float64).sum()) for step in exact)
+        pairs = zip(exact, rounded, strict=True)
+        noise = sum(float(np.square(a[name].astype(np.float64) - b[name]).sum()) for a, b in pairs)
+        shares.append(noise / signal if signal else noise)
+    return float(np.mean(shares)) if shares else 0.0

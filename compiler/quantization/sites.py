@@ -1,0 +1,177 @@
+"""Finds what can be computed on integers: products and convolutions of data with constant weights."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.calib.grid import Array
+
+MOVEMENTS = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
+"""Operators that only move entries: what they move keeps its grid."""
+
+PINS = ("front", "depthwise", "output")
+"""Kinds of sites that stay in float unless a recipe says otherwise: convolutions that nothing precedes but their like,
+depthwise convolutions, and the last product before a data output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One product or convolution with constant weights, its bias and, behind a convolution, its Relu.
+
+    Attributes:
+        node: MatMul or Conv.
+        weights: float32; [in, out] of a product, [out, in / groups, ...] of a convolution.
+        groups: of a convolution.
+        bias: float32 [out], or None.
+        parts: nodes that a quantised form replaces, the last of which gives the result.
+    """
+
+    node: ir.Node
+    weights: Array
+    groups: int
+    bias: Array | None
+    parts: tuple[ir.Node, ...]
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return str(self.node.name)
+
+    @property
+    def is_convolution(self) -> bool:
+        """Whether it slides."""
+        return bool(self.node.op_type == "Conv")
+
+    @property
+    def data(self) -> ir.Value:
+        """The operand that is not constant."""
+        value = self.node.inputs[0]
+        assert value is not None
+        return value
+
+    @property
+    def result(self) -> ir.Value:
+        """What the rest of the graph reads."""
+        return self.parts[-1].outputs[0]
+
+    @property
+    def weight_axis(self) -> int:
+        """Position of the output channels in the weights."""
+        return 0 if self.is_convolution else 1
+
+    @property
+    def channel_axis(self) -> int:
+        """Position of the channels in the data."""
+        return 1 if self.is_convolution else -1
+
+    @property
+    def matrix(self) -> Array:
+        """Weights as [in, ...] of what each input channel is multiplied with; of groups, [1 of each, in, ...]."""
+        if not self.is_convolution:
+            return self.weights
+        if self.groups == 1:
+            return np.moveaxis(self.weights, 1, 0).reshape(self.weights.shape[1], -1)
+        return np.diag(np.sqrt(np.square(self.weights).reshape(self.groups, -1).sum(axis=1)))
+
+    def mean_output(self, weights: Array, means: Array) -> Array:
+        """The mean of every output channel without bias, for the means of the input channels; exact without padding."""
+        if not self.is_convolution:
+            return means @ weights
+        taps = weights.reshape(*weights.shape[:2], -1).sum(axis=2)
+        of_group = means.reshape(self.groups, -1)
+        rows = taps.reshape(self.groups, -1, taps.shape[1])
+        found: Array = np.einsum("goi,gi->go", rows, of_group).reshape(-1)
+        return found
+
+
+def find_sites(model: ir.Model) -> list[Site]:
+    """All sites in graph order. Nodes in subgraphs are left out."""
+    return [site for node in model.graph for site in _site(node)]
+
+
+def _site(node: ir.Node) -> Iterator[Site]:
+    if not house.is_op(node, "MatMul", "Conv") or len(node.inputs) < 2:
+        return
+    weights = house.array_of(node.inputs[1])
+    data = node.inputs[0]
+    if weights is None or weights.dtype != np.float32 or data is None or house.array_of(data) is not None:
+        return
+    if node.op_type == "Conv":
+        groups = node.attributes.get_int("group", 1)
+        bias = house.array_of(node.inputs[2]) if len(node.inputs) > 2 else None
+        if len(node.inputs) > 2 and node.inputs[2] is not None and bias is None:
+            return
+        if groups not in (1, weights.shape[0]) or (groups > 1 and weights.shape[1] != 1):
+            return
+        follower = _only_reader(node)
+        parts = (node, follower) if follower is not None and house.is_op(follower, "Relu") else (node,)
+        yield Site(node, weights, groups, bias, parts)
+    elif weights.ndim == 2 and data.shape is not None and len(data.shape) > 2:
+        follower = _only_reader(node)
+        bias = None if follower is None else _bias(follower, node, weights.shape[1])
+        yield Site(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
+
+
+def _only_reader(node: ir.Node) -> ir.Node | None:
+    output = node.outputs[0]
+    readers = [use.node for use in output.uses()]
+    return readers[0] if len(readers) == 1 and not output.is_graph_output() else None
+
+
+def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
+    if not house.is_op(node, "Add"):
+        return None
+    arrays = [house.array_of(value) for value in node.inputs if value is not product.outputs[0]]
+    if len(arrays) != 1 or arrays[0] is None or arrays[0].size != width or arrays[0].shape[-1:] != (width,):
+        return None
+    return np.asarray(arrays[0].reshape(-1), np.float32)
+
+
+def root_of(value: ir.Value) -> ir.Value:
+    """The value that movements have only moved."""
+    node = value.producer()
+    while node is not None and house.is_op(node, *MOVEMENTS) and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    return value
+
+
+def kinds_of(sites: list[Site], data_outputs: tuple[str, ...]) -> dict[str, str]:
+    """The kind of each site that has one of `PINS`, by its name."""
+    by_node = {site.node: site for site in sites}
+    before = {site.name: _reached(site, by_node, forward=False) for site in sites}
+    after = {site.name: _reached(site, by_node, forward=True) for site in sites}
+    found = {}
+    for site in sites:
+        ends = {str(value.name) for value in after[site.name][1]}
+        if site.is_convolution and all(other.is_convolution for other in before[site.name][0]):
+            found[site.name] = "front"
+        elif site.is_convolution and site.groups > 1:
+            found[site.name] = "depthwise"
+        elif not after[site.name][0] and ends & set(data_outputs):
+            found[site.name] = "output"
+    return found
+
+
+def _reached(site: Site, sites: dict[ir.Node, Site], *, forward: bool) -> tuple[list[Site], list[ir.Value]]:
+    """All sites before or behind one, and the graph outputs that are reached."""
+    pending, seen = [site.node], {site.node}
+    found: list[Site] = []
+    ends: list[ir.Value] = []
+    while pending:
+        node = pending.pop()
+        if node in sites and node is not site.node:
+            found.append(sites[node])
+        if forward:
+            ends += [value for value in node.outputs if value.is_graph_output()]
+            near = [use.node for value in node.outputs for use in value.uses()]
+        else:
+            near = [made for value in node.inputs if value is not None and (made := value.producer()) is not None]
+        for each in near:
+            if each not in seen:
+                seen.add(each)
+                pending.append(each)
+    return found, ends

@@ -1,0 +1,127 @@
+"""Writes quantised sites into a graph: QuantizeLinear and DequantizeLinear around products and convolutions.
+
+    MatMul(x, W) + b  ->  MatMul(DQ(Q(x)), DQ(W8)) + b'
+    Relu(Conv(x, W, b))  ->  DQ(Q(Relu(Conv(DQ(Q(x)), DQ(W8), DQ(b32)))))
+
+All operators are standard ones; the runtime turns the pattern into integer kernels.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.calib.grid import Grid
+from compiler.quantization.placement import Placement
+from compiler.quantization.plans import Plan
+from compiler.quantization.sites import Site
+
+
+class Writer:
+    """Rewrites one graph in place.
+
+    Args:
+        model: the graph.
+        stamp: name of the pass.
+        placement: the target's rules.
+        plans: by site name.
+    """
+
+    def __init__(self, model: ir.Model, stamp: str, placement: Placement, plans: Mapping[str, Plan]) -> None:
+        self.model, self.stamp, self.placement, self.plans = model, stamp, placement, plans
+        self._rounded: dict[tuple[ir.Value, Grid], ir.Value] = {}
+        self._grids: dict[ir.Value, Grid] = {}
+
+    def write(self, sites: Iterable[Site]) -> None:
+        """Put quantised forms in the place of sites, which must come in graph order."""
+        for site in sites:
+            house.take_over(self.model, site.result, self._quantised(site))
+        house.prune(self.model)
+
+    def write_switched(self, sites: Iterable[Site]) -> dict[str, str]:
+        """Add quantised forms beside sites: a graph input per site, float32 [], is 1 to use it and 0 to leave it.
+
+        Returns:
+            Name of the input by name of the site.
+        """
+        switches = {}
+        for index, site in enumerate(sites):
+            exact, rounded = site.result, self._quantised(site)
+            switch = ir.Value(name=house.fresh_name(self.model.graph, f"switch_{index}"), shape=ir.Shape([]))
+            switch.dtype = ir.DataType.FLOAT
+            self.model.graph.inputs.append(switch)
+            insert = house.Inserter(self.model, self.stamp, after=rounded.producer())
+            missed = insert.op("Sub", [rounded, exact], name=f"{exact.name}_missed", shape=exact.shape)
+            chosen = insert.op("Mul", [missed, switch], name=f"{exact.name}_chosen", shape=exact.shape)
+            mixed = insert.op("Add", [exact, chosen], name=f"{exact.name}_mixed", shape=exact.shape)
+            added = [node for value in (mixed, missed) if (node := value.producer()) is not None]
+            house.take_over(self.model, exact, mixed, except_in=added)
+            switches[site.name] = str(switch.name)
+        return switches
+
+    def _quantised(self, site: Site) -> ir.Value:
+        """The result of the quantised form, written behind the site's last node."""
+        plan = self.plans[site.name]
+        data = self._on_grid(site.data, plan.data)
+        insert = house.Inserter(self.model, self.stamp, after=site.parts[-1], source=house.source_of(site.node))
+        name, shape = f"{site.name}_int8", site.node.outputs[0].shape
+        codes = insert.constant(plan.weights.codes, f"{site.name}_weights")
+        weights = self._numbers(insert, codes, plan.weights.scales, plan.weights.axis, ir.DataType.FLOAT)
+        bias = plan.correction if site.bias is None else site.bias + plan.correction
+        if not site.is_convolution:
+            product = insert.op("MatMul", [data, weights], name=name, shape=shape)
+            rank = len(shape or ()) if self.placement.splits_bias else 1
+            constant = insert.constant(bias.reshape((1,) * (rank - 1) + (-1,)), f"{site.name}_bias")
+            return insert.op("Add", [product, constant], name=f"{name}_biased", shape=shape)
+        inputs = [data, weights, self._bias(insert, site, plan, bias)]
+        slid = ir.Value(name=house.fresh_name(self.model.graph, name), shape=shape)
+        slid.dtype = ir.DataType.FLOAT
+        attributes = list(site.node.attributes.values())
+        insert.place(ir.Node("", "Conv", inputs, attributes, outputs=[slid], name=f"{slid.name}_node"))
+        if len(site.parts) > 1:
+            slid = insert.op("Relu", [slid], name=f"{name}_relu", shape=shape)
+        return slid if plan.result is None else self._on_grid(slid, plan.result)
+
+    def _bias(self, insert: house.Inserter, site: Site, plan: Plan, bias: np.ndarray) -> ir.Value:
+        """A convolution's bias: int32 in steps of data times weights where the kernel works so, else float."""
+        if not self.placement.rounds_convolution_outputs:
+            return insert.constant(bias, f"{site.name}_bias")
+        scales = (np.float32(plan.data.scale) * plan.weights.scales).astype(np.float32)
+        limit = np.iinfo(np.int32).max
+        codes = np.clip(np.rint(bias.astype(np.float64) / scales), -limit, limit).astype(np.int32)
+        return self._numbers(insert, insert.constant(codes, f"{site.name}_bias"), scales, 0, ir.DataType.FLOAT)
+
+    def _numbers(
+        self, insert: house.Inserter, codes: ir.Value, scales: np.ndarray, axis: int, dtype: ir.DataType
+    ) -> ir.Value:
+        assert codes.dtype is not None
+        zeros = insert.constant(np.zeros(scales.shape, codes.dtype.numpy()), "zero_points")
+        inputs = [codes, insert.constant(scales, f"{codes.name}_scales"), zeros]
+        return insert.op(
+            "DequantizeLinear", inputs, {"axis": axis}, name=f"{codes.name}_real", shape=codes.shape, dtype=dtype
+        )
+
+    def _on_grid(self, value: ir.Value, grid: Grid) -> ir.Value:
+        """The value rounded to a grid; once for all that read it."""
+        if self._grids.get(value) == grid:
+            return value
+        if (value, grid) not in self._rounded:
+            producer = value.producer()
+            first = next(iter(self.model.graph))
+            insert = (
+                house.Inserter(self.model, self.stamp, before=first)
+                if producer is None
+                else house.Inserter(self.model, self.stamp, after=producer)
+            )
+            scale = insert.constant(np.array(grid.scale, np.float32), "scale")
+            zero = insert.constant(np.array(grid.zero_point, grid.type), "zero_point")
+            kind = ir.DataType.from_numpy(np.dtype(grid.type))
+            parts, shape = [scale, zero], value.shape
+            codes = insert.op("QuantizeLinear", [value, *parts], name=f"{value.name}_codes", shape=shape, dtype=kind)
+            real = insert.op(
+                "DequantizeLinear", [codes, *parts], name=f"{value.name}_rounded", shape=shape, dtype=ir.DataType.FLOAT
+            )
+            self._rounded[value, grid] = real
+            self._grids[real] = grid
+        return self._rounded[value, grid]

@@ -1,0 +1,44 @@
+"""quantize_dynamic: 8-bit integers with a scale per token."""
+
+import numpy as np
+import pytest
+
+from compiler.calib.instrument import noise_between
+from compiler.lowering import replay_certificates
+from compiler.passes.quantize_dynamic import QuantizeDynamic
+from compiler.verify import runner_of
+from tests.kit.contract import verify_pass
+from tests.kit.graphs import copy_of, ops_of
+from tests.kit.quantization import speech, streams
+
+
+@pytest.mark.parametrize("placement", ["cpu", "tensorrt"])
+def test_contract(placement: str) -> None:
+    graph = speech()
+    outcome = verify_pass(QuantizeDynamic(placement, pins=()), graph, tolerance=0.2)
+    assert outcome.rewritten == 5 and ops_of(outcome.lowered.model).count("MatMulInteger") == 5
+    assert replay_certificates(graph, outcome) > 30
+    assert 1e-7 < noise_between(graph, outcome.lowered, streams(graph))["y"] < 1e-3
+
+
+def test_a_token_of_zeros_gives_zeros() -> None:
+    graph = speech()
+    rounded = QuantizeDynamic(pins=()).apply(copy_of(graph)).lowered
+    feed = {name: np.zeros_like(array) for name, array in streams(graph)[0][0].items()}
+    exact, got = (runner_of(each).step(feed)["y"] for each in (graph, rounded))
+    assert np.all(np.isfinite(got)) and np.allclose(exact, got, atol=0.1)
+
+
+def test_a_loud_partner_changes_nothing() -> None:
+    graph = QuantizeDynamic(pins=()).apply(copy_of(speech())).lowered
+    feed = streams(graph)[0][0]
+    for gain in (1.0, 100.0):
+        both = {name: np.concatenate([array, gain * array]) for name, array in feed.items()}
+        assert np.array_equal(runner_of(graph, 2).step(both)["y"][:1], runner_of(graph, 1).step(feed)["y"])
+
+
+def test_default_pins_stay() -> None:
+    outcome = QuantizeDynamic().apply(copy_of(speech()))
+    assert outcome.rewritten == 4 and {each.node for each in outcome.precision} == {  # type: ignore[union-attr]
+        "slid_conv", "depth_conv", "logits_matmul",
+    }  # fmt: skip

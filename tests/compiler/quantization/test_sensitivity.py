@@ -1,0 +1,46 @@
+"""What quantising one site alone does to the outputs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from compiler import ir as house
+from compiler.quantization.placement import PLACEMENTS
+from compiler.quantization.plans import make_plans
+from compiler.quantization.recording import inputs_of, record
+from compiler.quantization.sensitivity import sensitivities
+from compiler.quantization.sites import find_sites
+from compiler.quantization.writer import Writer
+from compiler.verify import runner_of
+from tests.kit.quantization import speech, streams
+
+CPU = PLACEMENTS["cpu"]
+
+
+def test_losses_are_those_of_graphs_with_one_site_quantised() -> None:
+    graph = speech()
+    sites = find_sites(graph.model)
+    plans = make_plans(sites, record(graph, inputs_of(sites), streams(graph)), CPU)
+    losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
+    assert set(losses) == {site.name for site in sites}
+    for name in ("expanded_matmul", "logits_matmul"):
+        copy = dataclasses.replace(graph, model=house.clone(graph.model))
+        Writer(copy.model, "q", CPU, plans).write([site for site in find_sites(copy.model) if site.name == name])
+        exact, rounded = runner_of(graph), runner_of(copy)
+        outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
+        expected = sum(np.square(a - b).sum() for a, b in outputs) / sum(np.square(a).sum() for a, _ in outputs)
+        assert losses[name] == pytest.approx(expected, rel=0.05)
+
+
+def test_losses_add_up() -> None:
+    graph = speech()
+    sites = find_sites(graph.model)
+    plans = make_plans(sites, record(graph, inputs_of(sites), streams(graph)), CPU)
+    losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
+    copy = dataclasses.replace(graph, model=house.clone(graph.model))
+    Writer(copy.model, "q", CPU, plans).write(find_sites(copy.model))
+    exact, rounded = runner_of(graph), runner_of(copy)
+    outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
+    together = sum(np.square(a - b).sum() for a, b in outputs) / sum(np.square(a).sum() for a, _ in outputs)
+    assert 0.5 < together / sum(losses.values()) < 2.0
