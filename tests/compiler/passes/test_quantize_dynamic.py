@@ -1,6 +1,10 @@
 """quantize_dynamic: 8-bit integers with a scale per token."""
 
+from pathlib import Path
+
 import numpy as np
+import onnx_ir as ir
+import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
 from compiler.calib.instrument import noise_between
@@ -9,6 +13,8 @@ from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.verify import runner_of
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, ops_of
+from tests.kit.models.shared import shared_project
+from tests.kit.models.tiny_graph import write_stream
 from tests.kit.quantization import speech, streams
 
 
@@ -42,3 +48,36 @@ def test_default_pins_stay() -> None:
     assert outcome.rewritten == 4 and {each.node for each in outcome.precision} == {  # type: ignore[union-attr]
         "slid_conv", "depth_conv", "logits_matmul",
     }  # fmt: skip
+
+
+TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+stream (float[batch,4,8] features, float[batch,cache,8] keys)
+    => (float[batch,4,8] logits, float[batch,joined,8] next_keys)
+<float[8,8] w = {WEIGHTS}>
+{
+    next_keys = Concat<axis = 1>(keys, features)
+    queries = MatMul(features, w)
+    transposed = Transpose<perm = [0, 2, 1]>(next_keys)
+    scores = MatMul(queries, transposed)
+    weights = Softmax<axis = -1>(scores)
+    mixed = MatMul(weights, next_keys)
+    logits = Add(features, mixed)
+}
+"""
+
+
+def test_what_the_runtime_quantises_by_itself_is_refused_with_the_node(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """DynamicQuantizeLinear makes one scale of all rows: a loud row would change the results of its partners."""
+    project = shared_project(tmp_path_factory).copy_to(tmp_path / "project")
+    weights = ", ".join(f"{number:.3f}" for number in np.linspace(-1, 1, 64))
+    write_stream(project.folder, ir.from_onnx_text(TEXT.replace("WEIGHTS", weights)))
+    assert project.build(recipe="stream.yaml", out="float").code == 0
+    source, made = project.folder / "stream.onnx", project.folder / "made.onnx"
+    onnxruntime.quantization.quantize_dynamic(source, made, op_types_to_quantize=["MatMul"])  # noqa: TID251
+    made.replace(source)
+    (node,) = [node.name for node in ir.load(source).graph if node.op_type == "DynamicQuantizeLinear"]
+    ended = project.build(recipe="stream.yaml", out="integers")
+    assert ended.code == 3 and node and node in ended.message and "DynamicQuantizeLinear" in ended.message
