@@ -8,10 +8,10 @@ from compiler.analysis.rows_alone import AFTER, prove_rows
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
-from compiler.stages import Lowered
+from compiler.stages import Array, Lowered
 from tests.kit.graphs import BATCH, parse, random_weights
 
-W8 = {"w8": np.full((4, 4), 3, np.int8), "s": np.array(0.1, np.float32), "z": np.array(128, np.uint8)}
+W8: dict[str, Array] = {"w8": np.full((4, 4), 3, np.int8), "s": np.array(0.1, np.float32), "z": np.array(128, np.uint8)}
 
 
 def lowered(body: str) -> Lowered:
