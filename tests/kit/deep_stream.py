@@ -164,7 +164,8 @@ def in_half(model: ir.Model) -> None:
     for name, value in graph.initializers.items():
         array = house.array_of(value)
         if array is not None and array.dtype == np.float32:
-            value.const_value = ir.tensor(array.astype(np.float16), name=name)
+            with np.errstate(over="ignore"):  # what masks fill with is infinite then
+                value.const_value = ir.tensor(array.astype(np.float16), name=name)
             value.dtype = ir.DataType.FLOAT16
     for node in graph:
         for output in node.outputs:
