@@ -144,9 +144,11 @@ class _Search:
         others = [name for name in by_size if name not in suspects][: max(SUSPECTS - len(suspects), FEW)]
         injection = self._injection([*suspects, *others])
         whole = self._tried(injection, ())
-        chosen, beyond = self._sufficient(injection, suspects), True
+        chosen, beyond, replace = self._sufficient(injection, suspects), True, False
         if chosen is None:
-            chosen, beyond = self._dominating(injection, whole), False
+            chosen, replace = self._replaceable(injection, suspects), True
+        if chosen is None:
+            chosen, beyond, replace = self._dominating(injection, whole), False, False
         if chosen is None:
             chosen, beyond = self._leading(injection, suspects, whole), True
         ranked = sorted(injection.names, key=lambda name: self._tried(injection, (name,)).power)
@@ -165,7 +167,7 @@ class _Search:
             differing=len(by_size),
             worst=by_beyond[0] if by_size else None,
             used=whole.used,
-            left=self._tried(injection, chosen or ()).used,
+            left=self._tried(injection, chosen or (), replace=replace and bool(chosen)).used,
             names=tuple(self.names),
             lesson=lesson,
             before=self.before,
@@ -203,9 +205,9 @@ class _Search:
             self._advance()
         return Injection(self.after, names, self.steps, kept, self.limits, optimize=self.optimize)
 
-    def _tried(self, injection: Injection, corrected: Sequence[str]) -> Trial:
+    def _tried(self, injection: Injection, corrected: Sequence[str], *, replace: bool = False) -> Trial:
         self._advance()
-        return injection.without(corrected)
+        return injection.without(corrected, replace=replace)
 
     def _sufficient(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...] | None:
         """A set of suspects that suffices and of which every member is needed; None if there is none."""
@@ -219,6 +221,11 @@ class _Search:
             if fewer and self._tried(injection, fewer).used <= 1.0:
                 enough = fewer
         return enough
+
+    def _replaceable(self, injection: Injection, suspects: Sequence[str]) -> tuple[str, ...] | None:
+        """Suspects that each make it better, and that suffice once they are right whatever they are fed."""
+        chosen = self._improving(injection, suspects)
+        return chosen if chosen and self._tried(injection, chosen, replace=True).used <= 1.0 else None
 
     def _leading(self, injection: Injection, suspects: Sequence[str], whole: Trial) -> tuple[str, ...] | None:
         """Suspects that cause most of the error, where the rest is too much as well."""

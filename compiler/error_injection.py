@@ -46,20 +46,38 @@ def _make_correctable(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
     house.take_over(model, value, chosen, except_in=[each for each in (total.producer(),) if each is not None])
 
 
-def corrections(lesson: Lesson, names: Collection[str]) -> dict[str, Array]:
-    """What the inputs of `correctable` are fed with, to take the local errors of one call away."""
-    found: dict[str, Array] = {}
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """What takes the local error of one value away in one call, in the shape of the graph.
+
+    Attributes:
+        added: to be added, where finite; elsewhere the right value.
+        replaced: where it takes the place of the value.
+        right: the right value, zero in padding.
+        compared: where the right value is known.
+    """
+
+    added: Array
+    replaced: Array
+    right: Array
+    compared: Array
+
+
+def corrections(lesson: Lesson, names: Collection[str]) -> dict[str, Correction]:
+    """The corrections of one call by value."""
+    found: dict[str, Correction] = {}
     for name in names:
-        expected, got = lesson.expected(name), lesson.got(name)
+        expected, got, place = lesson.expected(name), lesson.got(name), lesson.places[name]
         with np.errstate(invalid="ignore", over="ignore"):
             error = expected - got
-        broken = ~np.isfinite(error)
-        whole = lesson.local[name]
-        added, replaced = np.zeros(whole.shape, whole.dtype), np.zeros(whole.shape, bool)
-        with np.errstate(over="ignore"):
-            added[lesson.places[name]] = np.where(broken, expected, error).astype(whole.dtype)
-        replaced[lesson.places[name]] = broken
-        found[f"{ADDED}{name}"], found[f"{REPLACED}{name}"] = added, replaced
+        broken, whole = ~np.isfinite(error), lesson.local[name]
+        added, right = np.zeros(whole.shape, whole.dtype), np.zeros(whole.shape, whole.dtype)
+        replaced, compared = np.zeros(whole.shape, bool), np.zeros(whole.shape, bool)
+        with np.errstate(over="ignore"):  # half precision has no room for what masks fill with
+            added[place] = np.where(broken, expected, error).astype(whole.dtype)
+            right[place] = expected.astype(whole.dtype)
+        replaced[place], compared[place] = broken, True
+        found[name] = Correction(added, replaced, right, compared)
     return found
 
 
@@ -93,7 +111,7 @@ class Injection:
         after: Lowered,
         names: Sequence[str],
         steps: Sequence[Step],
-        lessons: Mapping[int, Mapping[str, Array]],
+        lessons: Mapping[int, Mapping[str, Correction]],
         limits: Limits,
         *,
         optimize: bool = False,
@@ -102,40 +120,49 @@ class Injection:
         self.steps, self.lessons, self.limits = steps, lessons, limits
         self.dtypes = {str(value.name): value.dtype for value in self.lowered.model.graph.inputs}
         self.sessions = Sessions.of(self.lowered, optimize=optimize)
-        self.trials: dict[frozenset[str], Trial] = {}
+        self.trials: dict[tuple[frozenset[str], bool], Trial] = {}
 
-    def without(self, corrected: Collection[str]) -> Trial:
-        """Run all calls with these values corrected; each set is run once."""
-        key = frozenset(corrected)
+    def without(self, corrected: Collection[str], *, replace: bool = False) -> Trial:
+        """Run all calls without the errors of these values; each set is run once.
+
+        Args:
+            corrected: the values.
+            replace: whether they become right whatever they are computed from. Where numbers are rounded coarsely, a
+                region that is fed a little otherwise makes another error than the one that is known of it.
+        """
+        key = frozenset(corrected), replace
         if key not in self.trials:
-            differences = compare(self.lowered, _Corrected(self, key), self.steps)
+            differences = compare(self.lowered, _Corrected(self, *key), self.steps)
             worst = worst_of(differences, self.limits)
             self.trials[key] = Trial(worst.used(self.limits), sum(map(_power, differences)))
         return self.trials[key]
 
-    def feed(self, number: int, corrected: Collection[str]) -> dict[str, Array]:
+    def feed(self, number: int, corrected: Collection[str], *, replace: bool) -> dict[str, Array]:
         """The corrections of one call; scalars of nothing where none is wanted or known."""
         known = self.lessons.get(number, {})
         found: dict[str, Array] = {}
         for name in self.names:
-            for prefix in (ADDED, REPLACED):
-                dtype = self.dtypes[f"{prefix}{name}"]
-                assert dtype is not None
-                nothing = np.zeros((), dtype.numpy())
-                found[f"{prefix}{name}"] = known.get(f"{prefix}{name}", nothing) if name in corrected else nothing
+            each = known.get(name) if name in corrected else None
+            dtype = self.dtypes[f"{ADDED}{name}"]
+            assert dtype is not None
+            if each is None:
+                values = np.zeros((), dtype.numpy()), np.zeros((), bool)
+            else:
+                values = (each.right, each.compared) if replace else (each.added, each.replaced)
+            found[f"{ADDED}{name}"], found[f"{REPLACED}{name}"] = values
         return found
 
 
 class _Corrected:
     """A stepper that feeds corrections with every call."""
 
-    def __init__(self, injection: Injection, corrected: Collection[str]) -> None:
-        self.injection, self.corrected, self.number = injection, corrected, 0
+    def __init__(self, injection: Injection, corrected: Collection[str], replace: bool) -> None:
+        self.injection, self.corrected, self.replace, self.number = injection, corrected, replace, 0
         self.runner = injection.sessions.runner(injection.lowered)
         self.states = self.runner.states
 
     def step(self, feed: Feed) -> dict[str, Array]:
-        more = self.injection.feed(self.number, self.corrected)
+        more = self.injection.feed(self.number, self.corrected, replace=self.replace)
         self.number += 1
         return self.runner.step(feed, more)
 

@@ -158,3 +158,10 @@ def test_an_error_of_many_nodes_blames_none(change: Spoil, max_abs: float) -> No
 
 def test_a_gate_that_holds_has_no_culprits() -> None:
     assert find_culprits(BEFORE, spoiled(round_weights), STEPS, Limits(max_abs=1.0)) is None
+
+
+def test_coarse_rounding_is_named_although_it_rounds_otherwise_when_it_is_fed_a_little_otherwise() -> None:
+    found = search(2e-2, lambda model: round_to_bits(model, "mixed_4", 4), in_half)
+    assert [each.local.tensor for each in found.culprits] == ["y_4"]
+    assert found.beyond
+    assert found.left <= 1.0
