@@ -3,7 +3,7 @@
     yours        RecipeError, CheckpointError, DataError   2   the recipe, the checkpoint or the data is wrong
     unsupported  Refused                                   3   cannot be proved, or no rule exists
     numerics     GateFailed                                4   a promise of the build does not hold
-    toolchain    ToolchainAbsent                           5   a target's compiler is not on this machine (`--strict`)
+    toolchain    ToolchainAbsent                           5   a target's compiler is not on this machine (`--strict`, `finish`)
     ours         InternalError                             1   a bug of Slipway
 
 Messages read `<where>: expected <E>, got <G>; <what to do>`.
@@ -114,7 +114,7 @@ class GateFailed(SlipwayError):
 
 
 class ToolchainAbsent(SlipwayError):
-    """A target's toolchain is not on this machine and `--strict` was given."""
+    """A target's toolchain is not on this machine, and it was asked for by `--strict` or `finish`."""
 
     exit_code = 5
 
