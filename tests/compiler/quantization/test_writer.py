@@ -10,12 +10,15 @@ import pytest
 
 from compiler import ir as house
 from compiler.evaluate import open_session
+from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
 from compiler.stages import Lowered
+from compiler.targets.tensorrt_lint import lint
+from compiler.targets.tensorrt_rule import Limits as TensorrtLimits
 from compiler.verify import Runner, runner_of
 from tests.kit.graphs import ops_of
 from tests.kit.quantization import speech, streams
@@ -88,3 +91,12 @@ def test_switches_choose_between_both_forms() -> None:
     assert np.allclose(mixed["off"], runner_of(graph).step(feed)["y"], atol=1e-6)
     assert np.allclose(mixed["one"], runner_of(quantised).step(feed)["y"], atol=1e-5)
     assert not np.allclose(mixed["one"], mixed["off"], atol=1e-5)
+
+
+def test_tensorrt_takes_what_is_written_for_it_and_not_what_is_written_for_cpus() -> None:
+    rules: dict[str, set[str]] = {}
+    for placement in ("tensorrt", "cpu"):
+        _, quantised = written(placement)
+        frozen = FreezeAxes((("batch", 1),)).apply(quantised).lowered.model
+        rules[placement] = {violation.rule for violation in lint(frozen, TensorrtLimits((7, 5), 20))}
+    assert rules["tensorrt"] == set() and rules["cpu"]
