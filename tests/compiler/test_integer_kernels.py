@@ -1,6 +1,5 @@
 """Whether quantised graphs run on integers, and what that saves."""
 
-import dataclasses
 import itertools
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
 from compiler import ir as house
+from compiler.bundle import write_files
 from compiler.errors import GateFailed
 from compiler.integer_kernels import Ratio, check_integer_kernels, check_ratios, integer_sites, time_ratio
-from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.recipe import BudgetGate
 from compiler.stages import Lowered, Pass
-from tests.kit.graphs import copy_of
+from compiler.targets.onnx_static import OnnxStatic
+from tests.kit.graphs import copy_of, random_weights
 from tests.kit.quantization import speech
 
 
@@ -27,10 +27,10 @@ def shipped(folder: Path, made: Pass) -> Path:
 
 
 def written(folder: Path, lowered: Lowered) -> Path:
-    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
-    file = folder / "graph.onnx"
-    file.write_bytes(house.serialized(FreezeAxes((("batch", 2),)).apply(copy).lowered.model))
-    return file
+    """As a bundle has it: weights, but for the smallest, in a file of their own."""
+    built = OnnxStatic().emit(lowered, {"batch": (2,)})
+    write_files(folder, built.files)
+    return folder / built.artifacts[0].file
 
 
 @pytest.mark.parametrize(("made", "count"), [(QuantizeStatic(pins=()), 7), (QuantizeDynamic(pins=()), 5)])
@@ -63,6 +63,14 @@ def test_weights_alone_are_caught(tmp_path: Path) -> None:
     house.prune(lowered.model)
     with pytest.raises(GateFailed, match="in float stay"):
         check_integer_kernels(written(tmp_path, lowered), "speech")
+
+
+def test_weights_of_any_size_lie_outside(tmp_path: Path) -> None:
+    wide = speech({"expand": random_weights({"w": (8, 512)})["w"], "expand_b": random_weights({"b": (512,)})["b"],
+                   "reduce": random_weights({"w": (512, 8)})["w"]})  # fmt: skip
+    file = written(tmp_path, QuantizeStatic(pins=()).apply(wide).lowered)
+    assert any(tensor.external_data for tensor in onnx.load(file, load_external_data=False).graph.initializer)
+    assert check_integer_kernels(file, "speech") == 7
 
 
 def test_sites_are_found_in_what_others_have_quantised(tmp_path: Path) -> None:
