@@ -86,7 +86,11 @@ class Weights:
     @property
     def rounded(self) -> Array:
         """The numbers that the codes stand for, float32."""
-        return (self.codes * _along(self.scales, self.axis, self.codes.ndim)).astype(np.float32)
+        return (self.codes * self.along(self.scales)).astype(np.float32)
+
+    def along(self, numbers: Array) -> Array:
+        """One number per output channel, in a shape that broadcasts to the weights."""
+        return _along(numbers, self.axis, self.codes.ndim)
 
 
 def quantize_weights(weights: Array, axis: int, importance: Array | None = None) -> Weights:

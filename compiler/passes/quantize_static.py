@@ -17,17 +17,19 @@ Source: Q/DQ as ONNX Runtime and TensorRT read it; ranges by the error behind th
 """
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
 from compiler.errors import Refused
 from compiler.quantization.choice import choose, decibels, pinned_sites
-from compiler.quantization.placement import PLACEMENTS
-from compiler.quantization.plans import make_plans, ranges_chosen
+from compiler.quantization.placement import PLACEMENTS, Placement
+from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.sites import PINS, find_sites
+from compiler.quantization.sites import PINS, find_sites, left_out
 from compiler.quantization.writer import Writer
 from compiler.stages import Lowered, Outcome
 
@@ -75,31 +77,35 @@ class QuantizeStatic:
         plans = make_plans(free, table, placement)
         losses = sensitivities(lowered, plans, placement, evidence.streams)
 
-        def quantised(names: frozenset[str]) -> Lowered:
+        def distance_of(names: frozenset[str]) -> float | None:
             copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
-            _write(copy, names, self)
-            return copy
+            _write(copy, names, placement, plans)
+            return evidence.task_distance(copy)
 
-        def _write(target: Lowered, names: frozenset[str], made: "QuantizeStatic") -> None:
-            chosen = [site for site in find_sites(target.model) if site.name in names]
-            Writer(target.model, made.name, placement, plans).write(chosen)
-
-        chosen = choose(free, losses, lambda names: evidence.task_distance(quantised(names)), self.max_task_increase)
-        kept = [site for site in free if site.name in chosen.quantised]
-        ranges = ranges_chosen(kept, plans, table)
-        _write(lowered, chosen.quantised, self)
+        chosen = choose(free, losses, distance_of, self.max_task_increase)
+        ranges = ranges_chosen([site for site in free if site.name in chosen.quantised], plans, table)
+        _write(lowered, chosen.quantised, placement, plans)
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
         predicted = sum(losses[name] for name in chosen.quantised)
+        loudest = max(chosen.quantised, key=lambda name: losses[name], default="")
         distance = "" if chosen.distance is None else f", task {chosen.distance:.4f} from the original's"
         return Outcome(
             lowered,
             matched=len(sites),
             rewritten=len(chosen.quantised),
+            refused=tuple(left_out(lowered.model)),
             records=proof,
-            detail=f"{table.calls} calls, table {table.digest[:12]}, {decibels(predicted):.1f} dB predicted{distance} "
+            detail=f"{table.calls} calls, table {table.digest[:12]}, {decibels(predicted):.1f} dB predicted, "
+            f"{decibels(losses[loudest]) if loudest else math.inf:.1f} dB of them by {loudest or 'nothing'}{distance} "
             f"in {chosen.evaluations} evaluations",
             precision=(*pins.values(), *chosen.pins, *ranges),
         )
+
+
+def _write(lowered: Lowered, names: frozenset[str], placement: Placement, plans: Mapping[str, Plan]) -> None:
+    """Put quantised forms in the place of the named sites."""
+    sites = [site for site in find_sites(lowered.model) if site.name in names]
+    Writer(lowered.model, QuantizeStatic.name, placement, plans).write(sites)
 
 
 def check_options(placement: str, pins: tuple[str, ...]) -> None:

@@ -73,7 +73,7 @@ def _least(tensor: Histogram, readers: Sequence[tuple[Array, Array]], placement:
     best: tuple[float, Grid, Range] | None = None
     for candidate in ranges_of(tensor):
         grid = grid_of(candidate.low, candidate.high, signed=placement.signed)
-        behind = readers or [(tensor.rows, np.ones((1, 1), np.float32))]
+        behind = readers or [(tensor.rows, np.eye(tensor.rows.shape[1], dtype=np.float32))]
         error = sum(_error(rows, matrix, grid) for rows, matrix in behind)
         if best is None or error < best[0]:
             best = (error, grid, candidate)
@@ -82,8 +82,7 @@ def _least(tensor: Histogram, readers: Sequence[tuple[Array, Array]], placement:
 
 
 def _error(rows: Array, matrix: Array, grid: Grid) -> float:
-    missed = grid.rounded(rows) - rows
-    return float(np.square(missed @ matrix if len(matrix) == missed.shape[1] else missed).sum())
+    return float(np.square((grid.rounded(rows) - rows) @ matrix).sum())
 
 
 def _importance(site: Site, tensor: Histogram) -> Array | None:
@@ -114,7 +113,8 @@ def ranges_chosen(sites: Sequence[Site], plans: Mapping[str, Plan], table: Table
         scales, weight = plan.weights.scales, site.node.inputs[1]
         highest = float(scales.max()) * 127
         name = "" if weight is None else str(weight.name)
-        clipped = float(np.mean(np.abs(site.weights) > np.abs(plan.weights.rounded).max() * (1 + 1e-6)))
+        beyond = np.abs(site.weights) > 127.5 * plan.weights.along(scales)
+        clipped = float(np.mean(beyond))
         found[name] = TensorRange(name, -highest, highest, "least weighted square error", clipped, len(scales))
     return list(found.values())
 

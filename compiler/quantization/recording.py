@@ -57,7 +57,7 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
         for each in wanted:
             tensors[str(each)].add(call.outputs[f"{SHOWN}{each.value}"])
         calls += 1
-    empty = [each.value for each in wanted if not tensors[str(each)].entries]
+    empty = [each.value for each in wanted if not tensors[str(each)].rows.size]
     if empty:
         got = "padding alone" if calls else "no calls"
         raise DataError(

@@ -8,6 +8,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.grid import Array
+from compiler.errors import Place
+from compiler.stages import Refusal
 
 MOVEMENTS = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 """Operators that only move entries: what they move keeps its grid."""
@@ -69,7 +71,7 @@ class Site:
 
     @property
     def matrix(self) -> Array:
-        """Weights as [in, ...] of what each input channel is multiplied with; of groups, [1 of each, in, ...]."""
+        """What each input channel is multiplied with, [in, ...]; of a depthwise convolution its root sum of squares."""
         if not self.is_convolution:
             return self.weights
         if self.groups == 1:
@@ -113,6 +115,26 @@ def _site(node: ir.Node) -> Iterator[Site]:
         follower = _only_reader(node)
         bias = None if follower is None else _bias(follower, node, weights.shape[1])
         yield Site(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
+
+
+def left_out(model: ir.Model) -> list[Refusal]:
+    """Operators with constant real weights that have no integer form here."""
+    found = {site.node for site in find_sites(model)}
+    return [
+        Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
+        for node in model.graph
+        if node not in found
+        and house.is_op(node, "MatMul", "Conv", "Gemm", "ConvTranspose")
+        and any(
+            (array := house.array_of(value)) is not None and array.dtype == np.float32 for value in node.inputs[1:2]
+        )
+    ]
+
+
+def _reason(node: ir.Node) -> str:
+    if node.op_type == "MatMul":
+        return "its data are of rank 2, or its weights of another"
+    return "its groups are neither one nor one channel each" if node.op_type == "Conv" else "write it as MatMul"
 
 
 def _only_reader(node: ir.Node) -> ir.Node | None:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from compiler.quantization.sites import find_sites, kinds_of, root_of
-from tests.kit.graphs import node_named
+from compiler.quantization.sites import find_sites, kinds_of, left_out, root_of
+from tests.kit.graphs import node_named, parse, random_weights
 from tests.kit.quantization import speech
 
 
@@ -43,3 +43,13 @@ def test_mean_outputs_are_those_of_the_node() -> None:
         else:
             expected = list(means @ site.weights)
         assert np.allclose(found, expected)
+
+
+def test_what_has_no_integer_form_is_named() -> None:
+    text = """(float[batch,4] x, float[4,4] w) => (float[batch,4] y)
+    { a = Gemm(x, w)  b = MatMul(a, w)  c = MatMul(b, a)  y = Relu(c) }"""
+    model = parse(text.replace("MatMul(b, a)", "Mul(b, a)"), random_weights({"w": (4, 4)}))
+    assert find_sites(model) == []
+    assert [str(each.place.node) for each in left_out(model)] == ["a_gemm", "b_matmul"]
+    assert "rank 2" in left_out(model)[1].reason
+    assert left_out(speech().model) == []
