@@ -5,7 +5,6 @@ states are choosable, too: data keep the caller's float32, a state has one type 
 """
 
 import dataclasses
-import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
@@ -14,7 +13,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.work import Rates, bytes_of, multiply_adds
 from compiler.calib.instrument import HALF_MAX
-from compiler.errors import RecipeError, did_you_mean
+from compiler.pin_patterns import pinned_by
 from compiler.precision.cut import Carried, Choosable, choose_float32
 from compiler.precision_records import Pin
 from compiler.stages import Lowered
@@ -250,36 +249,3 @@ def _largest_dequantized(value: ir.Value) -> float:
 def touches_float(node: ir.Node) -> bool:
     """Whether a node reads or makes float32 numbers."""
     return any(value is not None and value.dtype == ir.DataType.FLOAT for value in (*node.inputs, *node.outputs))
-
-
-def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str]) -> dict[str, str]:
-    """The pattern that pins each node that one fits, by node name.
-
-    Args:
-        nodes: of the graph.
-        patterns: a name with wildcards, `op:Softmax`, or `scope:layers.0.*` for a module and everything below it.
-
-    Raises:
-        RecipeError: a pattern fits no node.
-    """
-    found: dict[str, str] = {}
-    for pattern in patterns:
-        key, _, wanted = pattern.rpartition(":")
-        if key not in ("", "op", "scope"):
-            raise RecipeError(f"float32: expected name, op:... or scope:..., got {pattern!r}", cure="mend the pattern")
-        fitting = [node for node in nodes if _fits(node, key, wanted)]
-        if not fitting:
-            known = {node.op_type if key == "op" else house.scope_of(node) if key else str(node.name) for node in nodes}
-            near = did_you_mean(wanted, known).split(" known:")[0]
-            raise RecipeError(f"float32: expected a pattern that fits a node, got {pattern!r}", cure=near[:300])
-        found |= {str(node.name): pattern for node in fitting}
-    return found
-
-
-def _fits(node: ir.Node, key: str, wanted: str) -> bool:
-    if key == "op":
-        return node.op_type == wanted
-    if key == "scope":
-        scope = house.scope_of(node)
-        return fnmatch.fnmatchcase(scope, wanted) or fnmatch.fnmatchcase(scope, f"{wanted}.*")
-    return fnmatch.fnmatchcase(str(node.name), wanted)
