@@ -3,17 +3,18 @@
 import dataclasses
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from compiler.calib.instrument import noise_between
-from compiler.errors import Refused
+from compiler.errors import GateFailed, Refused
 from compiler.lowering import replay_certificates
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.precision_records import Pin, TensorRange
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass
 from tests.kit.evidence import FixedEvidence
-from tests.kit.graphs import copy_of, ops_of
+from tests.kit.graphs import copy_of, node_named, ops_of
 from tests.kit.quantization import speech, streams
 
 
@@ -79,3 +80,13 @@ def test_unknown_options() -> None:
         QuantizeStatic(placement="toaster").apply(copy_of(speech()))
     with pytest.raises(Refused, match="pins of"):
         QuantizeStatic(pins=("first",)).apply(copy_of(speech()))
+
+
+def test_the_checker_replays_the_proof_on_the_graph_that_ships() -> None:
+    graph = speech()
+    outcome = QuantizeStatic(pins=()).apply(copy_of(graph))
+    gate = node_named(outcome.lowered.model, "gate")
+    gate.op_type = "Softmax"
+    gate.attributes["axis"] = ir.AttrInt64("axis", 0)
+    with pytest.raises(GateFailed, match="a certificate that holds"):
+        replay_certificates(graph, outcome)
