@@ -93,18 +93,21 @@ def engine_parts(
         if bindings
         else Part("tensorrt", "CUDA bindings", "neither cuda-python nor pycuda", "pip install cuda-bindings")
     )
-    if not find("tensorrt"):
-        builder = Part(
-            "tensorrt", "TensorRT", "not installed", "pip install tensorrt-cu12 (driver r535 or later) or tensorrt-cu13"
-        )
-    elif driver.cure:
-        builder = Part("tensorrt", "TensorRT", "installed, cannot start without a device", driver.cure)
+    install = "pip install tensorrt-cu12 (driver r535 or later) or tensorrt-cu13 (r580 or later)"
+    is_installed = bool(find("tensorrt"))
+    names = Part("tensorrt", "TensorRT bindings", "installed") if is_installed else (
+        Part("tensorrt", "TensorRT bindings", "not installed", install)
+    )  # fmt: skip
+    what = "TensorRT builder and runtime"
+    if driver.cure or not is_installed:
+        missing = driver if driver.cure else names
+        libraries = Part("tensorrt", what, f"not tried without {missing.name}", missing.cure)
     else:
         try:
-            builder = Part("tensorrt", "TensorRT", f"{ask_builder()}, runtime and builder start")
+            libraries = Part("tensorrt", what, f"{ask_builder()}, both start")
         except EngineAbsent as error:
-            builder = Part("tensorrt", "TensorRT", _reason(error), "install the version that fits the driver")
-    return driver, memory, builder
+            libraries = Part("tensorrt", what, _reason(error), "install the version that fits the driver")
+    return driver, memory, names, libraries
 
 
 def _reason(error: EngineAbsent) -> str:

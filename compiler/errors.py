@@ -3,7 +3,7 @@
     yours        RecipeError, CheckpointError, DataError   2   the recipe, the checkpoint or the data is wrong
     unsupported  Refused                                   3   cannot be proved, or no rule exists
     numerics     GateFailed                                4   a promise of the build does not hold
-    toolchain    ToolchainAbsent                           5   a compiler is not on this machine (`--strict`, `finish`)
+    toolchain    ToolchainAbsent                           5   a target's compiler is not here (`--strict`, `finish`)
     ours         InternalError                             1   a bug of Slipway
 
 Messages read `<where>: expected <E>, got <G>; <what to do>`.

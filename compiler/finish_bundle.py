@@ -153,8 +153,7 @@ def _enter(folder: Path, made: Path, engines: Mapping[str, Mapping[str, Any]]) -
     }
     entries = {name: FileEntry(len(c), hashlib.sha256(c).hexdigest()) for name, c in files.items()}
     finished = dataclasses.replace(manifest, graphs=graphs, files={**manifest.files, **entries})
-    write_files(folder, files)
-    write_files(folder, {MANIFEST_FILE: json_from_manifest(finished)})
+    write_files(folder, {**files, MANIFEST_FILE: json_from_manifest(finished)})  # its names are checked first
 
 
 def _of(engines: Mapping[str, Mapping[str, Any]], plan: str) -> dict[str, Any]:

@@ -54,6 +54,10 @@ START_S = 300.0
 """A builder loads several hundred megabytes of libraries."""
 
 
+_ENGINE_NAME = re.compile(r"engines/[A-Za-z0-9_][A-Za-z0-9_.-]*\.plan")
+_GRAPH_NAME = re.compile(r"graphs/[A-Za-z0-9_][A-Za-z0-9_.-]*\.onnx")
+
+
 class BuildRefused(Exception):
     """TensorRT does not build the graph; the message holds its reasons."""
 
@@ -90,17 +94,18 @@ def probe_builder() -> str:
 
 
 def start_builder(trt: Any) -> None:
-    """Start a builder, which loads the builder library.
+    """Start a builder and a runtime, which loads their libraries.
 
     Raises:
-        EngineAbsent: it does not start.
+        EngineAbsent: one of them does not start.
     """
     require_names(trt, BUILDER_NAMES)
     logger = make_logger(trt)
     try:
         trt.Builder(logger)
+        trt.Runtime(logger)
     except (TypeError, RuntimeError) as error:  # the binding's words for a library that returned nothing
-        raise EngineAbsent(f"TensorRT: expected its builder library, got {show(str(error))}; install it") from error
+        raise EngineAbsent(f"TensorRT: expected its libraries, got {show(str(error))}; install them") from error
     if logger.errors:
         raise EngineAbsent(f"TensorRT: expected a builder that starts, got {show(logger.errors[0])}; see its log")
 
@@ -244,6 +249,7 @@ def build_all(
             )
         files: dict[str, str] = {}
         for engine in plan["engines"]:
+            _check_names(path.name, engine)
             target = out / engine["engine"]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(build_one(trt, bundle, plan["builder"], engine, cache))
@@ -259,6 +265,15 @@ def build_all(
             },
         }
     return built
+
+
+def _check_names(where: str, engine: Mapping[str, Any]) -> None:
+    """A plan names files of the bundle and of the folder for engines, and no others."""
+    for key, pattern in (("graph", _GRAPH_NAME), ("engine", _ENGINE_NAME)):
+        if not pattern.fullmatch(str(engine[key])):
+            raise BuildRefused(
+                f"{where}: expected a {key} inside the bundle, got {show(engine[key])}; rebuild the bundle"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

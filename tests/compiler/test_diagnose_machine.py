@@ -2,8 +2,17 @@
 
 import importlib.metadata
 
-from compiler.diagnose_machine import PACKAGES_BY_TARGET, TargetState, diagnose, diagnosis_tables
+from compiler.diagnose_machine import (
+    PACKAGES_BY_TARGET,
+    Part,
+    TargetState,
+    diagnose,
+    diagnosis_tables,
+    engine_parts,
+)
 from compiler.targets import TARGETS
+from runtime_lite.cuda import Device
+from runtime_lite.errors import EngineAbsent
 
 
 def version_without_onnxruntime(package: str) -> str:
@@ -29,3 +38,48 @@ def test_absent_package_is_named_by_the_target_that_needs_it() -> None:
 
 def test_every_target_is_diagnosed() -> None:
     assert PACKAGES_BY_TARGET.keys() == TARGETS.keys()
+
+
+def no_driver() -> Device:
+    raise EngineAbsent("CUDA: expected a CUDA device, got none; buy one")
+
+
+def a_t4() -> Device:
+    return Device("Tesla T4", "7.5", "12.4")
+
+
+def no_builder() -> str:
+    raise EngineAbsent("TensorRT: expected a builder that starts, got a process ended by SIGSEGV; install another")
+
+
+def test_an_empty_machine_is_told_all_it_lacks_with_cures() -> None:
+    parts = engine_parts(no_driver, no_builder, lambda name: None)
+    assert [part.name for part in parts] == [
+        "driver", "CUDA bindings", "TensorRT bindings", "TensorRT builder and runtime",
+    ]  # fmt: skip
+    assert all(part.cure for part in parts)
+    assert parts[0].found == "CUDA: expected a CUDA device, got none"
+    assert parts[3].found == "not tried without driver"
+
+
+def test_a_whole_machine_lacks_nothing() -> None:
+    parts = engine_parts(a_t4, lambda: "10.9.0.34", lambda name: object())
+    assert [part.cure for part in parts] == [""] * 4
+    assert parts[0].found == "Tesla T4, compute capability 7.5"
+    assert parts[1].found == "cuda, pycuda"
+    assert parts[3].found == "10.9.0.34, both start"
+
+
+def test_a_builder_that_does_not_start_is_said_where_all_else_is_there() -> None:
+    assert engine_parts(a_t4, no_builder, lambda name: object())[3] == Part(
+        "tensorrt",
+        "TensorRT builder and runtime",
+        "TensorRT: expected a builder that starts, got a process ended by SIGSEGV",
+        "install the version that fits the driver",
+    )
+
+
+def test_a_target_whose_engines_cannot_be_built_here_still_works() -> None:
+    targets, parts, _ = diagnosis_tables(diagnose())
+    assert parts.row_count == 4
+    assert list(targets.columns[0].cells) == sorted(TARGETS)

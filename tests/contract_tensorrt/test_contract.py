@@ -139,7 +139,7 @@ def test_what_version_11_removed_is_seen_there_and_only_there(found: dict[str, A
 
 def test_genuine_objects_without_a_library_end_with_our_sentence(found: dict[str, Any]) -> None:
     assert (
-        "expected its builder library, got 'pybind11::init(): factory function returned nullptr'"
+        "expected its libraries, got 'pybind11::init(): factory function returned nullptr'"
         in (found["genuine"]["builder"])
     )
     assert f"engine that TensorRT {found['version']} opens, got 'pybind11::init()" in found["genuine"]["runtime"]

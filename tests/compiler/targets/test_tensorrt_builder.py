@@ -151,6 +151,28 @@ def test_every_engine_of_every_plan_is_built(trt: Any, tmp_path: Path) -> None:
         build_all(trt, Device("A10", "8.6", "12.4"), tmp_path, tmp_path / "out", tmp_path / "caches")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("engine", "../evil.plan"),
+        ("engine", "/tmp/evil.plan"),
+        ("engine", "engines/../../x.plan"),
+        ("engine", "x.plan"),
+        ("graph", "../graphs/g.onnx"),
+        ("graph", "/etc/passwd"),
+        ("graph", "graphs/g.txt"),
+    ],
+)
+def test_a_plan_that_names_other_files_is_refused(key: str, value: str, trt: Any, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "tensorrt").mkdir()
+    plan = {"device": {"compute_capability": "7.5"}, "builder": PLAN, "engines": [{**ENGINE, key: value}]}
+    (tmp_path / "tensorrt/g.build_plan.json").write_text(json.dumps(plan))
+    with pytest.raises(BuildRefused, match=f"expected a {key} inside the bundle"):
+        build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
+    assert not (tmp_path / "out").exists()
+
+
 def test_timing_caches_are_kept_apart_by_version_device_and_driver() -> None:
     assert timing_cache_name("10.9.0", T4) == "10.9.0-Tesla-T4-12.4.cache"
     others = {timing_cache_name("11.4", T4), timing_cache_name("10.9.0", Device("A10", "8.6", "12.4"))}
@@ -167,7 +189,7 @@ def test_a_builder_that_does_not_start_is_a_sentence(trt: Any) -> None:
     with pytest.raises(EngineAbsent, match=r"expected Builder.create_network"):
         require_names(trt, BUILDER_NAMES)
     vars(nothing).update(dict.fromkeys(BUILDER_NAMES["Builder"]))
-    with pytest.raises(EngineAbsent, match=r"expected its builder library, got .*nullptr"):
+    with pytest.raises(EngineAbsent, match=r"expected its libraries, got .*nullptr"):
         start_builder(trt)
 
     class Complains(builder):  # type: ignore[misc, valid-type]

@@ -1,0 +1,62 @@
+"""The real driver, the real cuda-python and the real TensorRT, on a machine that has them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.stages import Array, Lowered
+from compiler.targets.tensorrt import Tensorrt
+from compiler.targets.tensorrt_builder import probe_builder
+from compiler.targets.tensorrt_verify import Trial
+from runtime_lite.arrays import npz_from_arrays
+from runtime_lite.cuda import open_cuda, probe
+from runtime_lite.tensorrt_engine import import_tensorrt
+from tests.kit.graphs import parse
+
+pytestmark = pytest.mark.device
+
+
+def test_the_driver_says_what_its_device_is() -> None:
+    device = probe()
+    assert device.name
+    assert tuple(map(int, device.capability.split("."))) >= (7, 5)
+
+
+def test_bytes_go_to_the_device_and_come_back() -> None:
+    probe()
+    cuda = open_cuda()
+    with cuda.active():
+        stream, first, second = cuda.stream(), cuda.event(), cuda.event()
+        sent, back = (cuda.pinned((1000, 3), np.dtype(np.float16)) for _ in range(2))
+        sent[:] = np.random.default_rng(0).standard_normal(sent.shape)
+        pointer = cuda.alloc(sent.nbytes)
+        cuda.record(first, stream)
+        cuda.copy_to_device(pointer, sent, stream)
+        cuda.copy_to_host(back, pointer, stream)
+        cuda.record(second, stream)
+        cuda.synchronize(stream)
+        np.testing.assert_array_equal(back, sent)
+        assert cuda.elapsed_ms(first, second) > 0
+        cuda.free(pointer)
+        cuda.close()
+
+
+def test_an_engine_is_built_and_gives_what_the_graph_gives(tmp_path: Path) -> None:
+    device, _ = probe(), probe_builder()
+    w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    text = "(float16[batch,64] x, float16[64,64] w) => (float16[batch,64] y) { m = MatMul(x, w)  y = Relu(m) }"
+    target = Tensorrt(compute_capability=device.capability)
+    built = target.emit(Lowered("net", parse(text, {"w": w}), batch_axis="batch"), {"batch": (1,)})
+    x = np.random.default_rng(1).standard_normal((1, 64)).astype(np.float16)
+    for name, content in built.files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (y,) = target.open(tmp_path / "graphs/net.batch1.onnx").run(None, {"x": x})
+    arrays: dict[str, Array] = {"tolerance": np.array(0.01, np.float32), "batch=1/feed/x": x, "batch=1/output/y": y}
+    (tmp_path / "tensorrt/net.feeds.npz").write_bytes(npz_from_arrays(arrays))
+    cuda = open_cuda()
+    with cuda.active():
+        steps = Trial(import_tensorrt(), cuda, device, tmp_path, tmp_path / "scratch").run()
+        cuda.close()
+    assert [step for step in steps if not step["ok"]] == []
