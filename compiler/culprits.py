@@ -19,6 +19,7 @@ from compiler.culprit_records import Culprit, Findings, LocalError, TensorStatis
 from compiler.error_injection import Injection, Trial, corrections
 from compiler.local_errors import local_errors
 from compiler.recipe import Limits
+from compiler.reexpressed_values import reexpressed
 from compiler.rounding_noise import rounding_of
 from compiler.stages import Array, Lowered
 from compiler.teacher_forcing import Lesson, Lessons, Sessions, common_values, read_by, region_of
@@ -41,6 +42,9 @@ LEADING = 0.5
 
 BETTER = 0.05
 """Share of the power that must go for a suspect to be taken into account."""
+
+LOOKED_AT = 2
+"""Calls of which the first tells which values a pass holds in another form; one may be a first call of its own."""
 
 CALLS = (12, 64)
 """Calls to look at, if the gate fails on so few; otherwise all."""
@@ -133,6 +137,8 @@ class _Search:
         self.before, self.after, self.steps, self.limits = before, after, steps, limits
         self.optimize, self.advance = optimize, advance
         self.names = common_values(before, after)
+        other_form = reexpressed(after, self.names, self._first_lesson)
+        self.names = [name for name in self.names if name not in other_form]
         self.done, self.total = 0, 2 * len(steps) + 2 * SUSPECTS
 
     def run(self) -> Findings:
@@ -181,6 +187,10 @@ class _Search:
 
     def _lessons(self) -> Lessons:
         return Lessons(self.before, self.after, self.names, optimize=self.optimize)
+
+    def _first_lesson(self, names: Sequence[str]) -> Lesson | None:
+        lessons = Lessons(self.before, self.after, names, optimize=self.optimize)
+        return next(lessons.run(self.steps[:LOOKED_AT]), None)
 
     def _advance(self) -> None:
         self.done += 1
