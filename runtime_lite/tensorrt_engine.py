@@ -6,6 +6,7 @@ library's objects end the process at first use, so nothing here is called before
 and `try_engine` opens an engine in a process of its own first.
 """
 
+import ctypes
 import importlib
 import json
 import subprocess
@@ -19,6 +20,8 @@ import numpy as np
 
 from runtime_lite.cuda import Array, Cuda, signal_name
 from runtime_lite.errors import EngineAbsent, InternalError, show
+
+REASON_CHARACTERS = 300
 
 OPEN_S = 600.0
 """Longer than the largest engine takes to load from a slow disk."""
@@ -135,6 +138,15 @@ class StaticEngine:
         self._before, self._after = cuda.event(), cuda.event()
         self._device: dict[str, int] = {}
         self._host: dict[str, Array] = {}
+        try:
+            self._reserve()
+        except BaseException:
+            self.close()
+            raise
+
+    def _reserve(self) -> None:
+        """Buffers on both sides for every tensor."""
+        cuda = self._cuda
         for tensor in self.tensors:
             size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
             pointer = self._device[tensor.name] = cuda.alloc(max(size_bytes, 1))
@@ -201,6 +213,7 @@ def open_engine(trt: Any, logger: Any, content: bytes, host_code: bool, where: s
     except TypeError as error:  # the binding's word for a library that returned nothing
         raise _not_opened(trt, where, str(error)) from error
     if logger.errors:  # the object is there all the same, and using it would end the process
+        keep_for_ever(runtime)
         raise _not_opened(trt, where, logger.errors[0])
     if host_code:
         runtime.engine_host_code_allowed = True
@@ -210,9 +223,19 @@ def open_engine(trt: Any, logger: Any, content: bytes, host_code: bool, where: s
     return runtime, engine
 
 
+def one_line(reason: str) -> str:
+    """What the library says, on one line of bounded length; its reasons stand behind long names of its parts."""
+    return ascii(" ".join(reason.split())[:REASON_CHARACTERS])
+
+
+def keep_for_ever(broken: object) -> None:
+    """Hold on to an object of the library that was not made well: to free it would end the process as well."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(broken))
+
+
 def _not_opened(trt: Any, where: str, reason: str) -> EngineAbsent:
     return EngineAbsent(
-        f"{where}: expected an engine that TensorRT {getattr(trt, '__version__', '?')} opens, got {show(reason)}; "
+        f"{where}: expected an engine that TensorRT {getattr(trt, '__version__', '?')} opens, got {one_line(reason)}; "
         "run `build.py finish` on this machine"
     )
 

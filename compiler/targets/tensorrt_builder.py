@@ -21,7 +21,7 @@ from typing import Any
 
 from runtime_lite.cuda import Device, probe, signal_name
 from runtime_lite.errors import EngineAbsent, show
-from runtime_lite.tensorrt_engine import import_tensorrt, make_logger, require_names
+from runtime_lite.tensorrt_engine import import_tensorrt, keep_for_ever, make_logger, one_line, require_names
 
 REFUSED = 3
 
@@ -102,12 +102,12 @@ def start_builder(trt: Any) -> None:
     require_names(trt, BUILDER_NAMES)
     logger = make_logger(trt)
     try:
-        trt.Builder(logger)
-        trt.Runtime(logger)
+        made = trt.Builder(logger), trt.Runtime(logger)
     except (TypeError, RuntimeError) as error:  # the binding's words for a library that returned nothing
         raise EngineAbsent(f"TensorRT: expected its libraries, got {show(str(error))}; install them") from error
     if logger.errors:
-        raise EngineAbsent(f"TensorRT: expected a builder that starts, got {show(logger.errors[0])}; see its log")
+        keep_for_ever(made)
+        raise EngineAbsent(f"TensorRT: expected a builder that starts, got {one_line(logger.errors[0])}; see its log")
 
 
 def build_one(

@@ -1,5 +1,6 @@
 """An engine is opened, fed and read; what the library answers is looked at, and what ends a process is a sentence."""
 
+import gc
 import sys
 import types
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_feeds_go_in_and_outputs_come_out_as_arrays_of_their_own(library: Any) -
     assert outputs["y"][0, 0] == 0, "the first answer is the caller's"
     assert again["y"][0, 0] == 2
     assert engine.device_bytes == 4096
+
+
+def test_an_engine_that_does_not_open_leaves_no_memory_behind(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(vendor.MEMORY.blocks)
+    monkeypatch.setattr(vendor.ExecutionContext, "infer_shapes", lambda self: ["x"])
+    with pytest.raises(InternalError):
+        opened(library)
+    assert vendor.MEMORY.blocks == before
 
 
 def test_memory_is_freed(library: Any) -> None:
@@ -108,9 +117,17 @@ def test_an_error_while_the_runtime_is_made_stops_before_its_first_use(library: 
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError("used")
 
+        def __del__(self) -> None:
+            freed.append(1)
+
+    freed: list[int] = []
+
     library.Runtime = Broken
     with pytest.raises(EngineAbsent, match="error: 35"):
         open_engine(library, make_logger(library), ENGINE, True, "e")
+
+    gc.collect()
+    assert freed == [], "to free it would end the process as well"
 
     def nothing(logger: Any) -> None:
         raise TypeError("factory function returned nullptr")
