@@ -75,7 +75,8 @@ def _scale(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         if array is None:
             yield Finding("expected a constant scale, got a computed value", "calibrate it at build time", node, scale)
         elif not np.all(np.isfinite(array) & (array > 0)):
-            worst = float(np.asarray(array, np.float64).reshape(-1)[np.argmin(np.nan_to_num(array, nan=-1.0))])
+            wide = np.asarray(array, np.float64)
+            worst = float(wide[~(np.isfinite(wide) & (wide > 0))][0])
             yield Finding(
                 f"expected finite scales above 0, got {worst:g}", "calibrate on data that are not constant", node, scale
             )
@@ -157,7 +158,7 @@ def _weight_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         rank = len(data.shape)
         for use in node.outputs[0].uses():
             wanted = _output_axis(use.node, use.idx, rank)
-            if wanted is None or scale is None or data.shape[wanted] == 1:
+            if wanted is None or wanted >= rank or scale is None or data.shape[wanted] == 1:
                 continue
             axis = int_attribute(node, "axis", 1) % rank
             if scale.size == 1 or axis != wanted:
@@ -189,9 +190,12 @@ def _quantized_constant(node: ir.Node) -> np.ndarray | None:
         return None
     if is_op(node, "DequantizeLinear"):
         return data if data.dtype == np.int8 else None
-    if scale.size > 1:
+    if scale.size != 1:
+        axis = int_attribute(node, "axis", 1)
+        if not -data.ndim <= axis < data.ndim or data.shape[axis] != scale.size:
+            return None  # what is wrong here is the business of another rule
         shape = [1] * data.ndim
-        shape[int_attribute(node, "axis", 1)] = scale.size
+        shape[axis] = scale.size
         scale = scale.reshape(shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         rounded = np.rint(data.astype(np.float64) / scale)

@@ -1,8 +1,10 @@
 """The linter of the TensorRT target: every rule finds its violation, only its own, and all are found at once."""
 
 import dataclasses
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from compiler.errors import Refused
@@ -130,3 +132,47 @@ def test_clean_graphs_are_let_through() -> None:
 def test_limits_of_the_device_and_of_the_parser_are_asked() -> None:
     model = Case("(float[2] x) => (float[2] y) { y = Relu(x) }", opset=20).model()
     assert [v.rule for v in lint(model, dataclasses.replace(T4, opset=19))] == ["opset"]
+
+
+def without_shapes(model: ir.Model) -> Iterator[ir.Model]:
+    copy = model.clone()
+    for node in copy.graph:
+        for value in node.outputs:
+            value.shape = None
+    yield copy
+
+
+def without_types(model: ir.Model) -> Iterator[ir.Model]:
+    copy = model.clone()
+    for node in copy.graph:
+        for value in node.outputs:
+            value.type = None
+    yield copy
+
+
+def without_an_operand(model: ir.Model) -> Iterator[ir.Model]:
+    for at, node in enumerate(model.graph):
+        for index in range(len(node.inputs)):
+            copy = model.clone()
+            copy.graph[at].replace_input_with(index, None)
+            yield copy
+
+
+def with_an_odd_constant(model: ir.Model) -> Iterator[ir.Model]:
+    for name in model.graph.initializers:
+        for shape in ((0,), (), (3,), (1, 3), (2, 2, 2)):
+            copy = model.clone()
+            value = copy.graph.initializers[name]
+            assert value.dtype is not None
+            value.const_value = ir.tensor(np.ones(shape, value.dtype.numpy()), name=name)
+            value.shape = ir.Shape(shape)
+            yield copy
+
+
+@pytest.mark.parametrize("change", [without_shapes, without_types, without_an_operand, with_an_odd_constant])
+@pytest.mark.parametrize("rule", NAMES)
+def test_no_graph_makes_the_linter_stumble(change: Callable[[ir.Model], Iterator[ir.Model]], rule: str) -> None:
+    for case in PLANTED[rule]:
+        for changed in change(case.model()):
+            for violation in lint(changed, T4):
+                assert str(violation)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compiler.stages import Array
 from tests.compiler.targets.planted import DW, MATMUL, QDQ, WEIGHT, Case, pair
 
 
@@ -50,6 +51,19 @@ def test_a_weight_that_is_quantised_in_the_graph_is_judged_as_one() -> None:
     assert rules_of(Case(text.format(qdq=QDQ, axis=0), fine)) == {"weight-axis"}
     low = fine | {"f": np.full((4, 4), -12.8, np.float32)}
     assert rules_of(Case(text.format(qdq=QDQ, axis=1), low)) == {"weight-range"}
+
+
+def test_scales_of_a_constant_that_do_not_fit_it_are_said_once_and_break_no_other_rule() -> None:
+    text = """(float[2,4] x, float[4,4] f, float[3] ws, int8[3] wz, float s, int8 z) => (float[2,4] y)
+        { q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)  qw = QuantizeLinear<axis = 1>(f, ws, wz)
+          dw = DequantizeLinear<axis = 1>(qw, ws, wz)  y = MatMul(d, dw) }"""
+    odd: dict[str, Array] = {"f": np.ones((4, 4), np.float32), "ws": np.ones(3, np.float32), "wz": np.zeros(3, np.int8)}
+    assert rules_of(Case(text, WEIGHT | odd)) == {"scale-channels"}
+
+
+def test_the_scale_that_is_wrong_is_the_one_that_is_named() -> None:
+    (found,) = Case(MATMUL, WEIGHT).with_weights(ws=np.array([1, np.inf, 1, 1], np.float32)).found()
+    assert found.message == "expected finite scales above 0, got inf"
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
