@@ -5,8 +5,9 @@
 
 All contenders get the float32 graph that the passes up to the first that rounds make, and the same calibration data.
 SQNR is that of the data outputs over verification streams, which none has seen; each contender carries its own caches.
-Times are those of one call on full windows, one thread, all contenders in one process, in turns; ratios to the float32
-graph and to the other side are per round: median (10th..90th percentile). `--task` decodes all recordings of the task.
+Times are those of one call on full windows, of one thread while it computes, all contenders in one process, in turns;
+ratios to the float32 graph and to the other side are per round: median (10th..90th percentile). `--task` decodes all
+recordings of the task.
 
 - static: `quantize_static` as the recipe has it.
 - static, random states: the same, calibrated on the same features beside caches drawn at random.
@@ -237,15 +238,15 @@ def _timed(
     calls = dict.fromkeys(sessions, 1)
     for label, session in sessions.items():
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.thread_time()
             session.run(None, feed)
-            calls[label] = max(1, round(ROUND_S / (time.perf_counter() - started)))
+            calls[label] = max(1, round(ROUND_S / (time.thread_time() - started)))
     for index in range(rounds):
         for label in list(sessions) if index % 2 else list(sessions)[::-1]:
-            started = time.perf_counter()
+            started = time.thread_time()
             for _ in range(calls[label]):
                 sessions[label].run(None, feed)
-            times[label].append((time.perf_counter() - started) / calls[label])
+            times[label].append((time.thread_time() - started) / calls[label])
     for label, each in times.items():
         yield (
             label,

@@ -136,7 +136,7 @@ def time_ratio(
     other: Callable[[], object],
     *,
     rounds: int = ROUNDS,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = time.thread_time,
 ) -> Ratio:
     """Run both in turns, in alternating order, so that what else the machine does falls on both.
 
@@ -145,7 +145,8 @@ def time_ratio(
         graph: runs one call.
         other: runs one call of what it is compared with.
         rounds: how often both are timed.
-        clock: seconds.
+        clock: seconds; those that the calling thread has spent computing, on which all of a session of one thread
+            runs, so that nothing is counted while another process has the core.
     """
     runs = (graph, other)
     calls = max(1, round(ROUND_S / max(max(_timed(run, 2, clock) for run in runs), 1e-6)))

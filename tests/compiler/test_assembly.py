@@ -10,6 +10,8 @@ from compiler.drift_curves import curve_of
 from compiler.lowering import Lowering
 from compiler.verify import Difference
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
+from tests.kit.models.tiny_graph import write_stream
+from tests.kit.quantization import one_product
 from tests.kit.sabotage import sabotage
 
 
@@ -87,32 +89,25 @@ def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_round
     assert (project.folder / "bundle.failure" / "reproduce.py").is_file()
 
 
-INTEGERS = "net: {max_abs: 1.0e-5, chained_steps: 8, lossy: {max_abs: 0.5, sqnr_db: 15}}"
-
-
 def quantised(project: Project, how: str, budget: str = "") -> Ended:
-    """Build the recogniser on integers."""
+    """Build a stream with one product on integers."""
+    write_stream(project.folder, one_product())
     project.write("tiny_more.py", "import tiny_data\n\ndef streams():\n    yield tiny_data.one_stream(99)\n")
-    project.replace("tiny.yaml", GATE, INTEGERS)
-    project.replace(
-        "tiny.yaml", "      - pack_states\n      - simplify\n", f"      - pack_states\n      - simplify\n{how}"
-    )
-    project.replace("tiny.yaml", "data:\n", 'data:\n  calibration: {feeds: "tiny_more:streams", count: 1}\n')
-    project.replace("tiny.yaml", "    max_increase: 0.0\n    identical: true\n", "    max_increase: 1.0\n")
-    project.replace("tiny.yaml", "budget: {size_mb: 1, p95_ms: 1000}", f"budget: {{size_mb: 1{budget}}}")
-    return project.build()
+    project.replace("stream.yaml", "chained_steps: 6}", "chained_steps: 6, lossy: {max_abs: 0.5}}")
+    project.replace("stream.yaml", "window_states, simplify]", f"window_states, simplify, {how}]")
+    project.replace("stream.yaml", "data:\n", 'data:\n  calibration: {feeds: "tiny_more:streams", count: 1}\n')
+    project.replace("stream.yaml", "gates: {", f"gates: {{budget: {{size_mb: 1{budget}}}, ")
+    return project.build(recipe="stream.yaml")
 
 
 def test_what_is_quantised_runs_on_integers_and_is_timed_beside_itself(project: Project) -> None:
-    static = "      - quantize_static: {pins: [], max_task_increase: 10.0}\n"
-    ended = quantised(project, static, ", max_time_ratio: 100, max_size_ratio: 100")
+    ended = quantised(project, "quantize_static: {pins: []}", ", max_time_ratio: 100, max_size_ratio: 100")
     assert ended.code == 0, ended.err
-    assert "integer kernels; time batch=1 " in ended.out and "steps replayed" in ended.out
+    assert "1 integer kernels; time batch=1 " in ended.out and "steps replayed" in ended.out
 
 
 def test_integers_that_the_runtime_does_not_see_fail_the_build(project: Project) -> None:
-    for_others = "      - quantize_static: {placement: tensorrt, pins: [], max_task_increase: 10.0}\n"
-    ended = quantised(project, for_others)
+    ended = quantised(project, "quantize_static: {placement: tensorrt, pins: []}")
     assert ended.code == 4, ended.out
     assert "stage integer kernels, graph net, node " in ended.message and "in float stay" in ended.message
     assert not (project.folder / "bundle").exists()

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import onnx_ir as ir
 
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -86,3 +87,26 @@ def streams(graph: Lowered) -> list[list[Feed]]:
         ]
         for seed, gain in ((1, 1.0), (2, 2.0))
     ]
+
+
+ONE_PRODUCT = """
+<ir_version: 10, opset_import: ["" : 20]>
+stream (float[batch,4,8] features, float[batch,cache,8] keys)
+    => (float[batch,4,8] logits, float[batch,joined,8] next_keys)
+<float[8,8] w = {WEIGHTS}>
+{
+    next_keys = Concat<axis = 1>(keys, features)
+    queries = MatMul(features, w)
+    transposed = Transpose<perm = [0, 2, 1]>(next_keys)
+    scores = MatMul(queries, transposed)
+    weights = Softmax<axis = -1>(scores)
+    mixed = MatMul(weights, next_keys)
+    logits = Add(features, mixed)
+}
+"""
+
+
+def one_product() -> ir.Model:
+    """A stream of one attention layer with one product of constant weights, as a file would hold it."""
+    weights = ", ".join(f"{number:.3f}" for number in np.linspace(-1, 1, 64))
+    return ir.from_onnx_text(ONE_PRODUCT.replace("WEIGHTS", weights))

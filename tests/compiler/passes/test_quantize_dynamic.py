@@ -15,7 +15,7 @@ from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, ops_of
 from tests.kit.models.shared import shared_project
 from tests.kit.models.tiny_graph import write_stream
-from tests.kit.quantization import speech, streams
+from tests.kit.quantization import one_product, speech, streams
 
 
 @pytest.mark.parametrize("placement", ["cpu", "tensorrt"])
@@ -50,30 +50,12 @@ def test_default_pins_stay() -> None:
     }  # fmt: skip
 
 
-TEXT = """
-<ir_version: 10, opset_import: ["" : 20]>
-stream (float[batch,4,8] features, float[batch,cache,8] keys)
-    => (float[batch,4,8] logits, float[batch,joined,8] next_keys)
-<float[8,8] w = {WEIGHTS}>
-{
-    next_keys = Concat<axis = 1>(keys, features)
-    queries = MatMul(features, w)
-    transposed = Transpose<perm = [0, 2, 1]>(next_keys)
-    scores = MatMul(queries, transposed)
-    weights = Softmax<axis = -1>(scores)
-    mixed = MatMul(weights, next_keys)
-    logits = Add(features, mixed)
-}
-"""
-
-
 def test_what_the_runtime_quantises_by_itself_is_refused_with_the_node(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """DynamicQuantizeLinear makes one scale of all rows: a loud row would change the results of its partners."""
     project = shared_project(tmp_path_factory).copy_to(tmp_path / "project")
-    weights = ", ".join(f"{number:.3f}" for number in np.linspace(-1, 1, 64))
-    write_stream(project.folder, ir.from_onnx_text(TEXT.replace("WEIGHTS", weights)))
+    write_stream(project.folder, one_product())
     assert project.build(recipe="stream.yaml", out="float").code == 0
     source, made = project.folder / "stream.onnx", project.folder / "made.onnx"
     onnxruntime.quantization.quantize_dynamic(source, made, op_types_to_quantize=["MatMul"])  # noqa: TID251
