@@ -9,12 +9,13 @@ from compiler import ir as house
 from compiler.errors import RecipeError, did_you_mean
 
 
-def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str]) -> dict[str, str]:
+def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) -> dict[str, str]:
     """The pattern that pins each node that one fits, by node name.
 
     Args:
         nodes: of the graph.
         patterns: a name with wildcards, `op:Softmax`, or `scope:layers.0.*` for a module and everything below it.
+        option: of the pass, for messages.
 
     Raises:
         RecipeError: a pattern fits no node.
@@ -23,12 +24,12 @@ def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str]) -> dict[str, st
     for pattern in patterns:
         key, _, wanted = pattern.rpartition(":")
         if key not in ("", "op", "scope"):
-            raise RecipeError(f"float32: expected name, op:... or scope:..., got {pattern!r}", cure="mend the pattern")
+            raise RecipeError(f"{option}: expected name, op:... or scope:..., got {pattern!r}", cure="mend the pattern")
         fitting = [node for node in nodes if _fits(node, key, wanted)]
         if not fitting:
             known = {node.op_type if key == "op" else house.scope_of(node) if key else str(node.name) for node in nodes}
             near = did_you_mean(wanted, known).split(" known:")[0]
-            raise RecipeError(f"float32: expected a pattern that fits a node, got {pattern!r}", cure=near[:300])
+            raise RecipeError(f"{option}: expected a pattern that fits a node, got {pattern!r}", cure=near[:300])
         found |= {str(node.name): pattern for node in fitting}
     return found
 

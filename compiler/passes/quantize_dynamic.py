@@ -42,7 +42,7 @@ class QuantizeDynamic:
     Attributes:
         placement: the target's rules; codes of data are int8 where its integers are signed, else uint8 around 128.
         pins: kinds of sites that stay in float.
-        keep_float: patterns of node names, operators or scopes that stay in float.
+        keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
     """
 
     placement: str = "cpu"

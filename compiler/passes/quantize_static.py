@@ -41,7 +41,7 @@ class QuantizeStatic:
     Attributes:
         placement: the target's rules, of `compiler.quantization.placement.PLACEMENTS`.
         pins: kinds of sites that stay in float.
-        keep_float: patterns of node names, operators or scopes that stay in float.
+        keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
         max_task_increase: largest distance of the task's results on the calibration streams from the original's.
     """
 

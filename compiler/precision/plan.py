@@ -108,7 +108,7 @@ class Planner:
         self.limit = LARGEST[kind] / headroom
         self.graph_nodes = {str(node.name): node for node in lowered.model.graph if touches_float(node)}
         self.reasons: dict[str, Pin] = {}
-        self.named = pinned_by(list(self.graph_nodes.values()), patterns)
+        self.named = pinned_by(list(self.graph_nodes.values()), patterns, "float32")
         for node in self.graph_nodes.values():
             reason = self._reason(node)
             if reason is not None:

@@ -1,12 +1,12 @@
 """Chooses which sites stay in float: what the recipe pins, and then what the task asks for, in a few evaluations."""
 
 import dataclasses
-import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler import ir as house
 from compiler.errors import Refused
+from compiler.pin_patterns import pinned_by
 from compiler.precision_records import Pin
 from compiler.quantization.placement import Placement
 from compiler.quantization.sites import Site, kinds_of
@@ -35,25 +35,20 @@ def pinned_sites(
         data_outputs: the caller's outputs.
         placement: the target's rules.
         pins: kinds of sites, of `compiler.quantization.sites.PINS`.
-        keep_float: patterns of node names, operators or scopes, `*` for anything.
+        keep_float: patterns of pins, see `compiler.pin_patterns`.
     """
     kinds = kinds_of(list(sites), data_outputs)
+    named = pinned_by([site.node for site in sites], keep_float, "keep_float")
     found = {}
     for site in sites:
         kind = kinds.get(site.name)
-        pattern = next((each for each in keep_float if _matches(site, each)), None)
-        if pattern is not None:
-            found[site.name] = _pin(site, f"the recipe keeps {pattern!r} in float")
+        if site.name in named:
+            found[site.name] = _pin(site, f"asked for by {named[site.name]!r}")
         elif kind in pins and kind is not None:
             found[site.name] = _pin(site, REASONS[kind])
         elif site.is_convolution and site.weights.shape[0] < placement.least_channels:
             found[site.name] = _pin(site, f"fewer than {placement.least_channels} channels")
     return found
-
-
-def _matches(site: Site, pattern: str) -> bool:
-    names = (site.name, site.node.op_type, house.scope_of(site.node))
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
 def _pin(site: Site, reason: str, cost: float | None = None) -> Pin:

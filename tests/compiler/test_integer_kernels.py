@@ -51,7 +51,7 @@ def test_a_bias_that_the_runtime_fuses_first_is_caught_and_named(tmp_path: Path)
 
 def test_weights_alone_are_caught(tmp_path: Path) -> None:
     """Codes that are only stored: the runtime multiplies real numbers."""
-    lowered = QuantizeStatic(pins=(), keep_float=("Conv",)).apply(copy_of(speech())).lowered
+    lowered = QuantizeStatic(pins=(), keep_float=("op:Conv",)).apply(copy_of(speech())).lowered
     for node in house.nodes_of(lowered.model):
         data = node.inputs[0]
         producer = data.producer() if data is not None else None

@@ -21,7 +21,7 @@ def test_default_pins() -> None:
 
 
 def test_patterns_of_names_and_operators() -> None:
-    found = pinned_sites(SITES, ("y",), PLACEMENTS["cpu"], (), ("expand*", "Conv"))
+    found = pinned_sites(SITES, ("y",), PLACEMENTS["cpu"], (), ("expand*", "op:Conv"))
     assert set(found) == {"slid_conv", "depth_conv", "expanded_matmul"}
     assert set(pinned_sites(SITES, ("y",), PLACEMENTS["tensorrt"], (), ())) == {"slid_conv", "depth_conv"}
 
