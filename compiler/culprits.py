@@ -136,12 +136,14 @@ class _Search:
     ) -> None:
         self.before, self.after, self.steps, self.limits = before, after, steps, limits
         self.optimize, self.advance = optimize, advance
-        self.names = common_values(before, after)
-        other_form = reexpressed(after, self.names, self._first_lesson)
-        self.names = [name for name in self.names if name not in other_form]
+        self.names: list[str] = []
+        self.kept: dict[tuple[str, ...], Lessons] = {}
         self.done, self.total = 0, 2 * len(steps) + 2 * SUSPECTS
 
     def run(self) -> Findings:
+        common = common_values(self.before, self.after)
+        other_form = reexpressed(self.after, common, self._first_lesson)
+        self.names = [name for name in common if name not in other_form]
         errors = self._local_errors()
         found = {each.tensor: each for each in errors}
         by_beyond = sorted(errors, key=lambda each: -each.beyond)
@@ -185,12 +187,14 @@ class _Search:
         runner = Sessions.of(self.after, optimize=self.optimize).runner(self.after)
         return not worst_of(compare(self.after, runner, self.steps), self.limits).holds(self.limits)
 
-    def _lessons(self) -> Lessons:
-        return Lessons(self.before, self.after, self.names, optimize=self.optimize)
+    def _lessons(self, names: Sequence[str] | None = None) -> Lessons:
+        key = tuple(self.names if names is None else names)
+        if key not in self.kept:
+            self.kept = {key: Lessons(self.before, self.after, key, optimize=self.optimize)}  # one is large
+        return self.kept[key]
 
     def _first_lesson(self, names: Sequence[str]) -> Lesson | None:
-        lessons = Lessons(self.before, self.after, names, optimize=self.optimize)
-        return next(lessons.run(self.steps[:LOOKED_AT]), None)
+        return next(self._lessons(names).run(self.steps[:LOOKED_AT]), None)
 
     def _advance(self) -> None:
         self.done += 1

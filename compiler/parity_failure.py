@@ -95,7 +95,8 @@ def _culprit_words(culprit: Culprit, found: Findings) -> str:
     ranges = f"{local.tensor} {culprit.before[last]} before, {culprit.after[last]} after"
     others = [f"{node.op_type} {node.name}" for node in culprit.nodes if node is not culprit.node]
     beside = f", with {', '.join(others[:SHOWN])}{' ...' if len(others) > SHOWN else ''}" if others else ""
-    return f"{where.op} {where.node} ({where.source or 'no source line'}{beside}) has {size}, {by_rounding}: {ranges}"
+    line = where.source.split(": ")[0] or "no source line"
+    return f"{where.op} {where.node} ({line}{beside}) has {size}, {by_rounding}: {ranges}"
 
 
 def _spread_words(found: Findings) -> str:

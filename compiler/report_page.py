@@ -211,6 +211,8 @@ def _precision(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator
         yield f'<p class="legend">{legend}</p>'
         folded = f"; chains of one kind are one box, {hidden} nodes of sizes are left out" if hidden else ""
         yield f'<p class="soft">What ships, node by node; a tooltip has types, ranges and source lines{folded}.</p>'
+        at = f"zoom-{each.graph}"
+        yield f'<input type="checkbox" class="zoom" id="{escaped(at)}"/><label for="{escaped(at)}">at full size</label>'
         yield f'<div class="map">{chr(10).join(drawn(groups, edges, {}))}</div>'
     records = [(stage, record) for stage in report.stages for record in stage.precision]
     pins = [(stage, record) for stage, record in records if isinstance(record, Pin)]

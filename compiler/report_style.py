@@ -54,7 +54,8 @@ ul{margin:.3rem 0 .3rem 1.1rem;padding:0}
 .other rect,.swatch.other{fill:var(--other);background:var(--other)}
 .node rect{stroke:var(--edge)}.node.pinned rect{stroke:var(--ink);stroke-width:2}
 .map{max-height:640px;overflow:auto;border:1px solid var(--line);border-radius:8px}
-.map svg{display:block;margin:0 auto}
+.map svg{display:block;margin:0 auto;max-width:100%;height:auto}
+.zoom{margin:.6rem .4rem .6rem 0}.zoom:checked+label+.map svg{max-width:none}
 .map text{font:10px system-ui,sans-serif;text-anchor:middle;fill:var(--ink)}
 .map .op{font-weight:600}.map .far{font-size:9px;fill:var(--c1)}
 .map .edge{fill:none;stroke:var(--edge);stroke-width:1}
@@ -65,7 +66,7 @@ ul{margin:.3rem 0 .3rem 1.1rem;padding:0}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{font-size:10pt;margin:0;max-width:none}
 h2{break-after:avoid}.tile,figure,tr,.drift{break-inside:avoid}
-.map{max-height:none;overflow:visible;border:0}.map svg{width:100%;height:auto;max-height:240mm}
+.map{max-height:none;overflow:visible;border:0}.map svg{width:100%;height:auto;max-height:240mm}.zoom,.zoom+label{display:none}
 .wide{overflow:visible}
 }
 """

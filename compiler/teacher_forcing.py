@@ -20,7 +20,7 @@ from compiler.evaluate import Session, open_session
 from compiler.half_rounding import with_rounding
 from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered, StateMap, newest
-from compiler.verify import Runner, Step, runner_of
+from compiler.verify import Runner, Step
 
 FORCED = "forced."
 """Prefix of the input that stands in for a value."""
@@ -138,7 +138,8 @@ class Bench:
 
     def __init__(self, lowered: Lowered, *, optimize: bool = False) -> None:
         self.lowered = lowered
-        self.runner = Sessions.of(lowered, optimize=optimize).runner(lowered)
+        self.sessions = Sessions.of(lowered, optimize=optimize)
+        self.runner = self.sessions.runner(lowered)
         self.dtypes = {str(value.name): value.dtype for value in lowered.model.graph.inputs}
 
     def full_feed(self, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
@@ -175,6 +176,10 @@ class Bench:
         if isinstance(self.runner, RowsRunner):
             return self.runner.place_of(name, 0, self.runner.lengths_of(feed))
         return (slice(None),) * array.ndim
+
+    def restart(self) -> None:
+        """Let the next call be the first."""
+        self.runner = self.sessions.runner(self.lowered)
 
     @property
     def length(self) -> Array | None:
@@ -280,7 +285,7 @@ class Lessons:
 
     def __init__(self, before: Lowered, after: Lowered, names: Sequence[str], *, optimize: bool = False) -> None:
         self.before, self.after, self.names = before, after, names
-        self.start = None if before.first_call is None else runner_of(before)
+        self.start = None if before.first_call is None else Bench(before)
         self.old = Bench(exposed(before, names))
         self.new = Bench(exposed(after, names), optimize=optimize)
         self.forced = Bench(forced(after, names), optimize=optimize)
@@ -288,13 +293,16 @@ class Lessons:
 
     def run(self, steps: Sequence[Step]) -> Iterator[Lesson]:
         """Call after call, in order; a first call of its own is left out."""
+        for bench in (self.start, self.old, self.new, self.forced):
+            if bench is not None:
+                bench.restart()
         states = dict(self.old.runner.states)
         for number, step in enumerate(steps):
             if number == 0 and self.start is not None:
-                self.start.step(step.feed)
-                states = dict(self.start.states)
+                self.start.call(step.feed)
+                states = dict(self.start.runner.states)
                 for bench in (self.old, self.new, self.forced):
-                    bench.continue_at(getattr(self.start, "length", None))
+                    bench.continue_at(self.start.length)
                 continue
             yield self._lesson(number, step.feed, states)
             states = dict(self.old.runner.states)

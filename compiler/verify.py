@@ -19,6 +19,7 @@ from compiler.half_rounding import with_rounding
 from compiler.one_row import caller_dims, for_callers
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner
+from compiler.sizes import Dim
 from compiler.stages import Array, Feed, Lowered, newest
 
 
@@ -113,17 +114,17 @@ class Runner:
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
         self.length = np.zeros(batch, np.int64)
-        self.states = {state.input: self._initial(state.input) for state in lowered.states}
+        dims = caller_dims(lowered)
+        self.states = {state.input: self._initial(state.input, dims[state.input]) for state in lowered.states}
         self.started = False
 
-    def _initial(self, name: str) -> Array:
+    def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
         """Zeros; a dynamic cache starts with no frames."""
         value = self.inputs[name]
         window = self.lowered.window
         axis = window.axis if window is not None else None
         shape = [
-            dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch
-            for dim in caller_dims(self.lowered)[name]
+            dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch for dim in dims
         ]
         return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
 

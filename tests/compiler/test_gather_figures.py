@@ -6,6 +6,8 @@ import pytest
 from compiler.figures import Precision
 from compiler.gather_figures import boxes_of, precision_of, time_original, worst_histograms
 from compiler.precision_records import Pin, TensorRange
+from compiler.stages import Lowered
+from compiler.verify import Step
 from tests.kit.deep_stream import change_weight, deep_stream, in_half, steps_of
 from tests.kit.graphs import node_named, parse
 
@@ -66,3 +68,16 @@ def test_half_precision_is_compared_with_what_it_was() -> None:
 def test_the_original_is_timed() -> None:
     before = deep_stream(2)
     assert 0.0 < time_original(before, [step.feed for step in steps_of(before, 3)]) < 1e3
+
+
+def test_what_masks_fill_with_is_left_out() -> None:
+    text = """(float[1,4] x, float[1,4] m, %s w) => (float[1,4] y) <float zero = {0.0}, float low = {-3e38}>
+    { k = Greater(m, zero) f = Where(k, x, low) s = Mul(x, w) y = Add(s, s) }"""
+    before, after = (parse(text % "float[1,4]", {"w": np.full((1, 4), w, np.float32)}) for w in (1.0, 1.1))
+    lowered = [Lowered("net", model) for model in (before, after)]
+    for each in lowered:
+        each.model.graph.outputs.append(node_named(each.model, "f").outputs[0])
+    feed = {"x": np.ones((1, 4), np.float32), "m": np.array([[1, 1, 0, 0]], np.float32)}
+    found = worst_histograms(lowered[0], lowered[1], [Step(feed, {}, {})])
+    assert {each.tensor for each in found} == {"s", "y"}
+    assert all(each.low >= 0.5 for each in found)
