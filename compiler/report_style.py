@@ -66,7 +66,8 @@ ul{margin:.3rem 0 .3rem 1.1rem;padding:0}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{font-size:10pt;margin:0;max-width:none}
 h2{break-after:avoid}.tile,figure,tr,.drift{break-inside:avoid}
-.map{max-height:none;overflow:visible;border:0}.map svg{width:100%;height:auto;max-height:240mm}.zoom,.zoom+label{display:none}
+.map{max-height:none;overflow:visible;border:0}.map svg{width:100%;height:auto;max-height:240mm}
+.zoom,.zoom+label{display:none}
 .wide{overflow:visible}
 }
 """
