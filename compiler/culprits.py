@@ -1,7 +1,7 @@
 """Finds the smallest set of regions of a graph whose own errors break a parity gate.
 
 1. Local errors: every region is run on the values of the graph before the pass (`teacher_forcing`).
-2. Suspects: regions whose local error is larger than the rounding of the pass explains (`rounding_noise`).
+2. Suspects: regions whose local error is larger than the rounding of the pass explains (`explained_rounding`).
 3. Confirmation: the suspects' own errors are taken away (`error_injection`); if the gate holds then, the set is
    thinned out until every member is needed. What stays is sufficient, and none of it is superfluous.
 4. Without suspects that suffice: a few regions that cause most of the error although each rounds no worse than it must
@@ -17,10 +17,10 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.culprit_records import Culprit, Findings, LocalError, TensorStatistics
 from compiler.error_injection import Injection, Trial, corrections
+from compiler.explained_rounding import rounding_of
 from compiler.local_errors import local_errors
 from compiler.recipe import Limits
 from compiler.reexpressed_values import reexpressed
-from compiler.rounding_noise import rounding_of
 from compiler.stages import Array, Lowered
 from compiler.teacher_forcing import Lesson, Lessons, Sessions, common_values, read_by, region_of
 from compiler.verify import Step, compare, runner_of, worst_of

@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.explained_rounding import QUANTIZED, is_counted
 from compiler.figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
 from compiler.graph_drawing import Box
 from compiler.lowering import PASS_STEPS, Lowering
 from compiler.precision_records import Pin, PrecisionRecord, TensorRange
-from compiler.rounding_noise import QUANTIZED, is_counted
 from compiler.stages import Array, Feed, Lowered
 from compiler.teacher_forcing import Bench, Sessions, common_values, exposed
 from compiler.verify import Step, expected_states, max_abs_difference, sqnr_db

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from compiler.culprit_records import LocalError
-from compiler.rounding_noise import ExplainedError, Rounding, is_counted, rms
+from compiler.explained_rounding import ExplainedError, Rounding, is_counted, rms
 from compiler.teacher_forcing import Lesson, Lessons
 from compiler.verify import Step
 

@@ -9,7 +9,7 @@ error behind them is gone once the graph is no longer cut at them.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from compiler.rounding_noise import is_counted, rms
+from compiler.explained_rounding import is_counted, rms
 from compiler.stages import Lowered
 from compiler.teacher_forcing import Lesson, read_by, region_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from compiler.culprit_records import LocalError
+from compiler.explained_rounding import Rounding
 from compiler.local_errors import local_errors, with_usual
-from compiler.rounding_noise import Rounding
 from compiler.teacher_forcing import Lessons, common_values
 from tests.kit.deep_stream import change_weight, deep_stream, steps_of
 

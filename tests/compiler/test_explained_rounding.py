@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.rounding_noise import ExplainedError, Rounding, is_counted, rms, rounding_of
+from compiler.explained_rounding import ExplainedError, Rounding, is_counted, rms, rounding_of
 from compiler.stages import Lowered
 from compiler.teacher_forcing import Lessons
 from compiler.verify import Step
