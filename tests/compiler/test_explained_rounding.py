@@ -1,4 +1,4 @@
-"""rounding_noise: what rounding explains depends on the type, and on how badly a region is conditioned."""
+"""explained_rounding: what rounding explains depends on the type, and on how badly a region is conditioned."""
 
 import numpy as np
 import pytest
