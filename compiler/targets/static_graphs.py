@@ -17,11 +17,17 @@ from compiler.spec import check_static
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Emitted
 
-INLINE_BYTES = 1024
+INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""
 
 ALIGNMENT_BYTES = 4096
-"""Offsets in the weights file; a page, so that ONNX Runtime can map tensors instead of copying them."""
+"""Offsets of large tensors in the weights file: a page, so that ONNX Runtime can map tensors instead of copying them."""
+
+LARGE_BYTES = 16 * ALIGNMENT_BYTES
+"""Smaller tensors are copied; a page of its own for each would be more than many of them hold."""
+
+SMALL_ALIGNMENT_BYTES = 64
+"""Offsets of the other tensors: a cache line."""
 
 
 def write_static(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
@@ -79,7 +85,8 @@ class _Weights:
     def _place(self, data: bytes) -> int:
         digest = hashlib.sha256(data).hexdigest()
         if digest not in self.offsets:
-            self.content.extend(bytes(-len(self.content) % ALIGNMENT_BYTES))
+            alignment = ALIGNMENT_BYTES if len(data) >= LARGE_BYTES else SMALL_ALIGNMENT_BYTES
+            self.content.extend(bytes(-len(self.content) % alignment))
             self.offsets[digest] = len(self.content)
             self.content.extend(data)
         return self.offsets[digest]
