@@ -21,7 +21,7 @@ INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""
 
 ALIGNMENT_BYTES = 4096
-"""Offsets of large tensors in the weights file: a page, so that ONNX Runtime can map tensors instead of copying them."""
+"""Offsets of large tensors in the weights file: a page, so that ONNX Runtime can map them instead of copying."""
 
 LARGE_BYTES = 16 * ALIGNMENT_BYTES
 """Smaller tensors are copied; a page of its own for each would be more than many of them hold."""
