@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.errors import Refused
 from compiler.evaluate import Session
 from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered
@@ -33,6 +34,22 @@ class Call:
     stream: int
     feed: Mapping[str, Array]
     outputs: Mapping[str, Array]
+
+
+def streams_of(lowered: Lowered) -> Sequence[Sequence[Feed]]:
+    """The calibration streams of a graph.
+
+    Raises:
+        Refused: there are no calibration data, or the first call is a graph of its own, which streams begin with.
+    """
+    if lowered.evidence is None:
+        raise Refused(
+            "expected data.calibration to measure on, got none",
+            cure="name a generator of streams under data.calibration",
+        )
+    if lowered.first_call is not None:
+        raise Refused("expected one graph, got one for the first call besides", cure="list merge_first_call before")
+    return lowered.evidence.streams
 
 
 def run_streams(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:

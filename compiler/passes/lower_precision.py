@@ -22,18 +22,18 @@ Source: the additive noise model and the cut are of this project (compiler/preci
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import ClassVar
 
 import onnx_ir as ir
 
-from compiler.calib.instrument import largest_magnitudes, noise_between
+from compiler import ir as house
+from compiler.calib.instrument import largest_magnitudes, noise_between, streams_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
-from compiler.errors import GateFailed, RecipeError, Refused
+from compiler.errors import GateFailed, RecipeError
 from compiler.precision.plan import Plan, Planner
 from compiler.precision.write import write_types
-from compiler.stages import Evidence, Feed, Lowered, Outcome
+from compiler.stages import Evidence, Lowered, Outcome
 
 KINDS = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
@@ -83,7 +83,7 @@ class LowerPrecision:
             RecipeError: a pin fits no node.
             GateFailed: no choice keeps the figures.
         """
-        streams = _streams(lowered)
+        streams = streams_of(lowered)
         kind = KINDS[self.type]
         plain = without_quantized_pairs(lowered)
         magnitudes, feeds = largest_magnitudes(plain, streams)
@@ -112,7 +112,7 @@ class LowerPrecision:
         return distance is None or distance <= self.max_task_increase
 
     def _outcome(self, rounded: Lowered, planner: Planner, plan: Plan, measured: float, tries: int) -> Outcome:
-        casts = sum(node.op_type == "Cast" and node.metadata_props.get("slipway.pass") == self.name
+        casts = sum(node.op_type == "Cast" and node.metadata_props.get(house.PASS_KEY) == self.name
                     for node in rounded.model.graph)  # fmt: skip
         total = len(planner.graph_nodes)
         detail = (
@@ -121,17 +121,6 @@ class LowerPrecision:
             f"{len(planner.noise)} probes"
         )
         return Outcome(rounded, total, total - len(plan.pins), detail=detail, precision=plan.pins)
-
-
-def _streams(lowered: Lowered) -> Sequence[Sequence[Feed]]:
-    if lowered.evidence is None:
-        raise Refused(
-            "expected data.calibration to measure what half precision loses, got none",
-            cure="name a generator of streams under data.calibration",
-        )
-    if lowered.first_call is not None:
-        raise Refused("expected one graph, got one for the first call besides", cure="list merge_first_call before")
-    return lowered.evidence.streams
 
 
 def _decibels(share: float) -> str:

@@ -25,8 +25,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.calib.instrument import HALF_MAX, largest_magnitudes
-from compiler.errors import Place, Refused
+from compiler.calib.instrument import HALF_MAX, largest_magnitudes, streams_of
+from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
 
 SUMS = ("Add", "Concat", "Max", "Min", "Sub", "Sum", "Where")
@@ -61,13 +61,7 @@ class RescaleStreams:
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
         """
-        if lowered.evidence is None or lowered.first_call is not None:
-            raise Refused(
-                "expected data.calibration and one graph, got "
-                + ("no data" if lowered.evidence is None else "a graph of the first call besides"),
-                cure="name a generator under data.calibration, and list merge_first_call before",
-            )
-        magnitudes, _ = largest_magnitudes(lowered, lowered.evidence.streams)
+        magnitudes, _ = largest_magnitudes(lowered, streams_of(lowered))
         limit = HALF_MAX / self.headroom
         large = [value for value in _computed(lowered.model) if magnitudes.get(str(value.name), 0.0) > limit]
         seen: set[ir.Value] = set()

@@ -31,13 +31,11 @@ class Choosable:
         gain: what half precision saves, in picoseconds.
         noise: predicted share of noise in the worst result if it computes in half precision.
         pinned: whether it must stay in float32.
-        barred: whether it must be in half precision; for tests and for states of a fixed type.
     """
 
     gain: int
     noise: float = 0.0
     pinned: bool = False
-    barred: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +65,7 @@ def choose_float32(nodes: Mapping[str, Choosable], values: Sequence[Carried], we
     graph.add_nodes_from((SOURCE, SINK))
     for name, node in nodes.items():
         _edge(graph, SOURCE, ("node", name), None if node.pinned else round(weight * node.noise))
-        _edge(graph, ("node", name), SINK, None if node.barred else node.gain)
+        _edge(graph, ("node", name), SINK, node.gain)
     for index, value in enumerate(values):
         for reader in value.readers:
             if reader == value.maker:
@@ -78,21 +76,6 @@ def choose_float32(nodes: Mapping[str, Choosable], values: Sequence[Carried], we
         _edge(graph, ("up", index), ("node", value.maker), value.cast)
     _, (before, _) = networkx.minimum_cut(graph, SOURCE, SINK)
     return frozenset(name for name in nodes if ("node", name) in before)
-
-
-def cost_of(
-    nodes: Mapping[str, Choosable], values: Sequence[Carried], weight: float, float32: frozenset[str]
-) -> float | None:
-    """The cost of a choice, or None where it breaks a pin."""
-    if any((node.pinned and name not in float32) or (node.barred and name in float32) for name, node in nodes.items()):
-        return None
-    cost = 0.0
-    for name, node in nodes.items():
-        cost += node.gain if name in float32 else round(weight * node.noise)
-    for value in values:
-        others = [reader for reader in value.readers if (reader in float32) != (value.maker in float32)]
-        cost += value.cast if others else 0
-    return cost
 
 
 def _edge(graph: "networkx.DiGraph", start: object, end: object, capacity: int | None) -> None:

@@ -5,7 +5,20 @@ import itertools
 import numpy as np
 import pytest
 
-from compiler.precision.cut import Carried, Choosable, choose_float32, cost_of
+from compiler.precision.cut import Carried, Choosable, choose_float32
+
+
+def cost_of(nodes: dict[str, Choosable], values: list[Carried], weight: float, float32: frozenset[str]) -> float | None:
+    """The cost of a choice, or None where it breaks a pin."""
+    if any(node.pinned and name not in float32 for name, node in nodes.items()):
+        return None
+    cost = 0.0
+    for name, node in nodes.items():
+        cost += node.gain if name in float32 else round(weight * node.noise)
+    for value in values:
+        others = [reader for reader in value.readers if (reader in float32) != (value.maker in float32)]
+        cost += value.cast if others else 0
+    return cost
 
 
 def random_case(seed: int) -> tuple[dict[str, Choosable], list[Carried], float]:
@@ -16,7 +29,6 @@ def random_case(seed: int) -> tuple[dict[str, Choosable], list[Carried], float]:
             int(rng.integers(0, 50)),
             float(rng.random()) * float(rng.integers(0, 2)),
             pinned=bool(rng.random() < 0.2),
-            barred=False,
         )
         for name in names
     }
