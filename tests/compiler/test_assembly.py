@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
@@ -62,12 +63,39 @@ def test_drift_is_measured_and_kept_in_the_receipts(project: Project) -> None:
     assert "60 chained steps; " in ended.out
 
 
-def test_drift_that_grows_fails_the_build(project: Project) -> None:
-    project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, drift: {steps: 8, max_growth: 1}}")
+RISING = """import tiny_data
+
+
+def verification():
+    for seed in range(3):
+        stream = tiny_data.one_stream(seed)
+        yield [{"features": feed["features"] * (1 if call < 5 else 100)} for call, feed in enumerate(stream)]
+"""
+
+
+def scale_logits(model: ir.Model) -> None:
+    """An error that follows the data's level, ten thousand times what any rounding makes."""
+    exact = next(value for value in model.graph.outputs if value.name == "logits")
+    factor = ir.tensor(np.array(1.001, np.float32), name="factor")
+    value = ir.Value(name="factor", const_value=factor, type=ir.TensorType(factor.dtype), shape=ir.Shape(()))
+    model.graph.register_initializer(value)
+    scaled = ir.node("Mul", [exact, value])
+    model.graph.append(scaled)
+    scaled.outputs[0].type, scaled.outputs[0].shape = exact.type, exact.shape
+    exact.name, scaled.outputs[0].name = "exact_logits", "logits"
+    model.graph.outputs[list(model.graph.outputs).index(exact)] = scaled.outputs[0]
+
+
+def test_drift_that_grows_fails_the_build(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is planted and rises with the data's level, so that no machine's rounding decides."""
+    project.write("rising.py", RISING)
+    project.replace("tiny.yaml", "tiny_data:verification", "rising:verification")
+    project.replace("tiny.yaml", GATE, "net: {max_abs: 0.01, chained_steps: 8, drift: {steps: 8, max_growth: 3}}")
+    sabotage(monkeypatch, "pack_states", scale_logits)
     ended = project.build()
     assert ended.code == 4, ended.err
-    assert "stage drift, graph net, tensor " in ended.message
-    assert "within 1 times its first half over 8 chained steps, got " in ended.message
+    assert "stage drift, graph net, tensor logits" in ended.message
+    assert "within 3 times its first half over 8 chained steps, got " in ended.message
     assert not (project.folder / "bundle").exists()
 
 
