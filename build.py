@@ -6,6 +6,7 @@
 3    refused: something cannot be proved, or is not supported
 4    a gate failed
 5    a toolchain is absent: under --strict, for finish, or to run an engine
+6    diff: the bundles differ
 130  interrupted
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from compiler.errors import GateFailed, InternalError, RecipeError, Refused, SlipwayError
 from runtime_lite.errors import RuntimeLiteError
 
+DIFFERENT = 6
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """128 + SIGPIPE, as the shell reports a program whose reader went away."""
@@ -228,7 +230,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     differences = compare_bundles(*options.bundles)
     standard_console().print(difference_table(differences, *options.bundles) if differences else "no difference")
-    return 0
+    return DIFFERENT if differences else 0
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -69,9 +69,9 @@ class Bundle:
         Raises:
             BundleRefused: the file is not listed or has changed since the bundle was opened.
         """
-        entry = self.manifest.files.get(name)
+        entry = self.manifest.files.get(name) if isinstance(name, str) else None
         if entry is None:
-            _refuse(self.path, "a file listed in the manifest", repr(name), "check the name")
+            _refuse(self.path, "a file listed in the manifest", show(name), "check the name")
         content = b"".join(_chunks(self.path, self._source, name, entry.bytes))
         _check_hash(self.path, name, entry, hashlib.sha256(content).hexdigest())
         return content
@@ -101,9 +101,10 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
         BadInput: there is nothing at the path.
         BundleRefused: anything in it is not as the manifest says, or the manifest is not as it should be.
     """
-    place = Path(path)
-    if not place.exists():
-        raise BadInput(f"{place}: expected a bundle directory or .tar file, got nothing at this path; check the path")
+    place = path_of("read_bundle", path)
+    if not _exists(place):
+        shown = place if str(place).isprintable() and len(str(place)) < 500 else show(str(place))
+        raise BadInput(f"{shown}: expected a bundle directory or .tar file, got nothing at this path; check the path")
     if not place.is_dir() and not place.is_file():
         raise BadInput(f"{place}: expected a bundle directory or .tar file, got something else; check the path")
     source: _Source = _Directory(place) if place.is_dir() else _Tar(place)
@@ -126,6 +127,24 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     return Bundle(place, manifest, hashlib.sha256(manifest_bytes).hexdigest(), costs, source)
 
 
+def path_of(where: str, path: object) -> Path:
+    """Return the path that a caller gave.
+
+    Raises:
+        BadInput: it is no path.
+    """
+    if isinstance(path, str) or (isinstance(path, os.PathLike) and isinstance(os.fspath(path), str)):
+        return Path(path)
+    raise BadInput(f"{where}: expected a path as text or pathlib.Path, got {show(path)}; give the bundle's path")
+
+
+def _exists(place: Path) -> bool:
+    try:
+        return place.exists()
+    except (OSError, ValueError):  # too long, or characters that no file name has
+        return False
+
+
 def write_tar(directory: str | os.PathLike[str], tar_path: str | os.PathLike[str]) -> None:
     """Write a bundle directory as one `.tar` file, atomically; equal directories give equal bytes.
 
@@ -138,10 +157,18 @@ def write_tar(directory: str | os.PathLike[str], tar_path: str | os.PathLike[str
         BundleRefused: the directory is not a sound bundle.
         OSError: the file cannot be written; a previous one is untouched.
     """
-    target = Path(tar_path)
-    if Path(directory).resolve() in target.resolve().parents:
+    source_path, target = path_of("write_tar", directory), path_of("write_tar", tar_path)
+    if _exists(target) and not target.is_file():
+        raise BadInput(f"{target}: expected a file to write, got something else; choose another path")
+    for place in (source_path, target):
+        try:
+            place.resolve().exists()
+        except (OSError, ValueError) as error:  # too long, or characters that no file name has
+            got = show(str(error))
+            raise BadInput(f"{show(str(place))}: expected the name of a file, got {got}; choose another path") from None
+    if source_path.resolve() in target.resolve().parents:
         raise BadInput(f"{target}: expected a file outside the bundle directory, got one inside; choose another path")
-    with read_bundle(directory) as bundle, replace_file(target) as file:
+    with read_bundle(source_path) as bundle, replace_file(target) as file:
         source = bundle._source
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for name in sorted(source.sizes):

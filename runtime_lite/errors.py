@@ -50,5 +50,8 @@ class InternalError(RuntimeLiteError):
 
 def show(value: object) -> str:
     """Return a short, printable, one-line text of an untrusted value for a message."""
-    text = ascii(value)
+    try:
+        text = " ".join(ascii(value).split())
+    except Exception:  # noqa: BLE001 - an object of the caller's whose repr fails
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

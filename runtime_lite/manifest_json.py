@@ -11,7 +11,7 @@ import re
 from dataclasses import asdict, fields
 
 from runtime_lite.checked_json import REBUILD, JsonValue, refuse
-from runtime_lite.errors import BundleRefused
+from runtime_lite.errors import BundleRefused, show
 from runtime_lite.formula import parse_formula
 from runtime_lite.manifest import (
     DTYPES,
@@ -45,6 +45,8 @@ def json_from_manifest(manifest: Manifest) -> bytes:
     Raises:
         BundleRefused: the manifest would be refused when read.
     """
+    if not isinstance(manifest, Manifest):
+        refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
     plain = {**asdict(manifest), "wiring": []}
     text = json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
     manifest_from_json(text)
@@ -57,6 +59,8 @@ def manifest_from_json(text: bytes) -> Manifest:
     Raises:
         BundleRefused: it is too large, malformed, of an unknown schema version, or contradicts itself.
     """
+    if not isinstance(text, bytes):
+        refuse(MANIFEST_FILE, "JSON as bytes", show(text), "read the file as bytes")
     if len(text) > MAX_MANIFEST_BYTES:
         refuse(MANIFEST_FILE, f"at most {MAX_MANIFEST_BYTES} bytes", f"{len(text)} bytes")
     top = JsonValue.parse(text, MANIFEST_FILE)

@@ -3,8 +3,13 @@
 A backend follows the `external_data` locations inside the file to other files of the machine; this finds every one of
 them, in initializers, attributes, subgraphs and functions, so that the executor can refuse a location that the manifest
 does not list. Only the Protocol Buffers wire format is walked; tensor contents are skipped, not copied.
+
+It bounds, too, what a backend would be busy with for hours or take all memory for: nodes, readers of one value (opening
+takes time with their square), tensors, depth, functions that call each other, sparse tensors, loops without a constant
+number of trips.
 """
 
+import collections
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,6 +17,10 @@ from runtime_lite.checked_json import refuse
 from runtime_lite.errors import show
 
 MAX_DEPTH = 64
+MAX_NODES = 50_000
+MAX_READERS = 4096  # of one value that is no constant
+MAX_TENSORS = 100_000
+MAX_TRIPS = 1_000_000  # of a loop, all loops around it counted
 
 # message -> field number -> message: the paths on which a TensorProto can lie (onnx.proto, IR version 13)
 CHILDREN: dict[str, dict[int, str]] = {
@@ -34,6 +43,10 @@ CHILDREN: dict[str, dict[int, str]] = {
 _EXTERNAL_DATA = 13  # TensorProto.external_data, entries of StringStringEntryProto key = 1, value = 2
 _IR_VERSION, _OPSET_IMPORT = 1, 8  # of ModelProto; OperatorSetIdProto has domain = 1, version = 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups (3, 4) do not occur in ONNX
+_NODE, _INITIALIZER, _GRAPH = 1, 5, 7  # of GraphProto, and of ModelProto
+_NODE_INPUT, _OP_TYPE, _ATTRIBUTE = 1, 4, 5  # of NodeProto
+_TENSOR_NAME, _RAW_DATA, _INT64_DATA = 8, 9, 7  # of TensorProto
+_REFUSED = {"FunctionProto": "functions", "SparseTensorProto": "sparse tensors", "TrainingInfoProto": "training steps"}
 
 
 @dataclass(frozen=True)
@@ -57,27 +70,48 @@ class OnnxFile:
         ir_version: 0 when absent.
         opset: version of the default domain, 0 when absent.
         external: every external tensor.
+        nodes: number of nodes, those of subgraphs included.
+        readers: by value, how many nodes read it.
+        tensors: number of initializers and constants.
+        constants: names of initializers.
+        has_loops: whether there is a Loop anywhere.
     """
 
     ir_version: int = 0
     opset: int = 0
     external: list[ExternalData] = field(default_factory=list)
+    nodes: int = 0
+    readers: collections.Counter[bytes] = field(default_factory=collections.Counter)
+    tensors: int = 0
+    constants: set[bytes] = field(default_factory=set)
+    has_loops: bool = False
 
 
 def scan_onnx(content: bytes, where: str) -> OnnxFile:
     """Return what an ONNX file says about its versions and its external data.
 
     Raises:
-        BundleRefused: it is not a well-formed Protocol Buffers message or nests without end.
+        BundleRefused: it is not a well-formed Protocol Buffers message, nests without end, or holds what a backend
+            would need hours or all memory for.
     """
     found = OnnxFile()
     _scan(memoryview(content), "ModelProto", found, where, 0)
+    read = ((name, count) for name, count in found.readers.most_common() if name and name not in found.constants)
+    name, count = next(read, (b"", 0))
+    if count > MAX_READERS:
+        got = f"{count} that read {show(name.decode('utf-8', 'backslashreplace'))}"
+        refuse(where, f"at most {MAX_READERS} nodes that read one value", got)
+    if found.has_loops:
+        for number, value in _fields(memoryview(content), where):
+            if number == _GRAPH and not isinstance(value, int):
+                _check_loops(value, where, 1, {})
     return found
 
 
 def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         refuse(where, f"graphs nested at most {MAX_DEPTH} deep", "deeper ones")
+    _count(kind, found, where)
     entries: list[tuple[str, str]] = []
     for number, value in _fields(message, where):
         if isinstance(value, int):
@@ -85,12 +119,76 @@ def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: in
                 found.ir_version = value
         elif number in CHILDREN[kind]:
             _scan(value, CHILDREN[kind][number], found, where, depth + 1)
+        elif kind == "NodeProto":
+            if number == _NODE_INPUT:
+                found.readers[bytes(value)] += 1
+            elif number == _OP_TYPE and bytes(value) == b"Loop":
+                found.has_loops = True
         elif kind == "ModelProto" and number == _OPSET_IMPORT:
             _scan_opset(value, found, where)
+        elif kind == "TensorProto" and number == _TENSOR_NAME:
+            found.constants.add(bytes(value))
         elif kind == "TensorProto" and number == _EXTERNAL_DATA:
             entries.append(_entry(value, where))
     if entries:
         found.external.append(_external_data(entries, where))
+
+
+def _count(kind: str, found: OnnxFile, where: str) -> None:
+    """Count what there may be only so much of, and refuse what no build writes."""
+    if kind in _REFUSED:
+        refuse(where, f"a graph without {_REFUSED[kind]}", "some")
+    found.nodes += kind == "NodeProto"
+    found.tensors += kind == "TensorProto"
+    if found.nodes > MAX_NODES:
+        refuse(where, f"at most {MAX_NODES} nodes", "more")
+    if found.tensors > MAX_TENSORS:
+        refuse(where, f"at most {MAX_TENSORS} constants", "more")
+
+
+def _check_loops(graph: memoryview, where: str, around: int, known: dict[bytes, int]) -> None:
+    """Check that every loop has a constant number of trips, few enough with the loops around it."""
+    parts = [(number, value) for number, value in _fields(graph, where) if not isinstance(value, int)]
+    constants = known | dict(_number(value, where) for number, value in parts if number == _INITIALIZER)
+    for node in (value for number, value in parts if number == _NODE):
+        fields = list(_fields(node, where))
+        names = {key: [bytes(v) for n, v in fields if n == key and not isinstance(v, int)] for key in (1, 2, _OP_TYPE)}
+        attributes = [_attribute(v, where) for n, v in fields if n == _ATTRIBUTE and not isinstance(v, int)]
+        if names[_OP_TYPE] == [b"Constant"]:
+            constants |= {name: _number(t, where)[1] for name in names[2] for tensors, _ in attributes for t in tensors}
+        trips = around
+        if names[_OP_TYPE] == [b"Loop"]:
+            read = names[_NODE_INPUT][0] if names[_NODE_INPUT] else b""
+            if read not in constants:
+                refuse(where, "loops with a constant number of trips", "one that may run without end")
+            trips *= max(constants[read], 1)
+            if trips > MAX_TRIPS:
+                refuse(where, f"loops of at most {MAX_TRIPS} trips, loops around them counted", f"one of {trips}")
+        for _, graphs in attributes:
+            for body in graphs:
+                _check_loops(body, where, trips, constants)
+
+
+def _attribute(message: memoryview, where: str) -> tuple[list[memoryview], list[memoryview]]:
+    """Return the tensors and the graphs of an attribute."""
+    fields = [(number, value) for number, value in _fields(message, where) if not isinstance(value, int)]
+    kinds = CHILDREN["AttributeProto"]
+    return tuple([v for n, v in fields if kinds.get(n) == kind] for kind in ("TensorProto", "GraphProto"))  # type: ignore[return-value]
+
+
+def _number(tensor: memoryview, where: str) -> tuple[bytes, int]:
+    """Return name and value of a tensor of one int64; a value beyond every bound for any other."""
+    name, value = b"", MAX_TRIPS + 1
+    for number, content in _fields(tensor, where):
+        if isinstance(content, int):
+            value = content if number == _INT64_DATA else value
+        elif number == _TENSOR_NAME:
+            name = bytes(content)
+        elif number == _RAW_DATA and len(content) == 8:
+            value = int.from_bytes(content, "little")
+        elif number == _INT64_DATA:
+            value = _varint(content, 0, where)[0] if len(content) else value
+    return name, value
 
 
 def _scan_opset(message: memoryview, found: OnnxFile, where: str) -> None:

@@ -27,12 +27,16 @@ class Runtime:
         """Check the options.
 
         Raises:
-            BadInput: `threads` is not a positive integer.
+            BadInput: `threads` is not a positive integer, or `check_finite` not a boolean.
         """
         if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
             raise BadInput(
                 f"Runtime: expected threads from 1 to {MAX_THREADS}, got {show(threads)}; "
                 f"this machine has {os.cpu_count()} cores"
+            )
+        if type(check_finite) is not bool:
+            raise BadInput(
+                f"Runtime: expected check_finite as True or False, got {show(check_finite)}; give one of them"
             )
         self._threads = threads
         self._check_finite = check_finite
@@ -47,12 +51,13 @@ class Runtime:
             executors: makes what runs a graph; by default what it was built for.
 
         Raises:
-            BadInput: there is nothing at the path, or the runtime is closed.
+            BadInput: there is nothing at the path, an argument is of another type, or the runtime is closed.
             BundleRefused: the bundle is truncated, altered, hostile or of an unknown version.
             EngineAbsent: an engine is not built, or what runs it is not on this machine.
         """
-        if self._closed:
-            raise BadInput("Runtime.load: expected an open runtime, got a closed one; make another Runtime")
+        self._check_open("load")
+        if not callable(executors):
+            raise BadInput(f"Runtime.load: expected executors as a function, got {show(executors)}; leave it out")
         bundle = read_bundle(path)
         try:
             model = Model(bundle, self._threads, self._check_finite, executors)
@@ -69,8 +74,17 @@ class Runtime:
             self._models.pop().close()
 
     def __enter__(self) -> "Runtime":
-        """Return the runtime."""
+        """Return the runtime.
+
+        Raises:
+            BadInput: it is closed.
+        """
+        self._check_open("__enter__")
         return self
+
+    def _check_open(self, what: str) -> None:
+        if self._closed:
+            raise BadInput(f"Runtime.{what}: expected an open runtime, got a closed one; make another Runtime")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

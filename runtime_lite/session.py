@@ -140,6 +140,8 @@ class Model:
         if self._closed:
             _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
         names = ", ".join(repr(name) for name in self._runners)
+        if graph is not None and not isinstance(graph, str):
+            _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "pass its name")
         if graph is None and len(self._runners) != 1:
             _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
         runner = next((runner for name, runner in self._runners.items() if graph in (None, name)), None)
@@ -219,7 +221,12 @@ class Stream:
         self._state = StreamState(self._rows, 0, {})
 
     def __enter__(self) -> "Stream":
-        """Return the stream."""
+        """Return the stream.
+
+        Raises:
+            BadInput: it is closed.
+        """
+        self._check_open()
         return self
 
     def __exit__(

@@ -275,12 +275,14 @@ def test_altered_bundle_is_refused(command: str, tmp_path: Path, capsys: pytest.
     assert "receipts.json" in err
 
 
-def test_diff_shows_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_shows_differences_and_has_an_exit_code_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = (write_streaming_bundle(tmp_path / name) for name in ("first", "second"))
     assert run(capsys, "diff", str(first), str(second))[:2] == (0, "no difference\n")
     edit_manifest(second, lambda plain: plain["front_end"].update(dither=0.0))
     code, out, _ = run(capsys, "diff", str(first), str(second))
-    assert code == 0
+    assert code == 6
     assert "manifest: front_end.dither" in out
 
 

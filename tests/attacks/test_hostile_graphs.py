@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx.external_data_helper import set_external_data
@@ -115,6 +116,46 @@ def custom_op(proto: Any) -> None:
     proto.opset_import.add(domain="evil", version=1)
 
 
+def dead_nodes(proto: Any, count: int, *, inside: bool = False) -> None:
+    graph = proto.graph.node.add(op_type="If").attribute.add(name="then_branch").g if inside else proto.graph
+    graph.node.extend(onnx.NodeProto(op_type="Relu", input=["x"], output=[f"dead_{at}"]) for at in range(count))
+
+
+def constants(proto: Any) -> None:
+    proto.graph.initializer.extend(onnx.TensorProto(name=f"c{at}", data_type=1) for at in range(100_001))
+
+
+def billions(proto: Any) -> None:
+    """Every function calls the one before twice."""
+    for level in range(40):
+        function = proto.functions.add(name=f"f{level}", domain="d", input=["a"], output=["c"])
+        for given, made in (("a", "b"), ("b", "c")):
+            function.node.add(op_type=f"f{level - 1}" if level else "Relu", input=[given], output=[made])
+
+
+def huge_sparse(proto: Any) -> None:
+    sparse = proto.graph.sparse_initializer.add()
+    sparse.dims.append(2**40)
+    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "huge"))
+
+
+def loop(trips: int | None = None, *, as_node: bool = False, around: int | None = None) -> Callable[[Any], None]:
+    def edit(proto: Any) -> None:
+        graph = proto.graph
+        for at, count in enumerate((around, trips) if around else (trips,)):
+            name = f"trips_{at}"
+            tensor = onnx.numpy_helper.from_array(np.array(count or 0, np.int64), name)
+            if as_node:
+                node = graph.node.add(op_type="Constant", output=[name])
+                node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(tensor)
+            elif count is not None:
+                graph.initializer.append(tensor)
+            node = graph.node.add(op_type="Loop", input=[name if count is not None else "", "", "x"], output=["turned"])
+            graph = node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g
+
+    return edit
+
+
 ALLOWED = "expected external data in ['weights.bin'], got "
 CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "weights outside the bundle": (lambda: onnx_bytes(TEXT, "../../secret.bin"), ALLOWED + "'../../secret.bin'"),
@@ -131,14 +172,36 @@ CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "two locations": (lambda: with_proto(twice), "expected external_data with one location and every key once"),
     "location in a constant": (lambda: with_proto(hidden(constant)), ALLOWED + "'secret.bin'"),
     "location in a subgraph": (lambda: with_proto(hidden(in_subgraph)), ALLOWED + "'secret.bin'"),
-    "location in a function": (lambda: with_proto(hidden(in_function)), ALLOWED + "'secret.bin'"),
+    "location in a function": (lambda: with_proto(hidden(in_function)), "a graph without functions, got some"),
     "location in a sparse tensor": (
         lambda: with_proto(hidden(lambda proto: proto.graph.sparse_initializer.add().values)),
-        ALLOWED + "'secret.bin'",
+        "a graph without sparse tensors, got some",
     ),
     "location in training info": (
         lambda: with_proto(hidden(lambda proto: proto.training_info.add().initialization.initializer.add())),
-        ALLOWED + "'secret.bin'",
+        "a graph without training steps, got some",
+    ),
+    "200 000 dead nodes": (lambda: with_proto(lambda proto: dead_nodes(proto, 200_000)), "at most 50000 nodes, got"),
+    "readers without end": (
+        lambda: with_proto(lambda proto: dead_nodes(proto, 5_000)),
+        "expected at most 4096 nodes that read one value, got 5002 that read 'x'",
+    ),
+    "dead nodes in a subgraph": (
+        lambda: with_proto(lambda proto: dead_nodes(proto, 60_000, inside=True)),
+        "at most 50000 nodes, got more",
+    ),
+    "constants without end": (lambda: with_proto(constants), "at most 100000 constants, got more"),
+    "functions that double functions": (lambda: with_proto(billions), "a graph without functions, got some"),
+    "huge sparse tensor": (lambda: with_proto(huge_sparse), "a graph without sparse tensors, got some"),
+    "endless loop": (lambda: with_proto(loop()), "loops with a constant number of trips, got one that may run without"),
+    "loop of 2**62 trips": (lambda: with_proto(loop(2**62)), "loops of at most 1000000 trips"),
+    "loop of trips in a Constant": (
+        lambda: with_proto(loop(2**40, as_node=True)),
+        "loops of at most 1000000 trips",
+    ),
+    "loops in loops": (
+        lambda: with_proto(loop(2_000, around=2_000)),
+        "loops of at most 1000000 trips, loops around them counted, got one of 4000000",
     ),
     "content beyond the file": (lambda: onnx_bytes(TEXT, offset=8), "expected external data within the 16 bytes of"),
     "content far beyond the file": (

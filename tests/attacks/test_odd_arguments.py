@@ -1,0 +1,187 @@
+"""Odd values in every argument of every public function: our own error with a sentence, or an answer."""
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runtime_lite
+from runtime_lite import Model, Runtime, RuntimeLiteError, Stream
+from tests.runtime_lite.bundles import random_row, write_ragged_bundle, write_streaming_bundle
+
+
+class Odd:
+    """An object that has nothing anybody could want of it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody may call this")
+
+
+ODD: dict[str, Any] = {
+    "none": None,
+    "number": 3,
+    "negative": -1,
+    "huge": 10**30,
+    "float": 0.5,
+    "nan": float("nan"),
+    "boolean": True,
+    "text": "x",
+    "empty text": "",
+    "text with nul": "a\0b",
+    "long text": "x" * 5000,
+    "surrogate": "\ud800",
+    "bytes": b"x",
+    "list": [1, "x", None],
+    "empty list": [],
+    "mapping": {"x": 1},
+    "mapping of lists": {"x": [[0.0, 0.0]]},
+    "mapping by number": {1: np.zeros(2, np.float32)},
+    "mapping by tuple": {("x",): None},
+    "empty mapping": {},
+    "list of mappings": [{"x": None}, 7],
+    "array": np.zeros((1, 3, 2), np.float32),
+    "array of objects": np.array([None, "x"], object),
+    "scalar": np.float32(1),
+    "set": {1},
+    "generator": iter(()),
+    "class": dict,
+    "function": len,
+    "object": Odd(),
+}
+
+Call = Callable[[Path, Any], object]
+
+
+def opened(path: Path) -> contextlib.AbstractContextManager[Model]:
+    @contextlib.contextmanager
+    def block() -> Iterator[Model]:
+        with Runtime() as runtime:
+            yield runtime.load(path)
+
+    return block()
+
+
+def on_model(call: Callable[[Model, Any], object]) -> Call:
+    def do(path: Path, odd: Any) -> object:
+        with opened(path) as model:
+            return call(model, odd)
+
+    return do
+
+
+def on_stream(call: Callable[[Stream, Any], object]) -> Call:
+    return on_model(lambda model, odd: call(model.open_stream(), odd))
+
+
+ROW = random_row(4)
+RAGGED: dict[str, Call] = {
+    "run feeds": on_model(lambda model, odd: model.run(odd)),
+    "run one feed": on_model(lambda model, odd: model.run({**ROW, "x": odd})),
+    "run graph": on_model(lambda model, odd: model.run(ROW, odd)),
+    "run lengths": on_model(lambda model, odd: model.run(ROW, lengths=odd)),
+    "run lengths of an axis": on_model(lambda model, odd: model.run(ROW, lengths={"time": odd})),
+    "run one length": on_model(lambda model, odd: model.run(ROW, lengths={"time": [odd]})),
+    "run lengths by odd name": on_model(lambda model, odd: model.run(ROW, lengths={hashable(odd): [4]})),
+    "run_many feeds": on_model(lambda model, odd: model.run_many(odd)),
+    "run_many one feed": on_model(lambda model, odd: model.run_many([ROW, odd])),
+    "run_many graph": on_model(lambda model, odd: model.run_many([ROW], odd)),
+    "runner graph": on_model(lambda model, odd: model.runner(odd)),
+    "open_stream of a graph without states": on_model(lambda model, odd: model.open_stream(odd)),
+}
+STREAMING: dict[str, Call] = {
+    "open_stream graph": on_model(lambda model, odd: model.open_stream(odd)),
+    "open_stream rows": on_model(lambda model, odd: model.open_stream(rows=odd)),
+    "push feeds": on_stream(lambda stream, odd: stream.push(odd)),
+    "push one feed": on_stream(lambda stream, odd: stream.push({"x": odd})),
+}
+OTHERS: dict[str, Call] = {
+    "Runtime threads": lambda path, odd: Runtime(odd),
+    "Runtime check_finite": lambda path, odd: Runtime(check_finite=odd),
+    "load path": lambda path, odd: Runtime().load(odd),
+    "load executors": lambda path, odd: load_with(path, None if callable(odd) else odd),
+    "read_bundle": lambda path, odd: runtime_lite.read_bundle(odd),
+    "write_tar directory": lambda path, odd: runtime_lite.write_tar(odd, path.parent / "a.tar"),
+    "write_tar file": lambda path, odd: runtime_lite.write_tar(path, odd),
+    "read_file": lambda path, odd: runtime_lite.read_bundle(path).read_file(odd),
+    "manifest_from_json": lambda path, odd: runtime_lite.manifest_from_json(odd),
+    "json_from_manifest": lambda path, odd: runtime_lite.json_from_manifest(odd),
+}
+CLOSED: dict[str, Callable[[Runtime, Model, Stream], object]] = {
+    "load": lambda runtime, model, stream: runtime.load("x"),
+    "run": lambda runtime, model, stream: model.run({}),
+    "run_many": lambda runtime, model, stream: model.run_many([]),
+    "open_stream": lambda runtime, model, stream: model.open_stream(),
+    "runner": lambda runtime, model, stream: model.runner(),
+    "push": lambda runtime, model, stream: stream.push({}),
+    "reset": lambda runtime, model, stream: stream.reset(),
+    "runtime in a with block": lambda runtime, model, stream: runtime.__enter__(),
+    "stream in a with block": lambda runtime, model, stream: stream.__enter__(),
+}
+
+
+def load_with(path: Path, executors: Any) -> object:
+    return Runtime().load(path, executors)
+
+
+def hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return "unhashable"
+    return value
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("odd")
+    return {
+        "ragged": write_ragged_bundle(folder / "ragged"),
+        "streaming": write_streaming_bundle(folder / "streaming"),
+    }
+
+
+CALLS = {
+    **{name: ("ragged", call) for name, call in RAGGED.items()},
+    **{name: ("streaming", call) for name, call in (STREAMING | OTHERS).items()},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", CALLS)
+def test_an_odd_argument_is_refused_or_answered(bundles: dict[str, Path], name: str, odd: str) -> None:
+    bundle, call = CALLS[name]
+    with contextlib.chdir(bundles[bundle].parent):
+        try:
+            call(bundles[bundle], ODD[odd])
+        except RuntimeLiteError as error:
+            message = str(error)
+            assert "expected " in message and ", got " in message and "; " in message
+            assert message.isprintable() and len(message) < 1000
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_is_closed_says_so(bundles: dict[str, Path], name: str) -> None:
+    runtime = Runtime()
+    model = runtime.load(bundles["streaming"])
+    stream = model.open_stream()
+    stream.close()
+    runtime.close()
+    with pytest.raises(RuntimeLiteError, match=r"expected an? .*open .*, got .*closed"):
+        CLOSED[name](runtime, model, stream)
+
+
+def test_every_public_function_is_asked() -> None:
+    """A new public function or argument has to enter the tables above."""
+    asked = set(itertools.chain(CALLS, CLOSED))
+    for owner in (Runtime, Model, Stream):
+        for name, function in inspect.getmembers(owner, inspect.isfunction):
+            if not name.startswith("_") and len(inspect.signature(function).parameters) > 1:
+                assert any(name in key.split() for key in asked), f"{owner.__name__}.{name}"
+    for name in runtime_lite.__all__:
+        if inspect.isfunction(getattr(runtime_lite, name)):
+            assert any(name in key.split() for key in asked), name
