@@ -337,22 +337,49 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
         }
         active = np.array([row is not None for row in rows])
         full = runner.full_feed(feed)
-        clean = dict(zip(runner.outputs, session.run(runner.outputs, full), strict=True))
-        for label, poison in POISONS.items():
-            spoiled = poisoned(lowered, full, active, poison)
-            got = dict(zip(runner.outputs, session.run(runner.outputs, spoiled), strict=True))
-            for name in runner.outputs:
-                if _rows(lowered, got[name], active).tobytes() != _rows(lowered, clean[name], active).tobytes():
-                    raise GateFailed(
-                        f"expected {name} unchanged by {label} in padded places, got other values at call {position}",
-                        cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
-                        place=Place(stage="invariance", graph=lowered.graph, tensor=name),
-                    )
+        clean = runner.step(feed)
+        for mix in _mixes(batch, position):
+            changed = _changed(runner, full, clean, active, mix)
+            if changed is not None:
+                raise GateFailed(
+                    f"expected {changed} unchanged by {_seen(runner, full, clean, active)} in padded places, "
+                    f"got other values at call {position}",
+                    cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
+                    place=Place(stage="invariance", graph=lowered.graph, tensor=changed),
+                )
             calls += 1
-        runner.step(feed)
         runner.length = np.where(active, runner.length, 0)
         runner.states = {name: _reset(array, ~active) for name, array in runner.states.items()}
     return Invariance(batch, calls, tuple(POISONS))
+
+
+def _mixes(batch: int, position: int) -> list[list[str]]:
+    """Contents by row for the runs of one call: each row takes every content in turn.
+
+    With more rows than contents one run a call is enough: free rows hold all of them side by side, and by the next
+    call they have moved on by a row.
+    """
+    labels = list(POISONS)
+    turns = range(position, position + (1 if batch > len(labels) else len(labels)))
+    return [[labels[(turn + row) % len(labels)] for row in range(batch)] for turn in turns]
+
+
+def _changed(
+    runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]
+) -> str | None:
+    """The first output with another bit where each row's padded places hold its content of `mix`."""
+    spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
+    for name, array in zip(clean, runner.session.run(list(clean), spoiled), strict=True):
+        got, kept = (_rows(runner.lowered, each, active).tobytes() for each in (array, clean[name]))
+        if got != kept:
+            return name
+    return None
+
+
+def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array) -> str:
+    """The content that is seen in all rows at once; a mix of contents where none of them is."""
+    alone = (label for label in POISONS if _changed(runner, full, clean, active, [label] * len(active)))
+    return next(alone, "a mix of contents")
 
 
 def _rows(lowered: Lowered, array: Array, active: Array) -> Array:
@@ -365,8 +392,10 @@ def _reset(array: Array, rows: Array) -> Array:
     return array
 
 
-def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poison: float) -> dict[str, Array]:
-    """Copies of a feed with poison in the padded slots of every cache, and in everything of free rows."""
+def poisoned(
+    lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]
+) -> dict[str, Array]:
+    """Copies of a feed with a row's poison in the padded slots of every cache, and in everything of a free row."""
     found: dict[str, Array] = {}
     axes = {state.input: state.frames_axis for state in lowered.states}
     window = lowered.window
@@ -376,16 +405,16 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poison:
             continue
         array = array.copy()
         with np.errstate(over="ignore"):  # a huge value is infinite in half precision
-            fill = np.array(poison).astype(array.dtype)
-        if not np.all(active):
-            array[~active] = fill
+            fills = np.array(poisons).astype(array.dtype)
+        for row in np.flatnonzero(~active):
+            array[row] = fills[row]
         axis = axes.get(name)
         if axis is not None and window is not None:
             length = full[window.length_input]
             for row in np.flatnonzero(active):
                 index: list[Any] = [slice(None)] * array.ndim
                 index[0], index[axis] = row, slice(0, window.frames - int(length[row]))
-                array[tuple(index)] = fill
+                array[tuple(index)] = fills[row]
         found[name] = array
     return found
 

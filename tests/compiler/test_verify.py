@@ -136,6 +136,29 @@ def test_rows_that_see_each_other_are_found() -> None:
     )
 
 
+SEEN = "(float[batch,2] x) => (float[batch,2] y) <float[1,1] content = {1e30}, int64[1] last = {-1}> { %s }"
+OF_THE_LAST_ROW = "row = Gather<axis=0>(x, last)  seen = %s  number = Cast<to=1>(seen)  y = Add(x, number)"
+
+
+@pytest.mark.parametrize("batch", [2, 7, 16])
+@pytest.mark.parametrize(
+    ("label", "seen"),
+    [
+        ("NaN", "IsNaN(row)"),
+        ("Inf", "IsInf<detect_negative=0>(row)"),
+        ("-Inf", "IsInf<detect_positive=0>(row)"),
+        ("1e30", "Equal(row, content)"),
+    ],
+)
+def test_every_content_comes_into_every_row(label: str, seen: str, batch: int) -> None:
+    text = SEEN % OF_THE_LAST_ROW % seen
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nseeing {text}')
+    lowered = Lowered("net", model, batch_axis="batch")
+    feeds = [{"x": np.ones((1, 2), np.float32)}] * 6
+    with pytest.raises(GateFailed, match=f"expected y unchanged by {label} in padded places"):
+        verify.check_invariance(lowered, open_session(house.serialized(model)), batch, feeds)
+
+
 def test_original_that_answers_nan_is_the_users_fault() -> None:
     def run(feeds: object) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         yield {"y": np.zeros(2, np.float32)}, {}

@@ -41,9 +41,9 @@ def test_caches_that_hold_nothing_yet_leave_no_trace(monkeypatch: pytest.MonkeyP
     wanted = [Wanted("next_past", -1), Wanted("mixed", -1)]
     clean = record(graph, wanted, streams(graph))
 
-    def garbage(lowered: Lowered, full: Feed, active: Array, fill: float) -> Feed:
-        assert np.isnan(fill)
-        return poisoned(lowered, full, active, 1e30)
+    def garbage(lowered: Lowered, full: Feed, active: Array, fills: list[float]) -> Feed:
+        assert np.isnan(fills).all()
+        return poisoned(lowered, full, active, [1e30] * len(active))
 
     monkeypatch.setattr("compiler.calib.instrument.poisoned", garbage)
     assert record(graph, wanted, streams(graph)).digest == clean.digest
