@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from compiler.ahead import ahead
 from compiler.drift_curves import DriftCurve
 from compiler.errors import GateFailed, Place
 from compiler.recipe import DriftGate
@@ -48,7 +49,7 @@ def measure_drift(
     states = {state.output for state in lowered.states}
     tallies: dict[str, _Tally] = {}
     kept, sent = itertools.tee(feeds)
-    for done, (feed, (outputs, new_states)) in enumerate(zip(kept, reference(sent), strict=True), start=1):
+    for done, (feed, (outputs, new_states)) in enumerate(ahead(zip(kept, reference(sent), strict=True)), start=1):
         got = runner.step({name: np.repeat(array, rows, axis=0) for name, array in feed.items()})
         expected = {name: array for name, array in outputs.items() if name in got and name not in states}
         for name, array in expected.items():

@@ -364,9 +364,7 @@ def _mixes(batch: int, position: int) -> list[list[str]]:
     return [[labels[(turn + row) % len(labels)] for row in range(batch)] for turn in turns]
 
 
-def _changed(
-    runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]
-) -> str | None:
+def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]) -> str | None:
     """The first output with another bit where each row's padded places hold its content of `mix`."""
     spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
     for name, array in zip(clean, runner.session.run(list(clean), spoiled), strict=True):
@@ -392,9 +390,7 @@ def _reset(array: Array, rows: Array) -> Array:
     return array
 
 
-def poisoned(
-    lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]
-) -> dict[str, Array]:
+def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]) -> dict[str, Array]:
     """Copies of a feed with a row's poison in the padded slots of every cache, and in everything of a free row."""
     found: dict[str, Array] = {}
     axes = {state.input: state.frames_axis for state in lowered.states}
