@@ -21,6 +21,7 @@ from compiler.recipe import LoadedRecipe
 from compiler.sizes import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
+from runtime_lite.contract import contract_of, with_contract
 from runtime_lite.costs import Costs, json_from_costs
 from runtime_lite.manifest import (
     COSTS_FILE,
@@ -138,13 +139,17 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes."""
     files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), "receipts.json": canonical_json(receipts)}
+    records = {name: graph_record(name, graph) for name, graph in graphs.items()}
     for name, graph in graphs.items():
         files |= dict(graph.built.files)
+        for emitted in graph.built.artifacts:
+            contract = contract_of(name, records[name], emitted.sizes, loaded.recipe.front_end)
+            files[emitted.file] = with_contract(files[emitted.file], contract)
         files[f"certificates/{name}.json"] = graph.certificate
         files[f"golden/{name}.npz"] = graph.golden
     manifest = Manifest(
         name=loaded.recipe.name,
-        graphs={name: graph_record(name, graph) for name, graph in graphs.items()},
+        graphs=records,
         front_end=dict(loaded.recipe.front_end),
         sha256=sources,
         tools=dict(tools),

@@ -41,7 +41,7 @@ CHILDREN: dict[str, dict[int, str]] = {
     "TensorProto": {},
 }
 _EXTERNAL_DATA = 13  # TensorProto.external_data, entries of StringStringEntryProto key = 1, value = 2
-_IR_VERSION, _OPSET_IMPORT = 1, 8  # of ModelProto; OperatorSetIdProto has domain = 1, version = 2
+_IR_VERSION, _OPSET_IMPORT, _METADATA = 1, 8, 14  # of ModelProto; OperatorSetIdProto has domain = 1, version = 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups (3, 4) do not occur in ONNX
 _NODE, _INITIALIZER, _GRAPH = 1, 5, 7  # of GraphProto, and of ModelProto
 _NODE_INPUT, _OP_TYPE, _ATTRIBUTE = 1, 4, 5  # of NodeProto
@@ -106,6 +106,37 @@ def scan_onnx(content: bytes, where: str) -> OnnxFile:
             if number == _GRAPH and not isinstance(value, int):
                 _check_loops(value, where, 1, {})
     return found
+
+
+def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
+    """Return the metadata of an ONNX file; nothing else of it is looked at.
+
+    Raises:
+        BundleRefused: it is not a well-formed message at the top, or has a key twice.
+    """
+    found: dict[str, bytes] = {}
+    for number, value in _fields(memoryview(content), where):
+        if number == _METADATA and not isinstance(value, int):
+            parts = {key: bytes(part) for key, part in _fields(value, where) if not isinstance(part, int)}
+            name = parts.get(1, b"").decode("utf-8", "backslashreplace")
+            if name in found:
+                refuse(where, "every key of the metadata once", f"{show(name)} twice")
+            found[name] = parts.get(2, b"")
+    return found
+
+
+def with_metadata(content: bytes, key: str, text: str) -> bytes:
+    """Return an ONNX file with one more entry of metadata; messages of one kind are joined by writing them in a row."""
+    entry = b"".join(_bytes_field(number, each.encode()) for number, each in ((1, key), (2, text)))
+    return content + _bytes_field(_METADATA, entry)
+
+
+def _bytes_field(number: int, content: bytes) -> bytes:
+    header, size = bytearray([number << 3 | _BYTES]), len(content)
+    while size > 0x7F:
+        header.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*header, size]) + content
 
 
 def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: int) -> None:

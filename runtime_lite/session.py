@@ -16,6 +16,7 @@ import numpy as np
 
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
+from runtime_lite.contract import check_contracts
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executor import ExecutorFactory
 from runtime_lite.feeds import RowLengths
@@ -34,11 +35,13 @@ class Model:
         executors: makes what runs a graph.
 
     Raises:
+        BundleRefused: a graph file was built for something else than the manifest says.
         EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """
 
     def __init__(self, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> None:
         """Prepare the graphs; no session is opened yet."""
+        check_contracts(bundle)
         self.bundle = bundle
         self._closed = False
         self._runners = {

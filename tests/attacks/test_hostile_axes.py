@@ -16,6 +16,7 @@ from tests.runtime_lite.bundles import (
     edit_manifest,
     random_row,
     replace_hashed,
+    rewrite_contracts,
     write_ragged_bundle,
     write_streaming_bundle,
 )
@@ -176,6 +177,7 @@ def test_an_axis_with_lengths_is_refused_beside_states(tmp_path: Path) -> None:
 
 def change_formula(directory: Path, text: str) -> Path:
     edit_manifest(directory, set_at("outputs", 0, "shape", 1, to=text))
+    rewrite_contracts(directory)
     return directory
 
 

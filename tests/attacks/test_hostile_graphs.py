@@ -16,6 +16,7 @@ from tests.runtime_lite.bundles import (
     edit_manifest,
     onnx_bytes,
     random_chunks,
+    replace_graph,
     replace_hashed,
     write_streaming_bundle,
 )
@@ -243,7 +244,6 @@ CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "no version": (lambda: b"", "got 0 and 0"),
     "unknown operator": (lambda: with_proto(custom_op), "expected a graph that ONNX Runtime"),
     "graphs nested without end": (lambda: with_proto(nest), "expected graphs nested at most 64 deep, got deeper ones"),
-    "truncated": (lambda: onnx_bytes(TEXT)[:-3], "expected an ONNX file, got a field of"),
     "random bytes": (lambda: bytes(range(256)), "expected an ONNX file, got"),
     "text": (lambda: b"not a graph at all", "expected an ONNX file, got"),
     "endless number": (lambda: b"\xff" * 20, "expected an ONNX file, got a number without end"),
@@ -254,7 +254,7 @@ CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("attack", CONTENTS)
 def test_hostile_graph(directory: Path, attack: str) -> None:
     build, sentence = CONTENTS[attack]
-    replace_hashed(directory, GRAPH, build())
+    replace_graph(directory, GRAPH, build())
     assert sentence in stopped(directory)
 
 
@@ -272,3 +272,13 @@ def test_the_files_that_run_are_the_ones_that_were_hashed(directory: Path) -> No
         assert (model.run({"x": random_chunks(1)[0]})["y"] == before).all()
         with pytest.raises(BundleRefused, match=r"expected 'graphs/weights\.bin' with SHA-256"):
             model.run({"x": random_chunks(1, 4)[0]})
+
+
+def test_a_truncated_graph_is_refused_when_it_is_loaded(directory: Path) -> None:
+    replace_hashed(directory, GRAPH, (directory / GRAPH).read_bytes()[:-3])
+    assert "expected an ONNX file, got a field of" in stopped(directory)
+
+
+def test_a_graph_without_its_contract_is_refused(directory: Path) -> None:
+    replace_hashed(directory, GRAPH, onnx_bytes(TEXT))
+    assert "expected what the graph was built for under 'slipway.contract' in its metadata" in stopped(directory)

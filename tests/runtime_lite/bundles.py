@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from runtime_lite.arrays import Array
+from runtime_lite.contract import contract_of, with_contract
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.manifest import (
     Artifact,
@@ -18,15 +20,17 @@ from runtime_lite.manifest import (
     FileEntry,
     Graph,
     Manifest,
+    Scalar,
     Sources,
     State,
     StreamSpec,
     Tensor,
 )
-from runtime_lite.manifest_json import json_from_manifest
+from runtime_lite.manifest_json import json_from_manifest, manifest_from_json
 
 WINDOW, STEP, WIDTH = 5, 3, 2
 BUCKETS = (1, 4)
+FRONT_END: dict[str, Scalar] = {"sample_rate_hz": 16000, "dither": 0.5, "window": "povey", "snip_edges": True}
 TIMES, SHORTEST = (4, 8), 3  # buckets of the axis with a length per row, and its minimum
 MARKS = np.array([0.0, 1.0, -1.0], np.float32)
 WEIGHT = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
@@ -282,7 +286,7 @@ def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Mani
     return Manifest(
         name="tiny",
         graphs=dict(graphs),
-        front_end={"sample_rate_hz": 16000, "dither": 0.5, "window": "povey", "snip_edges": True},
+        front_end=FRONT_END,
         sha256=Sources(checkpoint={"model.safetensors": "a" * 64}, recipe="b" * 64, data={}),
         tools={"onnxruntime": "1.31.1"},
         receipts="receipts.json",
@@ -296,6 +300,9 @@ def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[st
     named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
     named |= {path for graph in graphs.values() for path in (graph.golden, graph.certificate)}
     kept = {name: content for name, content in files.items() if name in named}
+    for name, graph in graphs.items():
+        for item in graph.artifacts:
+            kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item.sizes, FRONT_END))
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -335,6 +342,24 @@ def edit_manifest(directory: Path, edit: Callable[[dict[str, Any]], object]) -> 
     plain = json.loads(path.read_bytes())
     edit(plain)
     path.write_text(json.dumps(plain))
+
+
+def replace_graph(directory: Path, name: str, content: bytes) -> None:
+    """Exchange a graph file for one that says it was written for the manifest as it is."""
+    manifest = manifest_from_json((directory / "manifest.json").read_bytes())
+    for graph, record in manifest.graphs.items():
+        for item in record.artifacts:
+            if item.file == name:
+                contract = contract_of(graph, record, item.sizes, manifest.front_end)
+                replace_hashed(directory, name, with_contract(content, contract))
+
+
+def rewrite_contracts(directory: Path) -> None:
+    """Let the graph files agree with whatever the manifest says: what an author of the whole bundle can do."""
+    for path in sorted(directory.rglob("*.onnx")):
+        proto = onnx.load(path, load_external_data=False)
+        del proto.metadata_props[:]
+        replace_graph(directory, path.relative_to(directory).as_posix(), proto.SerializeToString())
 
 
 def replace_hashed(directory: Path, name: str, content: bytes) -> None:
