@@ -113,9 +113,8 @@ class Replay:
         return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
 
     def _follows_from_sizes(self, name: str, fact: Record) -> bool:
-        """Whether a value with tracked axes is computed of axis lengths in both graphs, so that none can be drawn."""
-        now = self.becomes.get(name, name)
-        return bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name) and now in self.after.producers
+        """Whether a value with tracked axes is computed of axis lengths alone, so that none can be drawn."""
+        return bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name)
 
     def _is_computed(self, name: str, record: Record) -> bool:
         """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""
@@ -245,7 +244,10 @@ class Replay:
         if layout.record.get("number"):
             return self._number(self.after if name in self.after.producers else self.before, name, lengths.slots)
         if self._follows_from_sizes(name, layout.record):
-            part, sources = self.after.part([self.becomes.get(name, name)], {})
+            now = self.becomes.get(name, name)
+            if now not in self.after.producers:  # made again for every row where it was read
+                return self._number(self.before, name, lengths.slots)
+            part, sources = self.after.part([now], {})
             return run_model(part, {each: self._source(each, lengths) for each in sources})[0]
         low, high = np.full(layout.shape, -math.inf), np.full(layout.shape, math.inf)
         nan, padding = np.ones(layout.shape, bool), np.ones(layout.shape, bool)

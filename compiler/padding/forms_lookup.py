@@ -1,10 +1,15 @@
-"""The forms "look_up_positions" and "entries": what is chosen by position lies in other slots in every row.
+"""The forms "look_up_positions", "look_up_again", "in_range", "entries": what is chosen lies elsewhere in every row.
 
 Before:
     rows = Slice(table [1, rows, d], 0, cache + 16)     last = Gather(x [batch, time, d], -1)
 After:
     rows = Gather(table [rows, d], Max(slots - padded slots of the row, 0)) [batch, 128 + 16, d]
     last = GatherND(x, time_length - 1)
+
+Before:
+    y = Gather(x [batch, time, d], Min(Range(0, 2*time) // 2 + 1, time - 1), axis 1)
+After:
+    y = GatherND(x, Min(Range(0, 2*slots) // 2 + 1, time_length[:, None] - 1), batch_dims 1)
 """
 
 from collections.abc import Sequence
@@ -14,8 +19,10 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.layout import Frames, Segment, Side
+from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.ir import Dim
+from compiler.padding.row_values import RowValues
+from compiler.padding.rows import rows_of, spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -142,4 +149,91 @@ def _slots(site: Site, axis: int, numbers: Sequence[int]) -> ir.Value:
     return insert.op("Reshape", [index, insert.int64s(*shape)], name="entry_slots", dtype=ir.DataType.INT64)
 
 
-FORMS: dict[str, Form] = {"look_up_positions": look_up_positions, "entries": entries}
+def look_up_again(site: Site) -> None:
+    """Entries by indices that follow from lengths, computed again for every row; details: the looked-up axes.
+
+    Indices that count from the end count from the end of the row. Those of padded slots are made legal.
+    """
+    (looked_up,) = site.details
+    insert, dims = site.insert, site.dims()
+    value, index = site.node.inputs[:2]
+    assert value is not None and index is not None
+    shape = house.dims_of(index) or ()
+    shape = shape[:-1] if site.node.op_type == "GatherND" else shape
+    made = _made_again(site, index, looked_up, len(shape))
+    rows_axis, layout = rows_of(site)
+    front = [] if rows_axis is None else [rows_axis]
+    if rows_axis is None:
+        made = insert.op("Squeeze", [made, insert.int64s(0)], name="index_of_one_row", dtype=made.dtype)
+    elif len(layout) > 1:
+        made = _spread(site, made, shape, len(looked_up), layout)
+    others = [at for at in range(len(dims)) if at not in (*front, *looked_up)]
+    order = [*front, *looked_up, *others]
+    name = str(site.node.outputs[0].name)
+    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    depth = {"batch_dims": len(front)}
+    found = insert.op("GatherND", [turned, made], depth, name=f"{name}_entries", dtype=value.dtype)
+    chosen = [-1 - at for at in range(len(shape))]  # axes of the index, in the place of those that it chooses along
+    there = [*front, *chosen, *others]
+    wanted = [at for at in range(len(dims)) if at not in looked_up]
+    wanted[looked_up[0] : looked_up[0]] = chosen
+    back = [there.index(at) for at in wanted]
+    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
+
+
+def _made_again(site: Site, index: ir.Value, looked_up: Sequence[int], rank: int) -> ir.Value:
+    """The indices of every row, int64 [batch, .. of `rank`, component], from 0 to the last entry of the row."""
+    places, insert = site.places, site.places.insert
+    frames = [site.fact().frames(at) for at in looked_up]
+    sizes = [site.dims()[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
+    key = ("look_up_again", index, *sizes)
+    if key in places.made:
+        return places.made[key]
+    made = RowValues(places).of(index)
+    if site.node.op_type != "GatherND":
+        made = insert.op("Unsqueeze", [made, insert.int64s(-1)], name="index_entry", dtype=made.dtype)
+    if made.dtype != ir.DataType.INT64:
+        made = insert.op("Cast", [made], {"to": ir.DataType.INT64}, name="index", dtype=ir.DataType.INT64)
+    limits = [places.count(size, rank + 2) for size in sizes]
+    if len(limits) > 1:
+        apart = insert.int64s(-1, *[1] * (rank + 1))
+        rows = [places.all_rows(insert.op("Reshape", [each, apart], name="limit")) for each in limits]
+        limits = [insert.op("Concat", rows, {"axis": -1}, name="limits", dtype=ir.DataType.INT64)]
+    zero, one = (insert.constant(np.array(number, np.int64), "bound") for number in (0, 1))
+    behind = insert.op("Less", [made, zero], name="counts_back", dtype=ir.DataType.BOOL)
+    from_end = insert.op("Add", [made, limits[0]], name="index_from_end", dtype=ir.DataType.INT64)
+    made = insert.op("Where", [behind, from_end, made], name="index", dtype=ir.DataType.INT64)
+    last = insert.op("Sub", [limits[0], one], name="last_entry", dtype=ir.DataType.INT64)
+    made = insert.op("Max", [insert.op("Min", [made, last], name="index_at_most"), zero], name="index_legal")
+    places.made[key] = places.all_rows(made)
+    return places.made[key]
+
+
+def _spread(site: Site, index: ir.Value, shape: Sequence[Dim], depth: int, layout: Axis) -> ir.Value:
+    """Indices [batch, ...] for every entry of a merged axis that holds the rows."""
+    insert = site.insert
+    flat = insert.op("Flatten", [index], {"axis": 1}, name="index_flat", dtype=index.dtype)
+    sizes = [insert.op("Reshape", [site.places.slot_count(size), insert.int64s(1)], name="slots") for size in shape]
+    target = insert.op("Concat", [insert.int64s(-1), *sizes, insert.int64s(depth)], {"axis": 0}, name="index_shape")
+    return insert.op("Reshape", [spread_rows(site, flat, 2, layout), target], name="index_rows", dtype=index.dtype)
+
+
+def in_range(site: Site) -> None:
+    """Indices that all rows share stay within the slots; details: the operand, the size of what they choose from."""
+    operand, size = site.details
+    value, insert = site.node.inputs[operand], site.insert
+    assert value is not None and value.dtype is not None
+    zero, one = (insert.constant(np.array(number, np.int64), "bound") for number in (0, 1))
+    last = insert.op("Sub", [site.places.slot_count(size), one], name="last_slot", dtype=ir.DataType.INT64)
+    if value.dtype != ir.DataType.INT64:
+        value = insert.op("Cast", [value], {"to": ir.DataType.INT64}, name="index", dtype=ir.DataType.INT64)
+    legal = insert.op("Max", [insert.op("Min", [value, last], name="index_at_most"), zero], name="index_legal")
+    site.node.replace_input_with(operand, legal)
+
+
+FORMS: dict[str, Form] = {
+    "look_up_positions": look_up_positions,
+    "look_up_again": look_up_again,
+    "in_range": in_range,
+    "entries": entries,
+}

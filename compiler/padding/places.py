@@ -143,16 +143,16 @@ class Places:
                 parts.append(self.insert.op("GreaterOrEqual", [slots, first], name="valid", dtype=ir.DataType.BOOL))
         if len(parts) == 1:
             return parts[0]
-        batch = [self._expanded_rows(part) for part in parts]
+        batch = [self.all_rows(part) for part in parts]
         return self.insert.op("Concat", batch, {"axis": 1}, name="valid", dtype=ir.DataType.BOOL)
 
-    def _expanded_rows(self, part: ir.Value) -> ir.Value:
-        """Bool [batch or 1, slots] with the batch written out."""
-        one = self.insert.int64s(1)
+    def all_rows(self, value: ir.Value) -> ir.Value:
+        """[batch or 1, ...] with the batch written out."""
         any_length = next(iter(self.lengths.values())).value
         rows = self.insert.op("Shape", [any_length], name="batch_size", dtype=ir.DataType.INT64)
-        shape = self.insert.op("Concat", [rows, one], {"axis": 0}, name="rows_by_one", dtype=ir.DataType.INT64)
-        return self.insert.op("Expand", [part, shape], name="valid_rows", dtype=ir.DataType.BOOL)
+        others = self.insert.op("Shape", [value], {"start": 1}, name="sizes_behind", dtype=ir.DataType.INT64)
+        shape = self.insert.op("Concat", [rows, others], {"axis": 0}, name="all_rows", dtype=ir.DataType.INT64)
+        return self.insert.op("Expand", [value, shape], name=f"{value.name}_rows", dtype=value.dtype)
 
     def _unsqueezed(self, value: ir.Value) -> ir.Value:
         return self._reshape(value, [1, -1], "slots_row")

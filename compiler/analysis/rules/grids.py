@@ -1,4 +1,6 @@
-"""Indices: when they choose the same entries in both programs; rule IX4, GatherND by grids of them.
+"""Indices: when they choose the same entries in both programs.
+
+Rule ids: IX4 GatherND by grids of them, IX5 indices that follow from lengths, made again for every row.
 
 mask [batch, time], index [batch, 1, 1, time, 2] = (row, position)  ->  mask[row, position] [batch, 1, 1, time]
 """
@@ -11,6 +13,7 @@ from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import same
 from compiler.analysis.layout import Axis, Frames, frames_of, has_rows
 from compiler.analysis.rules.length import created
+from compiler.analysis.rules.row_values import check_row_values
 from compiler.analysis.shape_only import counted_axis, stays_below
 from compiler.ir import Dim, int_attribute, is_op
 
@@ -31,6 +34,8 @@ def gather_nd(case: Case) -> Verdict:
             )
     counted = _counted_components(case, depth)
     looked_up = range(shared, shared + depth)
+    if not shared and indices.rows_axis is None and _must_be_made_again(case, counted, looked_up):
+        return look_up_again(case, looked_up, case.rank(1) - 1)
     axes = _axes_of_indices(case, counted, shared)
     legal = [_chooses(case, at, counted[at - shared], axes) for at in looked_up]
     if data.rows_axis is not None and data.rows_axis >= shared + depth and _has_rows(axes):
@@ -39,7 +44,9 @@ def gather_nd(case: Case) -> Verdict:
     if not all(legal) and len(sizes) == 1 and all(data.axis(at) is None for at in looked_up):
         stay_in_range(case, 1, sizes.pop())
     elif not all(legal):
-        fill_indices(case, 1)
+        if len(sizes) > 1 and indices.rows_axis is None and case.batch is not None:
+            raise refuse("GatherND by computed indices that all rows share", "look up along one axis at a time")
+        fill_indices(case, 1, min(sizes, key=str))
     shift = case.rank(1) - 1 - depth - shared
     place = {at: at if at < shared else at + shift for at in range(case.rank(0)) if at not in looked_up}
     back = {new: old for old, new in place.items()}
@@ -53,6 +60,54 @@ def gather_nd(case: Case) -> Verdict:
         return hull(*(data.content(kept | each) for each in beyond))
 
     return case.verdict("IX4", "each row looks up in itself", case.output(axes, content), pointwise=not strays)
+
+
+def _must_be_made_again(case: Case, counted: Sequence[int | None], looked_up: Sequence[int]) -> bool:
+    """Whether indices that all rows share choose other entries in the padded program, or count from the end."""
+    indices = case.fact(1)
+    if any((axis := case.fact(0).axis(at)) is not None and has_rows(axis) for at in looked_up):
+        return False
+    if indices.is_number:
+        return None in counted
+    return indices.valid.low < 0 and any(case.fact(0).frames(at) is not None for at in looked_up)
+
+
+def look_up_again(case: Case, looked_up: Sequence[int], rank: int) -> Verdict:
+    """Entries by indices that follow from lengths alone: every row chooses by its own lengths.
+
+    Args:
+        case: the node; its indices are operand 1.
+        looked_up: the axes that are looked up along, neighbours.
+        rank: of the indices, without the axis of their components.
+
+    Raises:
+        Refused: the indices cannot be computed row by row, or all rows share what is looked up.
+    """
+    check_row_values(case, 1)
+    data = case.fact(0)
+    if case.batch is not None and data.rows_axis is None:
+        raise refuse(
+            f"{case.op} of entries that all rows share by indices that follow from the length of each",
+            "give what is looked up the batch axis, as by expand",
+        )
+    frames = [case.simple_frames(0, at) for at in looked_up]
+    if any(each is not None and not each.is_suffix_padded for each in frames):
+        raise refuse(f"{case.op} into {layout_text(case, 0, looked_up[0])}", "look up along an axis padded at its end")
+    case.rewrite("look_up_again", tuple(looked_up))
+    shift = rank - len(looked_up)
+    place = {at: at if at < looked_up[0] else at + shift for at in range(case.rank(0)) if at not in looked_up}
+    axes = {place[at]: layout for at, layout in data.axes if at in place}
+    for at, size in enumerate(case.dims(1)[:rank]):
+        layout = created(case, size)[1]
+        if layout is not None:
+            axes[looked_up[0] + at] = layout
+    back = {new: old for old, new in place.items()}
+
+    def content(region: Region) -> Interval:
+        return data.content(back[at] for at in region if at in back)
+
+    sizes = [case.dims(0)[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
+    return case.verdict("IX5", "every row looks up by its own length", case.output(axes, content), at_least_one=sizes)
 
 
 def _has_rows(axes: Mapping[int, Axis]) -> bool:
@@ -123,7 +178,7 @@ def stay_in_range(case: Case, operand: int, size: Dim) -> None:
     if isinstance(size, int):
         case.clamp(operand, -size, size - 1)
     else:
-        fill_indices(case, operand)
+        fill_indices(case, operand, size)
 
 
 def positions_into(case: Case, operand: int, frames: Frames) -> None:
@@ -140,7 +195,7 @@ def positions_into(case: Case, operand: int, frames: Frames) -> None:
         )
     counts_slots = fact.index is not None and fact.index.offset == 0 and fact.frames(fact.index.axis) == frames
     if not counts_slots and not _stays_below(case, operand, frames.size):
-        fill_indices(case, operand)
+        fill_indices(case, operand, frames.size)
 
 
 def _stays_below(case: Case, operand: int, size: Dim) -> bool:
@@ -149,15 +204,12 @@ def _stays_below(case: Case, operand: int, size: Dim) -> bool:
     return case.fact(operand).rows_axis is None and value is not None and stays_below(value, size, case.batch)
 
 
-def fill_indices(case: Case, operand: int) -> None:
-    """Indices in the padding look up entry 0.
-
-    Raises:
-        Refused: all rows share the indices, whose padding differs between rows.
-    """
+def fill_indices(case: Case, operand: int, size: Dim) -> None:
+    """Indices in the padding look up entry 0; where all rows share them, whose padding differs, some slot of `size`."""
     fact = case.fact(operand)
     if fact.padded and fact.rows_axis is None and case.batch is not None:
-        raise refuse(f"{case.op} by computed indices that all rows share", "give the indices the batch axis")
+        case.rewrite("in_range", operand, size)
+        return
     for at in fact.padded:
         case.fill(operand, at, 0.0)
 

@@ -16,7 +16,7 @@ from compiler.analysis.interval import Interval, hull, of_array
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
 from compiler.analysis.registry import Table, named_refusal
-from compiler.analysis.rules.grids import gather_nd, layout_text, positions_into, stay_in_range
+from compiler.analysis.rules.grids import gather_nd, layout_text, look_up_again, positions_into, stay_in_range
 from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.ir import Dim, symbol
 from compiler.sizes import normal_form
@@ -128,9 +128,12 @@ def gather(case: Case) -> Verdict:
     frames = case.simple_frames(0, axis)
     numbers = numbers_of(case.node.inputs[1])
     if frames is not None and numbers is not None and not indices.axes and indices.index is None:
-        return _fixed_entries(case, axis, frames, numbers)
-    if indices.is_number:
-        raise refuse("Gather by an axis length", "slice by the length, or gather entry -1")
+        distances = [_from_an_end(number, frames.size) for number in numbers]
+        if not indices.is_number or None not in distances:
+            return _fixed_entries(case, axis, frames, numbers)
+    counts_back = frames is not None and indices.rows_axis is None and indices.valid.low < 0
+    if indices.is_number or counts_back:
+        return look_up_again(case, [axis], case.rank(1))
     if data.rows_axis is not None and indices.rows_axis is not None:
         raise refuse("Gather of one row's entries by every row's indices", "use GatherElements")
     if frames is not None:

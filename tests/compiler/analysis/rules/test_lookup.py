@@ -11,7 +11,7 @@ from compiler.analysis.facts import Clamp, Fill, Index
 from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.layout import Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers, rewrites
-from tests.kit.soundness import Node, Operand, constant, number
+from tests.kit.soundness import Node, Operand, check_node, constant, number
 
 TIME = house.symbol("time")
 INT64 = ir.DataType.INT64
@@ -137,6 +137,12 @@ def test_other_lookups() -> None:
     check(Node("GatherND", [Operand(("batch", 3, 2)), frames], {"batch_dims": 1}), "IX4", f"{ROWS}, 1: [time, left]")
 
 
+def test_indices_that_all_rows_share_stay_within_the_slots() -> None:
+    shared = dataclasses.replace(IDS, shape=(1, "late"))
+    for data, indices, axis in ((Operand(("time", 3)), shared, 0), (X, dataclasses.replace(IDS, shape=("late",)), 1)):
+        assert rewrites(check_node(Node("Gather", [data, indices], {"axis": axis}), trials=25)) == ["in_range"]
+
+
 GAP = Operand(("batch", "time + 2", 3), axes={1: joined([Segment(2), Segment(TIME, Side.RIGHT)])})
 SIGNED = dataclasses.replace(IDS, valid=Interval(-1, 0))
 ONE_EACH = dataclasses.replace(IDS, shape=("batch", 1, 3))
@@ -149,8 +155,7 @@ REFUSED = [
     (entry(1, 2, data=GAP), "Gather of entries [2] of [2] ++ [time, right]"),
     (Node("Gather", [X, IDS], {"axis": 1}), "one row's entries by every row's indices"),
     (Node("Gather", [Operand(("time", 3)), SIGNED]), "by indices of finite[-1, 0] along [time, left]"),
-    (Node("Gather", [Operand(("time", 3)), dataclasses.replace(IDS, shape=(1, "late"))]), "that all rows share"),
-    (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "by an axis length"),
+    (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "of entries that all rows share"),
     (Node("GatherElements", [X, dataclasses.replace(IDS, shape=(1, "time", 3))], {"axis": 2}), "rows(batch) by"),
     (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "along [time, left]"),
     (

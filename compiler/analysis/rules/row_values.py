@@ -1,0 +1,130 @@
+"""Which values that follow from lengths alone can be computed again for every row, at its own lengths.
+
+Every entry keeps its slot: an axis of 2*time entries has as many slots as 2*time gives for the slots of time, and the
+entries of a row are the first ones. So operators are taken that compute entry by entry, count, or move whole axes.
+"""
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import refuse
+from compiler.analysis.growth import never_falls
+from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.layout import symbols_of
+from compiler.analysis.rules.length import is_known
+from compiler.ir import Dim, array_of, dims_of, is_op
+
+ENTRY_BY_ENTRY = frozenset(
+    {
+        "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Cos", "Div", "Equal", "Exp", "Floor", "Greater", "GreaterOrEqual",
+        "Identity", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal",
+        "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Sub", "Sum", "Tanh", "Where",
+    }
+)  # fmt: skip
+"""Operators that compute every entry from the same entry of their operands."""
+
+MOVING = frozenset({"Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that count, or move whole axes, in the forms that `check_row_values` lets pass."""
+
+SIZES = ("Cast", "Concat", "Gather", "Identity", "Reshape", "Shape", "Slice", "Squeeze", "Unsqueeze")
+"""Operators that pick sizes and compute nothing of them."""
+
+
+def check_row_values(case: Case, operand: int) -> None:
+    """Refuse an operand that cannot be computed again for every row.
+
+    Raises:
+        Refused: it depends on data, on the size of the batch, or on something else than its own entries.
+    """
+    waiting = [case.node.inputs[operand]]
+    seen: set[ir.Value] = set()
+    while waiting:
+        value = waiting.pop()
+        if value is None or value in seen or array_of(value) is not None:
+            continue
+        seen.add(value)
+        sizes = sizes_held(value)
+        if sizes is not None:
+            _check_sizes(case, sizes)
+            continue
+        node = value.producer()
+        problem = "depends on data" if node is None else _problem(node)
+        if problem:
+            raise refuse(
+                f"{case.op} uses {value.name!r}, which is computed of axis lengths and {problem}",
+                "compute it of arange and lengths, entry by entry",
+            )
+        _check_sizes(case, dims_of(value) or ())
+        assert node is not None
+        waiting += list(_operands(node))
+
+
+def sizes_held(value: ir.Value) -> tuple[Dim, ...] | None:
+    """The sizes that a value picks out of shapes, or None when it computes."""
+    node = value.producer()
+    while node is not None and is_op(node, *SIZES) and not is_op(node, "Shape"):
+        if is_op(node, "Concat") and any(sizes_held(each) is None for each in node.inputs if each is not None):
+            return None
+        node = None if node.inputs[0] is None else node.inputs[0].producer()
+    return numbers_of(value) if node is not None and is_op(node, "Shape") else None
+
+
+def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
+    """Sizes of the padded program are no smaller than those of any row.
+
+    Raises:
+        Refused: one mentions the batch, is unknown, or falls while a length grows.
+    """
+    for size in sizes:
+        if any(str(name) == case.batch for name in symbols_of(size)):
+            raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
+        if not is_known(case, size) or not never_falls(size):
+            raise refuse(
+                f"{case.op} uses values of {size} entries, fewer for longer inputs",
+                "compute sizes that grow with the lengths of the inputs",
+            )
+
+
+def _operands(node: ir.Node) -> Iterator[ir.Value | None]:
+    """The inputs that hold entries, and not how they are moved."""
+    moved = is_op(node, "Expand", "Gather", "Reshape", "Squeeze", "Unsqueeze")
+    yield from node.inputs[:1] if moved else node.inputs
+
+
+def _problem(node: ir.Node) -> str:
+    """Why a node cannot be computed again row by row; empty when it can."""
+    dims = [None if value is None else dims_of(value) for value in node.inputs]
+    out = dims_of(node.outputs[0])
+    op = node.op_type
+    if node.domain not in ("", "ai.onnx") or op not in ENTRY_BY_ENTRY | MOVING:
+        return f"goes through {op}"
+    if out is None or any(value is not None and shape is None for value, shape in zip(node.inputs, dims, strict=True)):
+        return f"has an unknown rank in front of {op}"
+    first = dims[0] if dims else None
+    if op == "Reshape" and first is not None and [d for d in first if d != 1] != [d for d in out if d != 1]:
+        return "is reshaped"
+    if op in ("Squeeze", "Unsqueeze") and numbers_of(node.inputs[1] if len(node.inputs) > 1 else None) is None:
+        return f"goes through {op} without axes"
+    if op == "Concat" and any(not isinstance(size, int) for shape in dims for size in _along(node, shape)):
+        return "is joined along an axis that grows"
+    if op == "Gather" and (
+        numbers_of(node.inputs[1]) is None or any(not isinstance(d, int) for d in _along(node, first))
+    ):
+        return "is looked up in"
+    if op == "Range" and node.outputs[0].dtype not in (ir.DataType.INT32, ir.DataType.INT64) and not _is_whole(node):
+        return "counts in fractions"
+    return ""
+
+
+def _along(node: ir.Node, shape: tuple[Dim, ...] | None) -> tuple[Dim, ...]:
+    """The size along the node's axis."""
+    axis = node.attributes["axis"].value if "axis" in node.attributes else 0
+    return () if shape is None else (shape[axis],)
+
+
+def _is_whole(node: ir.Node) -> bool:
+    """Whether a Range of floats counts whole numbers, so that adding and multiplying give the same."""
+    numbers = [numbers_of(value) for value in node.inputs]
+    return all(each is not None for each in numbers)
