@@ -1,14 +1,16 @@
-"""Makes the next items in a thread of its own while the caller works on those before.
+"""Runs what is independent on several cores: the next items ahead of the caller, or the same job for many.
 
-The original runs beside what ships so: both compute outside Python's lock, and two cores are used. The maker works on
-one item after the other and always in the same thread.
+The original runs beside what ships so, and probes beside probes: all compute outside Python's lock. Results come in
+order and do not depend on the number of cores.
 """
 
 import collections
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 DEPTH = 4
@@ -18,7 +20,7 @@ _END: Final = object()
 
 
 def ahead(items: Iterable[T], depth: int = DEPTH) -> Iterator[T]:
-    """The items in order.
+    """The items in order; all are made by one and the same thread.
 
     Args:
         items: made in another thread, at most `depth` of them ahead of the caller.
@@ -34,6 +36,31 @@ def ahead(items: Iterable[T], depth: int = DEPTH) -> Iterator[T]:
             while (item := waiting.popleft().result()) is not _END:
                 waiting.append(maker.submit(next, iterator, _END))
                 yield item  # type: ignore[misc]  # everything but the end is an item
+        finally:
+            for made in waiting:
+                made.cancel()
+
+
+def on_all_cores(job: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """The job's results in the order of the items.
+
+    Args:
+        job: must not depend on what it did before; as many run at once as there are cores.
+        items: taken a few ahead of the caller.
+
+    Raises:
+        BaseException: what a job raises comes where its result would have come.
+    """
+    workers = max(len(os.sched_getaffinity(0)), 1)
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="cores") as pool:
+        waiting: collections.deque[Future[T]] = collections.deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(job, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         finally:
             for made in waiting:
                 made.cancel()

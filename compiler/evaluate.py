@@ -7,6 +7,8 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
+from compiler import ir as house
+from compiler.half_rounding import with_rounding
 from compiler.stages import Array
 
 
@@ -35,6 +37,12 @@ def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+def session_of(model: ir.Model) -> Session:
+    """A session without optimisation that rounds half precision wherever the graph says so."""
+    session: Session = open_session(house.serialized(with_rounding(with_constants_dequantized(model))))
+    return session
+
+
 def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """All outputs of a model by name."""
     session = open_session(ir.serde.serialize_model(model).SerializeToString())
@@ -55,3 +63,25 @@ def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:
     graph = ir.Graph(inputs, outputs, nodes=[copy], opset_imports=opsets, name="one_node")
     result = run_model(ir.Model(graph, ir_version=10), {f"x{i}": np.asarray(x) for i, x in enumerate(operands)})
     return [result[f"y{i}"] for i in range(len(outputs))]
+
+
+def with_constants_dequantized(model: ir.Model) -> ir.Model:
+    """The graph with the numbers that integer constants stand for; the model itself where it has none.
+
+    ONNX Runtime without optimisation makes them again in every call.
+    """
+    if not any(_dequantizes_a_constant(node) for node in model.graph):
+        return model
+    copy = house.clone(model)
+    for node in [node for node in copy.graph if _dequantizes_a_constant(node)]:
+        operands = [array for array in map(house.array_of, node.inputs) if array is not None]
+        insert = house.Inserter(copy, "with_constants_dequantized", before=node)
+        house.take_over(copy, node.outputs[0], insert.constant(evaluate_node(node, operands)[0], "dequantized"))
+    house.prune(copy)
+    return copy
+
+
+def _dequantizes_a_constant(node: ir.Node) -> bool:
+    return house.is_op(node, "DequantizeLinear") and all(
+        house.array_of(value) is not None for value in node.inputs if value is not None
+    )

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ahead import on_all_cores
 from compiler.data import Streams
 from compiler.errors import DataError
 from compiler.gates import Reference, decoded, measured, task_functions
 from compiler.recipe import LoadedRecipe
 from compiler.references import importable
 from compiler.stages import Feed, Lowered
-from compiler.verify import runner_of
+from compiler.verify import runners_of
 
 
 class CalibrationEvidence:
@@ -52,9 +53,13 @@ class CalibrationEvidence:
             return measured(functions["metric"], self._texts, texts, where)
 
     def _answers(self, lowered: Lowered) -> Iterator[list[dict[str, Any]]]:
-        for stream in self.streams:
-            runner = runner_of(lowered)
-            yield [runner.step(feed) for feed in stream]
+        make_runner = runners_of(lowered)
+
+        def answer(stream: Sequence[Feed]) -> list[dict[str, Any]]:
+            runner = make_runner()
+            return [runner.step(feed) for feed in stream]
+
+        return on_all_cores(answer, self.streams)
 
 
 def check_disjoint(calibration: Streams, others: Iterable[Sequence[Feed]], where: str, what: str) -> None:

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import DataError, GateFailed, Place
-from compiler.evaluate import Session, open_session
-from compiler.half_rounding import with_rounding
+from compiler.evaluate import Session, session_of
 from compiler.one_row import caller_dims, for_callers
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner
@@ -175,16 +173,16 @@ def mask_of(length: Array, frames: int, step_frames: int) -> Array:
 
 def runner_of(lowered: Lowered, batch: int = 1) -> Stepper:
     """A runner of an intermediate graph, with optimisation off so that only our rewrites are measured."""
+    return runners_of(lowered, batch)()
+
+
+def runners_of(lowered: Lowered, batch: int = 1) -> Callable[[], Stepper]:
+    """Makes runners as `runner_of` does, one per stream; all share one session."""
+    session = session_of(lowered.model)
     if lowered.padded_axes:
-        return RowsRunner(lowered, session_of(lowered.model))
+        return lambda: RowsRunner(lowered, session)
     first = None if lowered.first_call is None else session_of(lowered.first_call)
-    return Runner(lowered, session_of(lowered.model), batch, first)
-
-
-def session_of(model: ir.Model) -> Session:
-    """A session without optimisation that rounds half precision wherever the graph says so."""
-    session: Session = open_session(house.serialized(with_rounding(model)))
-    return session
+    return lambda: Runner(lowered, session, batch, first)
 
 
 def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:

@@ -11,11 +11,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.ahead import ahead
 from compiler.errors import Refused
-from compiler.evaluate import Session
+from compiler.evaluate import Session, session_of
 from compiler.rows import RowsRunner
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify import Runner, poisoned, session_of
+from compiler.verify import Runner, poisoned
 
 MAGNITUDE = "slipway.magnitude."
 """Begins the names of outputs that hold the largest magnitude of a value."""
@@ -53,12 +54,16 @@ def streams_of(lowered: Lowered) -> Sequence[Sequence[Feed]]:
 
 
 def run_streams(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:
-    """Every call of every stream, in order; half precision is rounded as the types say.
+    """Every call of every stream, in order, run ahead of the caller; half precision is rounded as the types say.
 
     Args:
         lowered: the graph; whatever it returns besides its own outputs is part of `Call.outputs`.
         streams: feeds of one row.
     """
+    yield from ahead(_calls(lowered, streams))
+
+
+def _calls(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:
     session = _Watched(lowered, session_of(lowered.model))
     for number, stream in enumerate(streams):
         rows = RowsRunner(lowered, session) if lowered.padded_axes else None

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.ahead import on_all_cores
 from compiler.calib.instrument import share
 from compiler.evaluate import open_session
 from compiler.half_rounding import EXACT
@@ -54,9 +55,12 @@ def rounding_noise(
     sources = {str(node.name): 2.0 if _has_weights(node) else 1.0 for node in rounding_nodes(model)}
     for number, feed in enumerate(feeds):
         exact = _wide(session.run(names, {**feed, **off}))
-        for index, (node, switch) in enumerate(switches.items()):
-            rounded = _wide(session.run(names, {**feed, **off, switch: np.array(True)}))
-            found[node] = max(found[node], sources[node] * _worst(rounded, exact))
+
+        def worst_of(switch: str, feed: Mapping[str, Array] = feed, exact: list[Array] = exact) -> float:
+            return _worst(_wide(session.run(names, {**feed, **off, switch: np.array(True)})), exact)
+
+        for index, (node, worst) in enumerate(zip(switches, on_all_cores(worst_of, switches.values()), strict=True)):
+            found[node] = max(found[node], sources[node] * worst)
             advance(number * len(switches) + index + 1, len(feeds) * len(switches))
     return found
 

@@ -16,10 +16,8 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from compiler import ir as house
 from compiler.errors import RecipeError
-from compiler.evaluate import Session, open_session
-from compiler.half_rounding import with_rounding
+from compiler.evaluate import Session, session_of
 from compiler.stages import Lowered
 from compiler.targets import tensorrt_builder, tensorrt_verify
 from compiler.targets.base import Built, Emitted
@@ -126,9 +124,7 @@ class Tensorrt:
 
     def open(self, path: Path) -> Session:
         """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
-        model = ir.external_data.load_to_model(ir.load(path))
-        session: Session = open_session(house.serialized(with_rounding(model)))
-        return session
+        return session_of(ir.external_data.load_to_model(ir.load(path)))
 
     def absent(self) -> str | None:
         """Why no engine can be built on this machine, or None."""

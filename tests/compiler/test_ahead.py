@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compiler.ahead import ahead
+from compiler.ahead import ahead, on_all_cores
 
 
 def test_items_come_in_order_and_all_of_them() -> None:
@@ -62,3 +62,29 @@ def test_a_caller_that_stops_early_stops_the_maker() -> None:
     found.close()  # type: ignore[attr-defined]
     assert not any(thread.name.startswith("ahead") for thread in threading.enumerate())
     assert len(made) < 5
+
+
+def test_jobs_answer_in_the_order_of_their_items() -> None:
+    assert list(on_all_cores(lambda number: number * number, range(200))) == [number * number for number in range(200)]
+    assert list(on_all_cores(str, [])) == []
+
+
+def test_items_are_taken_a_few_ahead() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for index in range(10_000):
+            taken.append(index)
+            yield index
+
+    answers = on_all_cores(str, items())
+    assert next(answers) == "0"
+    assert len(taken) < 1000
+    answers.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_of_a_job_comes_in_its_place() -> None:
+    answers = on_all_cores(lambda number: 1 // number, [1, 0, 1])
+    assert next(answers) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(answers)

@@ -10,10 +10,11 @@ import pytest
 from compiler import ir as house
 from compiler.culprit_records import Findings
 from compiler.culprits import find_culprits
+from compiler.evaluate import session_of
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe import Limits
 from compiler.stages import Lowered
-from compiler.verify import Runner, Step, runner_of, session_of
+from compiler.verify import Runner, Step, runner_of
 from tests.kit.deep_stream import (
     behind,
     change_axis,

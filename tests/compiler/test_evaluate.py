@@ -1,10 +1,12 @@
 """evaluate: one node or a small graph on arrays, with the runtime's own rewriting off."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.evaluate import evaluate_node, open_session, run_model
+from compiler.evaluate import evaluate_node, open_session, run_model, with_constants_dequantized
 from tests.kit.graphs import node_named, parse
 
 
@@ -41,3 +43,22 @@ def test_sessions_run_on_the_threads_they_are_given() -> None:
     model = parse("(float[2] x) => (float[2] y) { y = Relu(x) }")
     session = open_session(house.serialized(model), threads=1)
     assert session.get_session_options().intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("float16", np.float16)])
+def test_integer_constants_become_the_numbers_they_stand_for(kind: str, dtype: type[np.floating[Any]]) -> None:
+    model = parse(
+        f"({kind}[2,2] x, int8[2,3] w, {kind}[3] scale) => ({kind}[2,3] y) "
+        "{ wide = DequantizeLinear<axis = 1>(w, scale)  y = MatMul(x, wide) }",
+        {"w": np.array([[1, -2, 3], [-128, 127, 0]], np.int8), "scale": np.array([0.1, 0.2, 0.3], dtype)},
+    )
+    folded = with_constants_dequantized(model)
+    assert [node.op_type for node in folded.graph] == ["MatMul"]
+    assert [node.op_type for node in model.graph] == ["DequantizeLinear", "MatMul"], "the model itself stays"
+    x = np.array([[1, 2], [3, 4]], dtype)
+    assert run_model(folded, {"x": x})["y"].tobytes() == run_model(model, {"x": x})["y"].tobytes()
+
+
+def test_what_is_computed_is_not_folded() -> None:
+    model = parse("(int8[2] x) => (float[2] y) <float scale = {0.5}> { y = DequantizeLinear(x, scale) }")
+    assert with_constants_dequantized(model) is model

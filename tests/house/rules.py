@@ -70,15 +70,7 @@ class Import:
 
 def imports(root: Path, path: Path, known: Mapping[str, Path]) -> Iterator[Import]:
     """All imports of a file; `from package import name` is the submodule where there is one."""
-    tree = ast.parse((root / path).read_text(encoding="utf-8"))
-    late_nodes = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree):
-        late = id(node) in late_nodes
+    for node, late in _statements(ast.parse((root / path).read_text(encoding="utf-8")), late=False):
         if isinstance(node, ast.Import):
             yield from (Import(path, node.lineno, alias.name, late) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -86,6 +78,16 @@ def imports(root: Path, path: Path, known: Mapping[str, Path]) -> Iterator[Impor
             yield from (
                 Import(path, node.lineno, name if name in known else node.module, late) for name in dict.fromkeys(names)
             )
+
+
+def _statements(node: ast.AST, *, late: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """All statements below a node, and whether each is inside a function; expressions hold none."""
+    late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, block, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner, late
+            yield from _statements(inner, late=late)
 
 
 def _all_imports(root: Path, *folders: str) -> list[Import]:
@@ -137,6 +139,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.calib",
         (
+            "compiler.ahead",
             "compiler.calib",
             "compiler.errors",
             "compiler.evaluate",

@@ -6,9 +6,9 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.evaluate import session_of
 from compiler.precision.write import write_types
 from compiler.stages import Lowered, State
-from compiler.verify import session_of
 from tests.kit.graphs import node_named, ops_of, parse
 
 HALF = ir.DataType.FLOAT16
