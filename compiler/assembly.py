@@ -5,17 +5,18 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler import gates, verify
 from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
 from compiler.drift_curves import curve_of
+from compiler.edges import EdgeCase, agreement_words
 from compiler.errors import GateFailed, InternalError
 from compiler.finish_bundle import build_engines, unfinished
 from compiler.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
-from compiler.lowering import Lowering
+from compiler.lowering import EDGE_CURE, Lowering
 from compiler.progress import BuildReport, EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.recipe import LoadedRecipe
 from compiler.references import shown_path
@@ -203,11 +204,12 @@ class Assembly:
             except GateFailed as error:
                 raise lowering.explain(error, steps, limits, handle.advance) from None
             self.parity += gates.parity_rows(name, differences, limits)
+            edges = self._edges(lowering, check, handle)
             buckets = check.check_buckets()
             worst = verify.worst_of(differences, limits)
             self._report(
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
-                sqnr_db=worst.sqnr_db, detail=f"{worst.steps} {check.unit}",
+                sqnr_db=worst.sqnr_db, detail=f"{worst.steps} {check.unit}; {agreement_words(edges)}",
             )  # fmt: skip
         drift = self._drift(lowering, check)
         with self.progress.stage(name, "invariance") as handle:
@@ -219,10 +221,27 @@ class Assembly:
         return check.golden(), {
             "compared": [dataclasses.asdict(d) for d in differences],
             "limit": limits.max_abs,
+            "edges": {case.kind: case.unanswered or len(case.steps) for case in edges},
             "buckets": buckets,
             "invariance": padding,
             **drift,
         }
+
+    def _edges(
+        self, lowering: Lowering, check: UtteranceGates | StreamGates, handle: StageHandle
+    ) -> Sequence[EdgeCase]:
+        """The edge feeds that the artefacts answer as the original does.
+
+        Raises:
+            GateFailed: one is answered otherwise.
+        """
+        cases, limits = lowering.original.edges(), lowering.edge_limits(lowering.final())
+        found = check.disagreement(cases, limits)
+        if found is not None:
+            cure = f"every pass held, so this is the runtime's optimiser: report it; {EDGE_CURE}"
+            error = found.failure(lowering.name, "verify", cure)
+            raise lowering.explain(error, found.case.steps, limits, handle.advance) from None
+        return cases
 
     def _drift(self, lowering: Lowering, check: UtteranceGates | StreamGates) -> dict[str, Any]:
         """The curves of errors over many chained steps, for a graph that hands states on and a recipe that asks."""

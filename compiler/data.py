@@ -123,6 +123,19 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
             raise DataError(
                 f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
             )
+        _check_range(array, given.range, f"{where}, {name}")
+
+
+def _check_range(array: Array, declared: tuple[float, float] | None, where: str) -> None:
+    if declared is None:
+        return
+    low, high = declared
+    beyond = array[(array < low) | (array > high)]
+    if beyond.size:
+        raise DataError(
+            f"{where}: expected numbers from {low:g} to {high:g}, the declared range, got {float(beyond[0]):g}",
+            cure="declare the range that callers feed",
+        )
 
 
 def _check_lengths(array: Array, shape: Sequence[int | str], spec: Graph, sizes: dict[str, int], where: str) -> None:

@@ -111,7 +111,7 @@ class ExplainedError:
                     right = lesson.before[name]
                     counted = is_counted(right) & is_counted(got[name])
                     error = rms(got[name][counted].astype(np.float64) - right[counted])
-                    error += rms((_off(right, rounding, rng) - right)[counted])
+                    error += rms(_off(right, rounding, rng)[counted] - right[counted])
                     self.explained[name] = max(self.explained[name], error)
 
     def of(self, name: str, signal: float) -> float:

@@ -21,6 +21,7 @@ from compiler.analysis.rows_alone import AFTER
 from compiler.bundle import canonical_json
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
+from compiler.edges import FINITE, first_disagreement
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.original import Original
 from compiler.parity_failure import explained
@@ -31,7 +32,13 @@ from compiler.spec import check_between_passes
 from compiler.stage_cache import hash_path, stage_key
 from compiler.stages import Lowered, Outcome, Pass
 from compiler.targets.base import Built, Target
+from compiler.teacher_forcing import Sessions
 from compiler.tool_versions import tool_versions
+
+EDGE_CURE = (
+    "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
+    "gates.parity.<graph>.edges"
+)
 
 PASS_STEPS = 12
 """Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
@@ -57,6 +64,7 @@ class Lowering:
             original.digest,
             original.data_digest,
             original.calibration_digest,
+            original.spec.model_dump_json(include={"inputs"}),  # ranges
             _code_digest(),
             json.dumps(tool_versions()),
         )
@@ -169,10 +177,12 @@ class Lowering:
     ) -> tuple[verify.Difference, float]:
         """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
-        differences = verify.compare(after, verify.runner_of(after), steps)
+        sessions = Sessions.of(after)
+        differences = verify.compare(after, sessions.runner(after), steps)
         limits = self.gate.limits(lossy=after.lossy)
         worst = verify.worst_of(differences, limits)
         if worst.holds(limits):
+            self._compare_edges(stage, before, after, sessions, advance)
             return worst, worst.limit(limits)
         gates.require_parity(
             self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
@@ -184,6 +194,31 @@ class Lowering:
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
         )
         raise explained(error, before, after, steps, limits, self.failures, advance=advance)
+
+    def _compare_edges(
+        self, stage: str, before: Lowered, after: Lowered, sessions: Sessions, advance: gates.Advance
+    ) -> None:
+        """The same on edge feeds."""
+        cases, limits = self.original.edges(), self.edge_limits(after)
+        found = first_disagreement(after, lambda: sessions.runner(after), cases, limits)
+        if found is None:
+            return
+        was = Sessions.of(before)
+        earlier = first_disagreement(before, lambda: was.runner(before), [found.case], self.edge_limits(before))
+        if earlier is not None:
+            raise earlier.failure(
+                self.name, "capture",
+                f"the exported graph differs before any pass has touched it: report it; {EDGE_CURE}",
+            )  # fmt: skip
+        error = found.failure(
+            self.name, stage,
+            f"remove {stage} from the recipe's passes and report it; it is the pass that broke this; {EDGE_CURE}",
+        )  # fmt: skip
+        raise explained(error, before, after, found.case.steps, limits, self.failures, advance=advance)
+
+    def edge_limits(self, lowered: Lowered) -> Limits:
+        """What is allowed of finite numbers on edge feeds."""
+        return FINITE if lowered.lossy else self.gate
 
     def explain(
         self, error: GateFailed, steps: Sequence[verify.Step], limits: Limits, advance: gates.Advance

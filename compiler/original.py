@@ -17,6 +17,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler import verify
 from compiler.data import Streams, digest_of, draw_streams, locate_files
+from compiler.edge_feeds import CALLS, ranges_of
+from compiler.edges import EdgeCase, edge_cases
 from compiler.errors import Place, RecipeError, Refused
 from compiler.evidence import CalibrationEvidence, check_disjoint
 from compiler.progress import Progress, StageReport
@@ -26,6 +28,9 @@ from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, W
 from compiler.tool_versions import tool_versions
 
 CAPTURE_CODE = ("capture.py", "onnx_source.py", "ir.py", "stages.py", "references.py", "recipe.py")
+
+SPREAD = 12
+"""So many utterances stand for all lengths; edge feeds have the shapes of the shortest of them."""
 
 
 class Reference(Protocol):
@@ -67,6 +72,7 @@ class Original:
         self._streams: Streams | None = None
         self._calibration: Streams | None = None
         self._steps: list[verify.Step] | None = None
+        self._edges: list[EdgeCase] | None = None
         self._reference: Reference | None = None
         self.data_digest = self._draw("verification", loaded.recipe.data.verification) if with_data else ""
         calibration = loaded.recipe.data.calibration
@@ -269,6 +275,15 @@ class Original:
             feeds = _spread(self.streams(), count) if self.spec.padded else self.streams()[0]
             self._steps = verify.chained_steps(self.reference().run, feeds, count)
         return self._steps[:count]
+
+    def edges(self) -> list[EdgeCase]:
+        """The original's calls on edge feeds in the shapes of its first steps."""
+        if self._edges is None:
+            streams = self.streams()
+            feeds = (_spread(streams, SPREAD) if self.spec.padded else streams[0])[:CALLS]
+            ranges = ranges_of(self.spec, streams)
+            self._edges = edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start())
+        return self._edges
 
 
 def _spread(streams: Streams, count: int) -> list[Feed]:

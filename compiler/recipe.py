@@ -8,7 +8,7 @@ Every message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import pydantic
 import yaml
@@ -54,6 +54,9 @@ Dtype = Literal[
     "uint64",
     "uint8",
 ]
+
+EdgeKind = Literal["silence", "constant", "impulse", "full_scale", "smallest"]
+"""What an edge feed holds; compiler/edge_feeds.py makes them."""
 
 DEFAULT_LENGTH_INPUT = "real_length"
 """Of a window; an axis with buckets has one only where the recipe asks for it."""
@@ -107,6 +110,7 @@ class Input(_Record):
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
             with a 1 for it anywhere; None where the original has the batch axis itself.
+        range: the smallest and the largest number that callers feed; None takes them from the data.
     """
 
     shape: tuple[Positive | Name, ...]
@@ -115,6 +119,21 @@ class Input(_Record):
     mask_of: Name | None = None
     length_of: Name | None = None
     original: tuple[Positive | Name, ...] | None = None
+    range: tuple[float, float] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _hold_range(self) -> Self:
+        if self.range is None:
+            return self
+        low, high = self.range
+        if not self.is_data or self.dtype == "bool":
+            kind = "a state, mask or length" if self.dtype != "bool" else "truth values"
+            raise _disagree(f"expected a range for numbers that callers feed, got one for {kind}", "delete it", "range")
+        if low > high:
+            raise _disagree(f"expected the smaller number first, got [{low:g}, {high:g}]", "swap them", "range")
+        if self.dtype.startswith(("int", "uint")) and not (low.is_integer() and high.is_integer()):
+            raise _disagree(f"expected whole numbers for {self.dtype}, got [{low:g}, {high:g}]", "round them", "range")
+        return self
 
     @property
     def is_data(self) -> bool:
@@ -425,11 +444,13 @@ class ParityGate(Limits):
         chained_steps: calls in a row, each fed with the states of the one before.
         lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
         drift: whether the artefact is run much longer, to see that errors do not grow; for graphs with states.
+        edges: the kinds of edge feeds that every comparison runs besides.
     """
 
     chained_steps: Positive
     lossy: Limits | None = None
     drift: DriftGate | None = None
+    edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
 
     def limits(self, *, lossy: bool) -> Limits:
         """What holds for a graph that has been rounded on purpose, or not."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from compiler.drift import Run, chained_feeds, measure_drift, require_bounded
 from compiler.drift_curves import DriftCurve
+from compiler.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import Session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
@@ -62,7 +63,7 @@ class StreamGates:
         emitted, steps = self.artifacts[0], self.steps
         rows = _rows(emitted)
         if rows != 1:
-            steps = [_repeated(step, rows) for step in steps]
+            steps = [step.repeated(rows) for step in steps]
         runner = _Recording(emitted.lowered, self._session(emitted), rows)
         differences = compare(emitted.lowered, runner, steps, lambda done: advance(done, len(steps)))
         require_parity(
@@ -72,6 +73,13 @@ class StreamGates:
         )  # fmt: skip
         self.recorded = tuple(runner.golden())
         return differences
+
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+        """The first edge feed that the smallest artefact answers otherwise than the original."""
+        emitted = self.artifacts[0]
+        rows, session = _rows(emitted), self._session(emitted)
+        repeated = [case.with_rows(rows) for case in cases] if rows != 1 else cases
+        return first_disagreement(emitted.lowered, lambda: Runner(emitted.lowered, session, rows), repeated, limits)
 
     def check_drift(self, gate: DriftGate, reference: Run, advance: Advance) -> list[DriftCurve]:
         """Whether the error of the smallest artefact stays bounded over many chained steps.
@@ -183,12 +191,6 @@ def _first_row(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[str, Array
     if lowered.batch_axis is None:
         return dict(arrays)
     return {name: np.ascontiguousarray(array[:1]) for name, array in arrays.items()}
-
-
-def _repeated(step: Step, rows: int) -> Step:
-    return Step(
-        *({n: np.repeat(a, rows, axis=0) for n, a in part.items()} for part in (step.feed, step.outputs, step.states))
-    )
 
 
 def _side_by_side(rows: Sequence[Array]) -> Array:

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from compiler.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner, Sizes
-from compiler.stages import Feed, Lowered
+from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify import POISONS, Difference, Invariance, Step, Tally, max_abs_difference
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
@@ -82,10 +83,12 @@ class UtteranceGates:
     def _fits(self, index: int, emitted: Emitted) -> bool:
         return Sizes(1, emitted.sizes).hold(self._lengths(index))
 
-    def _smallest(self, index: int) -> Emitted:
-        """The first artefact that holds an utterance: buckets ascend, rows first."""
-        fitting = [emitted for emitted in self.artifacts if self._fits(index, emitted)]
-        return min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
+    def _alone(self, feed: Feed) -> dict[str, Array]:
+        """The answer to one utterance in the first artefact that holds it: buckets ascend, rows first."""
+        lengths = self._runner(self.artifacts[0]).lengths_of(feed)
+        fitting = [emitted for emitted in self.artifacts if Sizes(1, emitted.sizes).hold(lengths)]
+        smallest = min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
+        return self._runner(smallest).step(feed)
 
     def check_parity(self, advance: Advance) -> list[Difference]:
         """Every utterance alone in its smallest bucket against the original.
@@ -95,7 +98,7 @@ class UtteranceGates:
         """
         tallies: dict[str, Tally] = {}
         for index, step in enumerate(self.steps):
-            self.answers[index] = self._runner(self._smallest(index)).step(step.feed)
+            self.answers[index] = self._alone(step.feed)
             for name, array in self.answers[index].items():
                 tallies.setdefault(name, Tally(name)).add(array, step.outputs[name])
             advance(index + 1, len(self.steps))
@@ -106,6 +109,10 @@ class UtteranceGates:
             "max_abs",
         )  # fmt: skip
         return differences
+
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+        """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
+        return first_disagreement(self.lowered, lambda: _Alone(self._alone), cases, limits)
 
     def golden(self) -> bytes:
         """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
@@ -182,6 +189,14 @@ class UtteranceGates:
             cure="a row depends on its padding or its partners although the proof holds: report the graph",
             place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name),
         )
+
+
+class _Alone:
+    """Runs one utterance after the other, each in the bucket that fits."""
+
+    def __init__(self, answer: Callable[[Feed], dict[str, Array]]) -> None:
+        self.step = answer
+        self.states: dict[str, Array] = {}
 
 
 def _spoiled(feed: Feed) -> Feed:

@@ -35,6 +35,11 @@ class Step:
     outputs: Mapping[str, Array]
     states: Mapping[str, Array]
 
+    def repeated(self, rows: int) -> "Step":
+        """The same call with so many equal rows."""
+        parts = (self.feed, self.outputs, self.states)
+        return Step(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
+
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
@@ -141,11 +146,12 @@ class Runner:
 
         Args:
             feed: what the caller gives.
-            more: inputs that a copy of the graph has besides; the first call has none.
+            more: inputs that a copy of the graph has besides; the first call takes those that its own copy has.
         """
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
-            results = self.first.run(None, {name: array for name, array in feed.items() if name in names})
+            given = {**feed, **(more or {})}
+            results = self.first.run(None, {name: array for name, array in given.items() if name in names})
             outputs = dict(zip(self.outputs, results, strict=True))
         else:
             full = {**self.full_feed(feed), **(more or {})}
@@ -193,6 +199,13 @@ def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, 
     return expected
 
 
+def expected_of(lowered: Lowered, step: Step) -> dict[str, Array]:
+    """What a call must give: outputs by name, and states, as the passes have reshaped them, by the input they feed."""
+    fed_back = {state.output for state in lowered.states}
+    outputs = {name: array for name, array in step.outputs.items() if name not in fed_back}
+    return {**outputs, **expected_states(lowered, step.states)}
+
+
 class Tally:
     """Largest difference of one tensor, step by step."""
 
@@ -206,11 +219,12 @@ class Tally:
         self.errors.append(max_abs_difference(got, expected))
         if expected.size:
             exact = expected.astype(np.float64)
-            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact))))
-            self.signal += float(np.sum(exact**2))
+            finite = np.isfinite(exact)  # what the original answers otherwise has no size; it must be the same
+            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact[finite]), initial=0.0)))
+            self.signal += float(np.sum(exact[finite] ** 2))
             same_shape = got.shape == expected.shape
             with np.errstate(invalid="ignore", over="ignore"):
-                self.noise += float(np.sum((got.astype(np.float64) - exact) ** 2)) if same_shape else math.inf
+                self.noise += float(np.sum((got.astype(np.float64) - exact)[finite] ** 2)) if same_shape else math.inf
 
     def difference(self) -> Difference:
         worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
@@ -259,15 +273,12 @@ def compare(
         steps: the original's calls, in order.
         advance: called with the number of compared steps.
     """
-    states = {state.output for state in lowered.states}
     tallies: dict[str, Tally] = {}
     for count, step in enumerate(steps, start=1):
-        outputs = runner.step(step.feed)
-        for name in outputs:
-            if name not in states and name in step.outputs:
-                tallies.setdefault(name, Tally(name)).add(outputs[name], step.outputs[name])
-        for name, expected in expected_states(lowered, step.states).items():
-            tallies.setdefault(name, Tally(name)).add(runner.states[name], expected)
+        got = {**runner.step(step.feed), **runner.states}
+        for name, expected in expected_of(lowered, step).items():
+            if name in got:
+                tallies.setdefault(name, Tally(name)).add(got[name], expected)
         advance(count)
     return [tally.difference() for tally in tallies.values()]
 
