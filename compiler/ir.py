@@ -29,6 +29,9 @@ PASS_KEY = "slipway.pass"
 SYM_DATA = onnx_shape_inference.SYM_DATA_KEY
 """Value metadata: the contents of a small integer value as expressions."""
 
+OLDEST_OPSET = 18
+"""The operator set of what padding inserts: axes are inputs, Shape reads parts. Files of older ones are converted."""
+
 END = np.iinfo(np.int64).max
 """Slice bound that means "to the end of the axis"."""
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place, RecipeError, Refused
 from compiler.evaluate import open_session
+from compiler.opset_conversion import raised
 from compiler.references import shown_path
 
 FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
@@ -26,10 +27,11 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
 
     Returns:
         The graph without inferred shapes: its inputs keep theirs. Weights are constants, also where old files list
-        them as inputs; nodes have distinct names and a source line.
+        them as inputs; nodes have distinct names and a source line. Graphs of old operator sets are converted.
 
     Raises:
         RecipeError: the file is missing or is no valid ONNX file.
+        Refused: its operator set is old, and cannot be converted.
     """
     shown = shown_path(path)
     if not path.is_file():
@@ -48,7 +50,7 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
     for value in [value for value in model.graph.inputs if value.is_initializer()]:
         model.graph.inputs.remove(value)
     _name_nodes(model, shown)
-    return model
+    return raised(model, place)
 
 
 def _name_nodes(model: ir.Model, shown: str) -> None:

@@ -5,20 +5,24 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
-from onnx_shape_inference import ShapeInferenceContext
+from onnx_shape_inference import ShapeInferenceContext, _symbolic_shapes
 
-from compiler.analysis.growth import never_negative
+from compiler.analysis.growth import never_negative, truncated
 from compiler.sizes import bounds_of_cut, expression, normal_form
 
 Size = int | ir.SymbolicDim
 Sizes = list[Size]
 Inference = Callable[[ShapeInferenceContext, ir.Node], None]
 
+READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy.ceiling}
+"""Functions that the library writes into sizes, as pools with ceil_mode have them, and fails to read again."""
+
 
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
     registry = onnx_shape_inference.registry
     registry.collect()
+    _symbolic_shapes.ALLOWED_FUNCTIONS.update(READ)
     for (op, versions), extension in EXTENSIONS.items():
         for version in versions:
             known = registry.get("", op, version=version)
@@ -36,7 +40,7 @@ def _after(known: Inference, extension: Inference) -> Inference:
     return infer
 
 
-def _arithmetic(function: Callable[..., sympy.Expr]) -> Inference:
+def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
     """One size computed from others, of which the library knows nothing."""
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
@@ -44,8 +48,9 @@ def _arithmetic(function: Callable[..., sympy.Expr]) -> Inference:
         if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
             return
         numbers = _single_sizes(context, node)
-        if numbers is not None and not (len(numbers) == 2 and numbers[1] == 0):
-            context.set_symbolic_value(output, [_dim_of(function(*numbers))])
+        found = None if numbers is None or numbers[1:] == [0] else function(*numbers)
+        if found is not None:
+            context.set_symbolic_value(output, [_dim_of(found)])
 
     return infer
 
@@ -96,6 +101,11 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
         if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
             dims[axis] = -start
             continue
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _is_open(output, axis):
+            size = _at_most(start, end, rows)
+            if size is not None:
+                dims[axis] = _dim_of(size)
+                continue
         if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
             size = _within(_expression(start), _expression(end), rows)
             if size is None:
@@ -208,6 +218,22 @@ def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir
     return bool((_expression(rows) + start).is_nonnegative)
 
 
+def _is_open(output: ir.Value, axis: int) -> bool:
+    """Whether the library made up a name for the size of an axis, or left it open."""
+    dim = None if output.shape is None else output.shape[axis]
+    return not isinstance(dim, int) and (dim is None or dim.value is None or dim.value.startswith("_d"))
+
+
+def _at_most(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """x[a:b] and x[-n:] have as many entries as there are, up to b - a or n."""
+    if rows.value is None or not isinstance(start, int) or not isinstance(end, int):
+        return None
+    size, is_far = _expression(rows), end >= 2**31 - 1
+    if start < 0 and is_far:
+        return sympy.Min(-start, size)
+    return normal_form(sympy.Min(end, size) - start) if 0 <= start < end and not is_far else None
+
+
 def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
     """How many entries lie between bounds that are within an axis at every length; None where they may not be."""
     if rows.value is None or (start.is_Integer and end.is_Integer):
@@ -222,16 +248,15 @@ def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
     return sympy.sympify(size if isinstance(size, int) else expression(str(size.value)))
 
 
-def _quotient(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr:
-    """Sizes are not negative, so rounding towards zero is rounding down."""
-    exact = sympy.cancel(top / bottom)
-    if exact.is_number:
-        return sympy.Integer(int(exact))
-    return exact if exact.is_integer else sympy.floor(exact)
+def _remainder(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """The remainder has the sign of the divisor; with fmod that of the dividend, which is the same for sizes only."""
+    fmod = node.attributes.get("fmod")
+    _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
 
 
-def _remainder(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr:
-    return sympy.Mod(top, bottom)
+def _remainder_of_dividend(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
+    whole = truncated(top, bottom)
+    return None if whole is None else top - bottom * whole
 
 
 def _negative(size: sympy.Expr) -> sympy.Expr:
@@ -247,10 +272,10 @@ VERSIONS = (6, 7, 10, 13, 14, 18)
 EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
     ("Abs", VERSIONS): _arithmetic(_same),
     ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
-    ("Div", VERSIONS): _arithmetic(_quotient),
+    ("Div", VERSIONS): _arithmetic(truncated),
     ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
     ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
-    ("Mod", VERSIONS): _arithmetic(_remainder),
+    ("Mod", VERSIONS): _remainder,
     ("Neg", VERSIONS): _arithmetic(_negative),
     ("Pad", (13, 18, 19, 21, 23, 24)): _pad,
     ("Range", (11,)): _count,

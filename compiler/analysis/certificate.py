@@ -21,7 +21,7 @@ SCHEMA = 1
 
 
 def records(derivation: Derivation) -> tuple[dict[str, Any], ...]:
-    """One record per node that something tracked reaches, in graph order."""
+    """One record per judged node, in graph order."""
     return tuple(_record(each) for each in derivation.judged)
 
 

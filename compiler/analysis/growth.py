@@ -5,7 +5,6 @@ grows by the same amount in every period. So two sizes that agree up to there an
 """
 
 import functools
-import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -101,15 +100,58 @@ def never_negative(size: Dim, first: int = 0) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def never_falls(size: Dim) -> bool:
-    """Whether a size grows or stays when lengths grow; of several names, where the others have some small values."""
+    """Whether a size grows or stays when lengths grow; False where it is not found out.
+
+    Terms of one name are tried together up to where they repeat; a term of several has to be made of parts that are
+    not negative and do not fall.
+    """
     if isinstance(size, int):
         return True
-    names = sorted(size.free_symbols, key=str)
-    for moving, others in itertools.product(names, (0, 1, 7)):
-        alone = normal_form(size.subs({name: others for name in names if name != moving}))
-        tried = lengths_for((alone,), 0)
-        if tried is None or not (np.diff(values_of(alone, moving, tried[0])) >= 0).all():
-            return False
-        if len(names) == 1:
-            break
-    return True
+    together: dict[frozenset[sympy.Basic], sympy.Expr] = {}
+    for term in sympy.Add.make_args(sympy.expand(size)):
+        names = frozenset(term.free_symbols)
+        together[names] = together.get(names, sympy.Integer(0)) + term
+    return all(_rises(part) if len(names) > 1 else _grows(part) for names, part in together.items())
+
+
+def _grows(size: sympy.Expr) -> bool:
+    """Whether a size of one name never falls."""
+    if size.is_number:
+        return True
+    (name,) = size.free_symbols
+    tried = lengths_for((size,), 0)
+    return tried is not None and bool((np.diff(values_of(size, name, tried[0])) >= 0).all())
+
+
+def _rises(size: sympy.Expr) -> bool:
+    """Whether a size of several names is put together so that it cannot fall."""
+    if size.is_Add or isinstance(size, sympy.floor | sympy.Min | sympy.Max):
+        return all(_rises(part) for part in size.args)
+    if size.is_Mul or (size.is_Pow and size.exp.is_Integer and size.exp > 0):
+        return all((part.is_number or never_falls(part)) and part.is_nonnegative for part in size.args)
+    return len(size.free_symbols) < 2 and never_falls(size)
+
+
+@functools.lru_cache(maxsize=4096)
+def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
+    """The quotient of integers, which Div rounds towards zero; None where the sign of the dividend is not found out.
+
+    A size that holds nothing for short inputs, as time - 3, is 0 or more for all lengths that mean something.
+
+    Args:
+        top: a size, the negative of one, or a difference of sizes.
+        bottom: what divides it, not 0.
+    """
+    if bottom.is_negative:
+        return truncated(-top, -bottom)
+    exact = sympy.cancel(top / bottom)
+    if exact.is_number:
+        return sympy.Integer(int(exact))
+    if exact.is_integer:
+        return exact
+    if not bottom.is_nonnegative and not never_falls(bottom):
+        return None
+    falls = never_falls(-top)
+    if top.is_nonnegative or never_falls(top) or (falls and top.subs(dict.fromkeys(top.free_symbols, 0)) > 0):
+        return sympy.floor(exact)
+    return -sympy.floor(-exact) if falls else None

@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.analysis.growth import agree
-from compiler.ir import array_of, dims_of, dims_read, integers_of
+from compiler.analysis.growth import agree, truncated
+from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
 from compiler.sizes import Dim, normal_form
 
 MOST = 64
@@ -58,7 +58,7 @@ def same(a: Dim, b: Dim) -> bool:
 def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
     """The elements of a small value that follows from constants and axis lengths, in row-major order, else None.
 
-    Follows producers where shape inference stopped. Integer division counts as floor: sizes are not negative.
+    Follows producers where shape inference stopped.
     """
     return _numbers(value, {})
 
@@ -161,15 +161,17 @@ def _entry(node: ir.Node, operands: list[Dim]) -> Dim | None:
             return _plain(math.prod(others, start=first))
         case "Max" | "Min":
             return _plain((sympy.Max if node.op_type == "Max" else sympy.Min)(*operands))
-        case "Mod" if others[0] != 0:
+        case "Mod" if others[0] != 0 and not int_attribute(node, "fmod", 0):
             return _plain(sympy.Mod(first, others[0]))
+        case "Mod" if others[0] != 0:
+            whole = truncated(sympy.sympify(first), sympy.sympify(others[0]))
+            return None if whole is None else _plain(first - others[0] * whole)
         case "Div" if others[0] != 0:
-            ratio = sympy.sympify(first) / others[0]
             value = node.inputs[0]
-            whole = value is not None and value.dtype is not None and value.dtype.is_integer()
-            if whole and ratio.is_number:
-                return int(ratio)  # towards zero
-            return _plain(sympy.floor(ratio) if whole else ratio)
+            if value is None or value.dtype is None or not value.dtype.is_integer():
+                return _plain(sympy.sympify(first) / others[0])
+            whole = truncated(sympy.sympify(first), sympy.sympify(others[0]))
+            return None if whole is None else _plain(whole)
     return None
 
 

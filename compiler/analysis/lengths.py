@@ -68,8 +68,12 @@ def _holds(size: sympy.Expr, name: str, length: int) -> bool:
     return bool(size.subs(symbol(name), length) >= 1)
 
 
-def infer_settled(model: ir.Model) -> tuple[Limit, ...]:
+def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit, ...]:
     """Infer shapes, reading `table[:size]` as `size` entries; the sizes that tables limit.
+
+    Args:
+        model: the graph.
+        behind: axes that are padded behind. Of those `x[-3:]` is read as 3 entries, and is for inputs as long as that.
 
     Shape inference writes Min(rows, size), for a table may be too short. Then the unpadded program fails where the rows
     meet `size` entries, so lengths are limited instead, and sizes stay comparable. The same is done where Max(0, size)
@@ -81,12 +85,14 @@ def infer_settled(model: ir.Model) -> tuple[Limit, ...]:
         house.prune(model)
         house.forget_shapes(model)
         house.infer_shapes(model)
-    limits = {limit: None for node in model.graph for limit in _limits(node)}
+    limits = {limit: None for node in model.graph for limit in (*_limits(node), *_last_entries(node, behind))}
     if limits:
         settled: dict[sympy.Expr, sympy.Expr] = {}
         for size, most in limits:
             room = sympy.sympify(house.expression(str(most - size)))
             settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
+            if most < 0:  # so many at least
+                settled[sympy.Min(-size, -most)] = sympy.Integer(-most)
         for node in model.graph:
             for output in node.outputs:
                 _settle(output, settled)
@@ -133,6 +139,22 @@ def _limits(node: ir.Node) -> list[Limit]:
         if isinstance(found_rows, int):
             found += [*_taken(found_rows, end), *_left_over(found_rows, start), *_bounds(found_rows, start, end)]
     return [(size, most) for size, most in found if not size.is_number]
+
+
+def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
+    """x[-n:] of an axis that is padded behind takes n entries of at least as many."""
+    if not house.is_op(node, "Slice") or node.inputs[0] is None:
+        return []
+    before, after = house.dims_of(node.inputs[0]) or (), house.dims_of(node.outputs[0]) or ()
+    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
+    found: list[Limit] = []
+    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
+        rows = before[axis] if isinstance(axis, int) and axis < len(before) else 0
+        if not isinstance(start, int) or start >= 0 or end != house.END or isinstance(rows, int):
+            continue
+        if after[int(axis)] == sympy.Min(-start, rows) and {str(name) for name in rows.free_symbols} <= set(behind):
+            found.append((-rows, start))
+    return found
 
 
 def _grown(amount: Dim) -> list[Limit]:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict, make_fact, refuse
-from compiler.analysis.interval import ACTIVATION, ANYTHING, ONE, TRUTH, ZERO, Interval, of_array
+from compiler.analysis.interval import ACTIVATION, ANYTHING, ASSUMED, ONE, TRUTH, ZERO, Interval, of_array
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.analysis.place_numbers import STEPS
@@ -36,8 +36,13 @@ class Axes:
     masks: frozenset[str] = frozenset()
     clean: frozenset[str] = frozenset()
 
+    @property
+    def behind(self) -> frozenset[str]:
+        """The axes that are padded behind their valid entries."""
+        return frozenset(name for name, side in self.sides.items() if side is Side.LEFT)
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Judged:
     """One node with what it was given and what the rule said.
 
@@ -65,7 +70,7 @@ class Derivation:
 
     Attributes:
         facts: fact per value.
-        judged: every node that something tracked reaches, in graph order.
+        judged: every node that something tracked reaches, and those on whose bounds such nodes build, in graph order.
         refusals: in a tolerant derivation, what was refused; nodes that depend on a refused one are left out.
     """
 
@@ -180,6 +185,7 @@ class _Propagation:
         self.facts: dict[ir.Value, Fact] = dict(start)
         self.unknown: set[ir.Value] = set()
         self.judged: list[Judged] = []
+        self.untracked: dict[ir.Value, Judged] = {}
         self.refusals: list[Refused] = []
         self.seen: dict[Dim, Axis] = {}
         self.inside: set[ir.Node] = set()
@@ -189,6 +195,8 @@ class _Propagation:
             if self.unknown and any(value in self.unknown for value in node.inputs):
                 self.unknown.update(node.outputs)
                 continue
+            if all(array_of(output) is not None for output in node.outputs):
+                continue  # a Constant node
             if node in self.inside or (self.written_by and node.metadata_props.get(PASS_KEY) == self.written_by):
                 continue
             try:
@@ -201,7 +209,20 @@ class _Propagation:
                     raise
                 self.refusals.append(refused)
                 self.unknown.update(node.outputs)
-        return Derivation(self.facts, self.judged, self.refusals)
+        return Derivation(self.facts, self._with_bounds(), self.refusals)
+
+    def _with_bounds(self) -> list[Judged]:
+        """The judged nodes, and the untracked ones on whose bounds they build."""
+        chosen = dict.fromkeys(self.judged)
+        waiting = list(self.judged)
+        while waiting:
+            for value in waiting.pop().inputs:
+                found = None if value is None else self.untracked.get(value)
+                if found is not None and found not in chosen:
+                    chosen[found] = None
+                    waiting.append(found)
+        place = {node: at for at, node in enumerate(self.model.graph)}
+        return sorted(chosen, key=lambda each: place[each.node])
 
     def _judge(self, node: ir.Node) -> None:
         given = tuple(self._fact(value) for value in node.inputs)
@@ -214,6 +235,11 @@ class _Propagation:
                 self._note(axis)
         if case.tracked or any(fact.axes for fact in verdict.outputs):
             self.judged.append(Judged(node, given, verdict))
+        else:
+            bounded = [
+                value for value in node.outputs if array_of(value) is None and _is_bounded(value, self.facts[value])
+            ]
+            self.untracked |= dict.fromkeys(bounded, Judged(node, given, verdict))
 
     def _judge_chain(self, refused: ir.Node) -> bool:
         """Judge movements together that cannot be followed one by one; whether the refused node is among them."""
@@ -268,6 +294,12 @@ class _Propagation:
                     f"the body of {node.op_type} reads a padded value",
                     "write the model with operators of the rule table",
                 )
+
+
+def _is_bounded(value: ir.Value, fact: Fact) -> bool:
+    """Whether more is known of an untracked value than every value is assumed to keep."""
+    worst = _anything(value.dtype)
+    return fact.valid.low > max(-ASSUMED, worst.low) or fact.valid.high < min(ASSUMED, worst.high)
 
 
 def _heads(node: ir.Node) -> list[ir.Node]:

@@ -172,7 +172,8 @@ class _Checker:
         if node.op_type == "Mod":  # of indices: those beyond are illegal, and negative ones choose the same entry
             given = {**given, "contents": [[[], 0, int(self._constant(node.input[1])) - 1, False], *paddings_of(given)]}
         step = {
-            "node": node.name, "op": "Identity", "inputs": [source], "in": [given], "in_shapes": [shape],
+            "node": node.name, "op": "Identity", "inputs": [source], "in": [given],
+            "in_shapes": [self.shapes[source]],
             "outputs": [name], "out": [fact], "out_shapes": [shape], "needs": [], "inserted": True,
         }  # fmt: skip
         self.claims[name] = fact

@@ -36,6 +36,11 @@ class Replay:
         self.made_by: dict[str, Record] = {
             name: each for each in certificate["records"] for name in each["outputs"] if name
         }
+        names = {
+            dim for each in before.inputs for dim in before.dims(each) if isinstance(dim, str) and dim.isidentifier()
+        }
+        self.free = names - set(self.sides) - {self.batch}
+        """Axes that are as long in both programs, and for all rows."""
         self.replayed: set[bytes] = set()
         self.sizes: dict[str, bool] = {}
 
@@ -152,6 +157,9 @@ class Replay:
         if self.batch is not None:
             true = [row | {self.batch: 1} for row in true]
             slots[self.batch] = 2
+        for axis in sorted(self.free):
+            slots[axis] = int(rng.integers(2, 5))
+            true = [row | {axis: slots[axis]} for row in true]
         return Lengths(slots, true)
 
     def _fixed_slots(self, axis: str) -> int | None:

@@ -27,13 +27,13 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.certificate import certificate, records
 from compiler.analysis.collector import paused
-from compiler.analysis.facts import Clamp, Fact, Fill, Rewrite, refuse
+from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, refuse
 from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
-from compiler.ir import Dim
+from compiler.ir import OLDEST_OPSET, Dim
 from compiler.padding.forms import FORMS
 from compiler.padding.places import Length, Places, is_removed
 from compiler.padding.site import Site
@@ -59,8 +59,9 @@ class PadAxes:
             return Outcome(lowered)
         if lowered.row_places:
             raise Refused("the graph is written for one row", cure="put add_batch_axis before pad_axes")
-        limits = infer_settled(lowered.model)
+        _check_opset(lowered.model)
         axes = _axes(lowered, window)
+        limits = infer_settled(lowered.model, axes.behind)
         _check_axes(lowered.model, axes)
         before = sum(1 for _ in lowered.model.graph)
         work = _Padding(lowered, window, axes)
@@ -110,8 +111,8 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
         Refused: what is asked for does not fit the graph's inputs, so that nothing can be derived.
     """
     window = lowered.window if lowered.window is not None and not lowered.window.static else None
-    infer_settled(lowered.model)
     axes = _axes(lowered, window)
+    infer_settled(lowered.model, axes.behind)
     _check_axes(lowered.model, axes)
     work = _Padding(lowered, window, axes)
     try:
@@ -152,6 +153,13 @@ def _axes(lowered: Lowered, window: Window | None) -> Axes:
         }
     masks = frozenset(name for each in lowered.padded_axes for name in each.mask_inputs)
     return Axes(lowered.batch_axis, sides, masks, frozenset(clean))
+
+
+def _check_opset(model: ir.Model) -> None:
+    """What padding writes needs operators that older sets do not have."""
+    opset = model.graph.opset_imports.get("", OLDEST_OPSET)
+    if opset < OLDEST_OPSET:
+        raise Refused(f"the graph is of operator set {opset}", cure=f"export it with opset {OLDEST_OPSET} or newer")
 
 
 def _check_axes(model: ir.Model, axes: Axes) -> None:
@@ -213,7 +221,7 @@ class _Padding:
                 self._write_node(each)
             house.prune(self.model)
             house.forget_shapes(self.model)
-            infer_settled(self.model)
+            infer_settled(self.model, self.axes.behind)
             self.places.settle()
             self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
 
@@ -316,6 +324,7 @@ class _Padding:
                 if not house.is_op(use.node, "Shape"):
                     use.node.replace_input_with(use.idx, clean)
             self.known[clean] = fact
+        self.known[value] = dataclasses.replace(fact, contents=((VALID, fact.valid),))  # for those that read its shape
 
 
 SHARED_FORMS = frozenset({"look_up_positions"})

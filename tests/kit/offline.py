@@ -65,25 +65,33 @@ def check_padded(
             lengths[name] = [min(length, slots[name]) for length in lengths[name]]
     inputs = [(str(value.name), list(value.shape or ()), value.dtype) for value in origin.model.graph.inputs]
     singles = []
+    shared: dict[str, Array] = {}
     for row in range(rows):
         feed = {}
         for name, dims, dtype in inputs:
             assert dtype is not None
-            shape = [1 if str(d) == BATCH else lengths[str(d)][row] if str(d) in lengths else int(str(d)) for d in dims]
+            shape = _sizes(dims, {BATCH: 1} | {axis: given[row] for axis, given in lengths.items()})
             kind = np.dtype(dtype.numpy())
-            drawn = rng.integers(0, 5, shape) if kind.kind in "iu" else rng.standard_normal(shape)
-            feed[name] = drawn.astype(kind)
+            if BATCH in map(str, dims):
+                feed[name] = _drawn(rng, shape, kind)
+                continue
+            longest = _sizes(dims, {axis: max(given) for axis, given in lengths.items()})
+            whole = shared.setdefault(name, _drawn(rng, longest, kind))
+            feed[name] = whole[tuple(slice(0, size) for size in shape)]
         singles.append(feed)
     references = [alone.run(None, feed) for feed in singles]
+    shapes = [list(value.shape or ()) for value in outcome.lowered.model.graph.outputs]
+    of_rows = [bool(shape) and str(shape[0]) == BATCH for shape in shapes]
     worst, first = 0.0, None
     for poison in POISONS:
         feeds = {}
         for name, dims, dtype in inputs:
             assert dtype is not None
             kind = np.dtype(dtype.numpy())
-            shape = [rows if str(d) == BATCH else slots[str(d)] if str(d) in slots else int(str(d)) for d in dims]
-            full = np.full(shape, poison if kind.kind == "f" else 0, kind)
-            for row, feed in enumerate(singles):
+            full = np.full(_sizes(dims, {BATCH: rows} | slots), poison if kind.kind == "f" else 0, kind)
+            if name in shared:
+                full[tuple(slice(0, size) for size in shared[name].shape)] = shared[name]
+            for row, feed in enumerate(singles if name not in shared else ()):
                 full[_corner(row, feed[name].shape[1:])] = feed[name][0]
             feeds[name] = full
         for name, each in axes.items():
@@ -92,8 +100,8 @@ def check_padded(
         valid = []
         for at, result in enumerate(results):
             for row in range(rows):
-                wanted = references[row][at][0]
-                got = result[_corner(row, wanted.shape)]
+                wanted = references[row][at][0] if of_rows[at] else references[row][at]
+                got = result[_corner(row, wanted.shape)] if of_rows[at] else result[_corner(0, wanted.shape)[1:]]
                 valid.append(got)
                 scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
                 difference = float(np.abs(got - wanted).max(initial=0.0)) / scale
@@ -104,6 +112,19 @@ def check_padded(
             raise Differs(f"bits change with {poison} in the padding")
         first = first if first is not None else valid
     return worst
+
+
+FREE = 3
+"""Entries of an axis that is neither padded nor the batch."""
+
+
+def _sizes(dims: Sequence[object], known: Mapping[str, int]) -> list[int]:
+    return [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), FREE) for dim in dims]
+
+
+def _drawn(rng: np.random.Generator, shape: Sequence[int], kind: np.dtype) -> Array:
+    drawn = rng.integers(0, 5, shape) if kind.kind in "iu" else rng.standard_normal(shape)
+    return drawn.astype(kind)
 
 
 def _corner(row: int, sizes: Sequence[int]) -> tuple[int | slice, ...]:
