@@ -1,8 +1,11 @@
 """A graph by names, and parts of it that run by themselves."""
 
+import dataclasses
+import functools
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,11 +52,15 @@ class Graph:
         """The shape of a graph input."""
         return [dim.dim_param or dim.dim_value for dim in self.inputs[name].type.tensor_type.shape.dim]
 
-    def part(self, wanted: Sequence[str], given: Mapping[str, int]) -> tuple[onnx.ModelProto, list[str]]:
-        """The nodes that compute `wanted` from graph inputs and `given` values (name to element type); its inputs."""
+    def part(self, wanted: Sequence[str], given: Mapping[str, int]) -> "Part":
+        """The nodes that compute `wanted` from graph inputs and `given` values (name to element type).
+
+        Raises:
+            Rejected: there is no such value.
+        """
         seen: set[str] = set()
         nodes: dict[str, onnx.NodeProto] = {}
-        sources: list[str] = []
+        sources: dict[str, int] = {}
         constants: list[onnx.TensorProto] = []
         stack = list(wanted)
         while stack:
@@ -62,7 +69,7 @@ class Graph:
                 continue
             seen.add(name)
             if name in given or name in self.inputs:
-                sources.append(name)
+                sources[name] = given[name] if name in given else self.inputs[name].type.tensor_type.elem_type
             elif name in self.initializers:
                 constants.append(self.initializers[name])
             elif name in self.producers:
@@ -72,42 +79,68 @@ class Graph:
             else:
                 raise Rejected(f"value {name!r} does not exist in the graph")
         order = sorted(nodes.values(), key=lambda node: self.position[node.name])
-        inputs = [
-            helper.make_tensor_value_info(
-                name, given[name] if name in given else self.inputs[name].type.tensor_type.elem_type, None
-            )
-            for name in sorted(sources)
-        ]
-        graph = helper.make_graph(order, "part", inputs, [onnx.ValueInfoProto(name=name) for name in wanted], constants)
-        return helper.make_model(graph, opset_imports=self.opsets, ir_version=10), sorted(sources)
+        return Part(order, dict(sorted(sources.items())), constants, list(wanted), self.opsets)
 
 
-def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Run a model on the CPU, unoptimised and on one thread."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(each) for each in session.run(None, dict(feeds))]
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """Some nodes of a graph that run by themselves.
+
+    Attributes:
+        nodes: in order.
+        sources: element type per value that is read.
+        constants: initializers that are read.
+        wanted: values that are computed.
+        opsets: of the graph.
+    """
+
+    nodes: Sequence[onnx.NodeProto]
+    sources: Mapping[str, int]
+    constants: Sequence[onnx.TensorProto]
+    wanted: Sequence[str]
+    opsets: Sequence[onnx.OperatorSetIdProto]
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Run on the CPU, unoptimised and on one thread; of the feeds, what is read."""
+        results = self._session.run(None, {name: feeds[name] for name in self.sources})
+        return [np.asarray(each) for each in results]
+
+    @functools.cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        """Opened once for all draws: that takes longer than to run a step."""
+        inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in self.sources.items()]
+        results = [onnx.ValueInfoProto(name=name) for name in self.wanted]
+        graph = helper.make_graph(self.nodes, "part", inputs, results, self.constants)
+        model = helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
+        return onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
+
+    def digest(self, record: Record) -> bytes:
+        """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names, no weights."""
+        names: dict[str, str] = {}
+        hasher = hashlib.sha256()
+        constants = {each.name: each for each in self.constants}
+        for node in self.nodes:
+            hasher.update(f"{node.domain}:{node.op_type}".encode())
+            for attribute in sorted(node.attribute, key=lambda each: each.name):
+                hasher.update(attribute.SerializeToString())
+            for name in [*node.input, "|", *node.output]:
+                if name in constants:
+                    tensor = constants[name]
+                    is_small = math.prod(tensor.dims) < SMALL
+                    hasher.update(repr((list(tensor.dims), tensor.data_type)).encode())
+                    hasher.update(numpy_helper.to_array(tensor).tobytes() if is_small else b"")
+                else:
+                    hasher.update(names.setdefault(name, str(len(names))).encode())
+        facts = [record["in"], record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
+        hasher.update(json.dumps(facts, sort_keys=True, default=str).encode())
+        return hasher.digest()
 
 
-def digest(model: onnx.ModelProto, record: Record) -> bytes:
-    """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names and no weights."""
-    names: dict[str, str] = {}
-    hasher = hashlib.sha256()
-    constants = {each.name: each for each in model.graph.initializer}
-    for node in model.graph.node:
-        hasher.update(f"{node.domain}:{node.op_type}".encode())
-        for attribute in sorted(node.attribute, key=lambda each: each.name):
-            hasher.update(attribute.SerializeToString())
-        for name in [*node.input, "|", *node.output]:
-            if name in constants:
-                tensor = constants[name]
-                content = numpy_helper.to_array(tensor)
-                hasher.update(repr(content.shape).encode() + (content.tobytes() if content.size < 64 else b""))
-            else:
-                hasher.update(names.setdefault(name, str(len(names))).encode())
-    facts = [record["in"], record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
-    hasher.update(json.dumps(facts, sort_keys=True, default=str).encode())
-    return hasher.digest()
+SMALL = 64
+"""Elements from which on a constant is a weight."""
+
+OPTIONS = onnxruntime.SessionOptions()
+OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+OPTIONS.intra_op_num_threads = 1
+OPTIONS.inter_op_num_threads = 1
+OPTIONS.log_severity_level = 4

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import fractions
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ class Layout:
             for at, dim in enumerate(shape)
         ]
 
+        self.lines: dict[tuple[int, int], tuple[Array, Array]] = {}
         self.padded = [at for at, factors in self.axes.items() if any("frames" in factor for factor in factors)]
 
     def _slots(self, factor: Record, slots: Mapping[str, int], rows: int) -> int:
@@ -47,6 +49,11 @@ class Layout:
 
     def along(self, at: int, row: int) -> tuple[Array, Array]:
         """Which slots of an axis belong to a row, and which of them are valid; bool [slots] each."""
+        if (at, row) not in self.lines:
+            self.lines[at, row] = self._line(at, row)
+        return self.lines[at, row]
+
+    def _line(self, at: int, row: int) -> tuple[Array, Array]:
         if at not in self.axes:
             every = np.ones(self.shape[at], bool)
             return every, every
@@ -98,8 +105,13 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
     """An integer expression over axis names."""
     if isinstance(size, int):
         return size
-    exact = fractions.Fraction(_arithmetic(ast.parse(size, mode="eval").body, values))
-    return math.floor(exact)
+    found = values.get(size)
+    return math.floor(fractions.Fraction(_arithmetic(_parsed(size), values))) if found is None else found
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(size: str) -> ast.expr:
+    return ast.parse(size, mode="eval").body
 
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -4,11 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import onnx
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.compare import compare_output
-from compiler.checker.graph import Array, Graph, Record, Rejected, digest, run_model
+from compiler.checker.graph import Array, Graph, Part, Record, Rejected
 from compiler.checker.layout import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
 
@@ -41,6 +40,8 @@ class Replay:
         }
         self.free = names - set(self.sides) - {self.batch}
         """Axes that are as long in both programs, and for all rows."""
+        self.read = {name for node in after.nodes.values() for name in node.input} | set(after.outputs)
+        self.parts: dict[tuple[int, str], Part] = {}
         self.replayed: set[bytes] = set()
         self.sizes: dict[str, bool] = {}
 
@@ -56,18 +57,18 @@ class Replay:
                 kinds[name] = self.element_type(name)
         given = {self.becomes.get(name, name): kind for name, kind in kinds.items()}
         try:
-            padded, sources = self.after.part(wanted, given)
-            alone, _ = (None, None) if record.get("inserted") else self.before.part(record["outputs"], kinds)
+            padded = self.after.part(wanted, given)
+            alone = None if record.get("inserted") else self.before.part(record["outputs"], kinds)
         except Rejected as error:
             raise Rejected(f"record of {record['node']!r}: {error}") from None
-        key = digest(padded, record)
+        key = padded.digest(record)
         if key in self.replayed:
             return
         self.replayed.add(key)
         for seed in range(self.seeds):
             rng = np.random.default_rng(seed)
             lengths = self._lengths(rng, seed)
-            self._compare(record, alone, padded, sources, kinds, lengths, rng)
+            self._compare(record, alone, padded, kinds, lengths, rng)
 
     def is_size(self, name: str) -> bool:
         """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
@@ -86,9 +87,8 @@ class Replay:
 
     def _with_live_outputs(self, record: Record) -> Record:
         """The record without outputs that another form left out because nothing reads them."""
-        read = {name for node in self.after.nodes.values() for name in node.input} | set(self.after.outputs)
         names = [self.becomes.get(name, name) for name in record["outputs"]]
-        live = [at for at, name in enumerate(names) if name in self.after.producers or name in read]
+        live = [at for at, name in enumerate(names) if name in self.after.producers or name in self.read]
         keys = ("outputs", "out", "out_shapes")
         return record if len(live) == len(names) else {**record, **{k: [record[k][at] for at in live] for k in keys}}
 
@@ -130,8 +130,8 @@ class Replay:
         """A value of the graph before padding that reads no data and no axis length, or None."""
         if not self.is_size(name) or name not in self.before.producers:
             return None
-        part, sources = self.before.part([name], {})
-        return None if sources else run_model(part, {})[0]
+        part = self._part(self.before, name)
+        return None if part.sources else part.run({})[0]
 
     def element_type(self, name: str) -> int:
         """Element type of a value, as in `onnx.TensorProto`.
@@ -175,9 +175,8 @@ class Replay:
     def _compare(
         self,
         record: Record,
-        alone: onnx.ModelProto | None,
-        padded: onnx.ModelProto,
-        sources: Sequence[str],
+        alone: Part | None,
+        padded: Part,
         kinds: Mapping[str, int],
         lengths: Lengths,
         rng: np.random.Generator,
@@ -198,16 +197,16 @@ class Replay:
                     feeds = {
                         name: self._alone(name, drawn[name], layout, lengths, row) for name, layout in layouts.items()
                     }
-                    references.append([feeds[record["inputs"][0]]] if alone is None else run_model(alone, feeds))
+                    references.append([feeds[record["inputs"][0]]] if alone is None else alone.run(feeds))
             except Exception:  # noqa: BLE001 - the draw is not legal for the operator: draw smaller indices
                 continue
             break
         else:
             return  # the operator takes no such values at all; nothing is claimed of it
         feeds = {self.becomes.get(name, name): array for name, array in drawn.items()}
-        feeds |= {name: self._source(name, lengths) for name in sources if name not in feeds}
+        feeds |= {name: self._source(name, lengths) for name in padded.sources if name not in feeds}
         try:
-            results = run_model(padded, {name: feeds[name] for name in sources})
+            results = padded.run(feeds)
         except Exception as error:  # noqa: BLE001 - whatever stops the padded program refutes the certificate
             raise Rejected(f"{where}: runs alone, but not padded: {str(error)[:200]}") from None
         for at, (fact, shape) in enumerate(zip(record["out"], record["out_shapes"], strict=True)):
@@ -223,8 +222,15 @@ class Replay:
 
     def _number(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
         """A value that follows from sizes alone: computed from inputs of those sizes."""
-        part, sources = graph.part([name], {})
-        return run_model(part, {each: self._zeros(graph, each, values) for each in sources})[0]
+        part = self._part(graph, name)
+        return part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
+
+    def _part(self, graph: Graph, name: str) -> Part:
+        """What computes a value from graph inputs."""
+        key = (id(graph), name)
+        if key not in self.parts:
+            self.parts[key] = graph.part([name], {})
+        return self.parts[key]
 
     def _zeros(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
         info = graph.inputs[name].type.tensor_type
@@ -255,8 +261,8 @@ class Replay:
             now = self.becomes.get(name, name)
             if now not in self.after.producers:  # made again for every row where it was read
                 return self._number(self.before, name, lengths.slots)
-            part, sources = self.after.part([now], {})
-            return run_model(part, {each: self._source(each, lengths) for each in sources})[0]
+            part = self._part(self.after, now)
+            return part.run({each: self._source(each, lengths) for each in part.sources})[0]
         low, high = np.full(layout.shape, -math.inf), np.full(layout.shape, math.inf)
         nan, padding = np.ones(layout.shape, bool), np.ones(layout.shape, bool)
         for row in range(len(lengths.true)):  # what all rows share must suit every one of them
