@@ -107,7 +107,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in (
         ("inspect", "say what a bundle holds"),
-        ("verify", "run the recorded parity on this machine"),
+        ("verify", "run the recorded parity on this machine, and replay the certificates"),
         ("finish", "run the vendor compiler on the machine that has it"),
     ):
         commands.add_parser(name, help=summary, allow_abbrev=False).add_argument("bundle", type=Path)
@@ -150,7 +150,7 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     commands = {
         "inspect": _runtime,
-        "verify": _runtime,
+        "verify": _verify,
         "finish": _finish,
         "diff": _diff,
         "doctor": _doctor,
@@ -202,6 +202,18 @@ def _runtime(options: argparse.Namespace) -> int:
     code = run_command([options.command, str(options.bundle)])
     if code:
         print(_repeat_with([options.command, str(options.bundle)]), file=sys.stderr)
+    return code
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from compiler.verify_proofs import verify_proofs
+    from runtime_lite.bundle import read_bundle
+
+    code = _runtime(options)
+    if code == 0:
+        with read_bundle(options.bundle) as bundle:
+            for line in verify_proofs(bundle):
+                print(line)
     return code
 
 

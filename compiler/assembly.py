@@ -18,6 +18,7 @@ from compiler.finish_bundle import build_engines, unfinished
 from compiler.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
 from compiler.lowering import EDGE_CURE, Lowering
 from compiler.progress import BuildReport, EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
+from compiler.proof_files import proof_files
 from compiler.recipe import LoadedRecipe
 from compiler.references import shown_path
 from compiler.stage_cache import StageCache, default_folder, hash_path, own_source_files, stage_key
@@ -146,9 +147,10 @@ class Assembly:
             self.reports.append(lowering.reports[-1])
             write_files(folder, built.files)
             golden, receipts[name] = self._verify(folder, lowering, built)
-            certificate = canonical_json({"graph": name, "records": lowering.certificate})
+            final = lowering.final()
+            certificate, proofs = proof_files(name, tuple(lowering.proofs.values()), built, lossy=final.lossy)
             graphs[name] = GraphParts(
-                lowering.final(), lowering.parts(), lowering.buckets, lowering.target.name, built, certificate, golden
+                final, lowering.parts(), lowering.buckets, lowering.target.name, built, certificate, golden, proofs
             )
         sources = Sources(
             checkpoint=self._checkpoints(),

@@ -54,6 +54,7 @@ class GraphParts:
         built: its artefacts.
         certificate: records of every pass, as JSON text.
         golden: content of the golden file.
+        proofs: the graphs that the certificate speaks of, by path relative to the bundle.
     """
 
     lowered: Lowered
@@ -63,6 +64,7 @@ class GraphParts:
     built: Built
     certificate: bytes
     golden: bytes
+    proofs: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     def with_file(self, name: str, content: bytes) -> "GraphParts":
         """The same with one more file in the bundle."""
@@ -141,9 +143,10 @@ def bundle_files(
     files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), "receipts.json": canonical_json(receipts)}
     records = {name: graph_record(name, graph) for name, graph in graphs.items()}
     for name, graph in graphs.items():
-        files |= dict(graph.built.files)
+        files |= {**graph.built.files, **graph.proofs}
         for emitted in graph.built.artifacts:
-            contract = contract_of(name, records[name], emitted.sizes, loaded.recipe.front_end)
+            digest = hashlib.sha256(graph.certificate).hexdigest()
+            contract = contract_of(name, records[name], emitted.sizes, loaded.recipe.front_end, digest)
             files[emitted.file] = with_contract(files[emitted.file], contract)
         files[f"certificates/{name}.json"] = graph.certificate
         files[f"golden/{name}.npz"] = graph.golden

@@ -27,6 +27,7 @@ from compiler.original import Original
 from compiler.parity_failure import explained
 from compiler.passes import PASSES
 from compiler.progress import StageHandle, StageReport, stage_report_of
+from compiler.proof_files import Proof, proof_of
 from compiler.recipe import Limits, PassSpec
 from compiler.spec import check_between_passes
 from compiler.stage_cache import hash_path, stage_key
@@ -60,6 +61,7 @@ class Lowering:
         self.reports: list[StageReport] = list(original.reports)
         self.certificate: list[dict[str, Any]] = []
         self.lowered: Lowered | None = None
+        self.proofs: dict[str, Proof] = {}
         self.key = stage_key(
             original.digest,
             original.data_digest,
@@ -121,6 +123,7 @@ class Lowering:
                 started = time.perf_counter()
                 before = _copy_of(lowered)
                 outcome = self._apply(made, lowered)
+                self._keep_proof(key, made, before, outcome)
                 lowered = outcome.lowered
                 if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
                     report, records = self._cached_report(key)
@@ -239,10 +242,18 @@ class Lowering:
         """The graph after all passes, run again when everything came from the cache."""
         if self.lowered is None:
             lowered = self._start()
-            for made, _ in self.plan:
-                lowered = self._apply(made, lowered).lowered
+            for made, key in self.plan:
+                before = _copy_of(lowered)
+                outcome = self._apply(made, lowered)
+                self._keep_proof(key, made, before, outcome)
+                lowered = outcome.lowered
             self.lowered = lowered
         return self.lowered
+
+    def _keep_proof(self, key: str, made: Pass, before: Lowered, outcome: Outcome) -> None:
+        proof = proof_of(made.name, before, outcome)
+        if proof is not None:
+            self.proofs[key] = proof
 
     def emit(self) -> Built:
         """The target's artefacts."""

@@ -23,7 +23,9 @@ _FIELDS = ("inputs", "outputs", "axes", "states", "stream", "rows_independent")
 """Of `Graph`: what decides answers. Versions are checked by the executor, files by their hashes."""
 
 
-def contract_of(name: str, graph: Graph, sizes: Mapping[str, int], front_end: Mapping[str, Scalar]) -> dict[str, Any]:
+def contract_of(
+    name: str, graph: Graph, sizes: Mapping[str, int], front_end: Mapping[str, Scalar], certificate: str
+) -> dict[str, Any]:
     """Return what the file of one bucket says: how the graph is fed and read, and what the caller does before.
 
     Args:
@@ -31,9 +33,10 @@ def contract_of(name: str, graph: Graph, sizes: Mapping[str, int], front_end: Ma
         graph: its record.
         sizes: the bucket.
         front_end: of the manifest.
+        certificate: SHA-256 of the graph's certificate.
     """
     plain = {field: getattr(graph, field) for field in _FIELDS}
-    told = {"graph": name, "sizes": dict(sizes), "front_end": dict(front_end), **plain}
+    told = {"graph": name, "sizes": dict(sizes), "front_end": dict(front_end), "certificate": certificate, **plain}
     result: dict[str, Any] = json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True))
     return result
 
@@ -41,6 +44,12 @@ def contract_of(name: str, graph: Graph, sizes: Mapping[str, int], front_end: Ma
 def with_contract(content: bytes, contract: Mapping[str, Any]) -> bytes:
     """Return a graph file that carries its contract."""
     return with_metadata(content, KEY, json.dumps(contract, sort_keys=True, separators=(",", ":")))
+
+
+def without_contract(content: bytes) -> bytes:
+    """Return a graph file as it was before `with_contract`."""
+    text = metadata_of(content, "graph").get(KEY, b"").decode("utf-8", "replace")
+    return content.removesuffix(with_metadata(b"", KEY, text))
 
 
 def check_contracts(bundle: Bundle) -> None:
@@ -60,7 +69,8 @@ def _check(bundle: Bundle, name: str, graph: Graph, artifact: Artifact) -> None:
     if text is None:
         refuse(where, f"what the graph was built for under {KEY!r} in its metadata", "nothing")
     told = JsonValue.parse(text, f"{where}: {KEY}").value
-    said = contract_of(name, graph, artifact.sizes, bundle.manifest.front_end)
+    certificate = bundle.manifest.files[graph.certificate].sha256
+    said = contract_of(name, graph, artifact.sizes, bundle.manifest.front_end, certificate)
     if told == said and _types(told) == _types(said):
         return
     theirs, ours = dict(_leaves(told)), dict(_leaves(said))

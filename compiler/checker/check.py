@@ -121,6 +121,8 @@ class _Checker:
     def _chain(self, record: Record) -> None:
         """The facts of the inputs are those of their producers, no better."""
         for name, fact, shape in zip(record["inputs"], record["in"], record["in_shapes"], strict=True):
+            if name is not None and fact is None and self._is_tracked(name):
+                raise Rejected(f"record of {record['node']!r} says nothing of {name!r}, which is padded or batched")
             if name is None or fact is None:
                 continue
             known = self.claims.get(name)
@@ -198,6 +200,7 @@ class _Checker:
             for name in record["chain"]:
                 self._unchanged(name)
             return
+        self._same_arity(record)
         now = self._same_operator(record["node"])
         if now is None:
             if not any("rewrite" in need for need in record["needs"]):
@@ -211,6 +214,15 @@ class _Checker:
                 continue  # a size that is fixed now; the replay runs with it
             if (old or "") != new and self.becomes.get(old, old) != new and at not in told and not rewritten:
                 raise Rejected(f"node {record['node']!r} reads {new!r} instead of {old!r}, and no need says so")
+
+    def _same_arity(self, record: Record) -> None:
+        """A record speaks of every input and output of its node."""
+        node = self.before.nodes.get(record["node"])
+        if node is None:
+            return
+        told = [[name or "" for name in record[side]] for side in ("inputs", "outputs")]
+        if len(told[0]) != len(node.input) or told[1] != list(node.output):
+            raise Rejected(f"record of {record['node']!r} does not speak of all its inputs and outputs")
 
     def _same_operator(self, name: str) -> onnx.NodeProto | None:
         """The node after padding, the same operator with the same attributes; None when it is gone."""

@@ -1,5 +1,6 @@
 """A recipe over whole utterances from end to end: masks and lengths of the model become one length input."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 import torch
 
 import runtime_lite
+from tests.attacks.edits import set_at
 from tests.kit.models import tiny_offline
 from tests.kit.models.project import Project
+from tests.runtime_lite.bundles import edit_manifest, rewrite_contracts
 
 HERE = Path(tiny_offline.__file__).parent
 
@@ -75,3 +78,14 @@ def test_what_does_not_fit_is_refused(built: Project, setting: str, code: int, w
     ended = built.build("--set", setting, recipe="tiny_offline.yaml", out="other")
     assert ended.code == code, ended.err
     assert words in ended.message
+
+
+def test_the_certificate_is_replayed_and_its_smallest_length_holds(built: Project, tmp_path: Path) -> None:
+    ended = built.run("verify", "bundle")
+    assert ended.code == 0 and "4 graph files follow from it byte for byte" in ended.out
+    bundle = Path(shutil.copytree(built.folder / "bundle", tmp_path / "bundle"))
+    edit_manifest(bundle, set_at("axes", "time", "minimum", to=1))
+    rewrite_contracts(bundle)
+    ended = built.run("verify", str(bundle))
+    assert ended.code == 2
+    assert "the manifest's smallest lengths to follow from the proof ({'time': 3}), got {'time': 1}" in ended.err

@@ -301,8 +301,9 @@ def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[st
     named |= {path for graph in graphs.values() for path in (graph.golden, graph.certificate)}
     kept = {name: content for name, content in files.items() if name in named}
     for name, graph in graphs.items():
+        digest = entry_of(kept[graph.certificate]).sha256
         for item in graph.artifacts:
-            kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item.sizes, FRONT_END))
+            kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item.sizes, FRONT_END, digest))
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -350,13 +351,14 @@ def replace_graph(directory: Path, name: str, content: bytes) -> None:
     for graph, record in manifest.graphs.items():
         for item in record.artifacts:
             if item.file == name:
-                contract = contract_of(graph, record, item.sizes, manifest.front_end)
+                certificate = manifest.files[record.certificate].sha256
+                contract = contract_of(graph, record, item.sizes, manifest.front_end, certificate)
                 replace_hashed(directory, name, with_contract(content, contract))
 
 
 def rewrite_contracts(directory: Path) -> None:
     """Let the graph files agree with whatever the manifest says: what an author of the whole bundle can do."""
-    for path in sorted(directory.rglob("*.onnx")):
+    for path in sorted((directory / "graphs").glob("*.onnx")):
         proto = onnx.load(path, load_external_data=False)
         del proto.metadata_props[:]
         replace_graph(directory, path.relative_to(directory).as_posix(), proto.SerializeToString())

@@ -15,7 +15,7 @@ from runtime_lite.golden import npz_from_golden
 from runtime_lite.manifest import Engine, Graph
 from runtime_lite.manifest_json import json_from_manifest
 from tests.kit import vendor
-from tests.runtime_lite.bundles import FRONT_END, graph_files, manifest_of, plain_golden, plain_graph
+from tests.runtime_lite.bundles import FRONT_END, entry_of, graph_files, manifest_of, plain_golden, plain_graph
 
 BUILT_WITH = {"tensorrt": "10.99.0", "compute capability": "7.5", "device": "T4"}
 PLAN = "tensorrt/plain.build_plan.json"
@@ -46,8 +46,9 @@ def write_engine_bundle(directory: Path, *, built: bool = True, flags: tuple[str
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
     kept = {name: files[name] for name in named} | {"golden/plain.npz": npz_from_golden(plain_golden())}
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
+    digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
-        kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item.sizes, FRONT_END))
+        kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item.sizes, FRONT_END, digest))
     kept[PLAN] = json.dumps({"builder": {"flags": list(flags)}}).encode()
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ def test_frames_per_push_belong_to_the_graph(tmp_path: Path) -> None:
     """Nothing else of a graph without a mask input says how many frames a push adds."""
     graph = dataclasses.replace(streaming_graph(), stream=StreamSpec("real_length", None, 5, 3, "right"))
     other = dataclasses.replace(graph, stream=StreamSpec("real_length", None, 5, 2, "right"))
-    assert contract_of("g", graph, {"batch": 1}, {}) != contract_of("g", other, {"batch": 1}, {})
+    assert contract_of("g", graph, {"batch": 1}, {}, "") != contract_of("g", other, {"batch": 1}, {}, "")
 
 
 def test_a_smallest_length_that_was_not_proved_is_refused(tmp_path: Path) -> None:
