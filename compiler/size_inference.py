@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
@@ -20,6 +21,7 @@ READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy
 
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
+    ShapeInferenceContext.set_symbolic_value = _note_what_fits
     registry = onnx_shape_inference.registry
     registry.collect()
     _symbolic_shapes.ALLOWED_FUNCTIONS.update(READ)
@@ -28,6 +30,18 @@ def register() -> None:
             known = registry.get("", op, version=version)
             if known is not None:
                 registry.register("", op, since_version=version)(_after(known, extension))
+
+
+_note = ShapeInferenceContext.set_symbolic_value
+
+
+def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
+    """Note what a value holds, unless it wraps around: the library computes without bounds, and fails to write it."""
+    if value.dtype is not None and value.dtype.is_integer():
+        held = np.iinfo(value.dtype.numpy())
+        if any(isinstance(number, int) and not held.min <= number <= held.max for number in data):
+            return
+    _note(context, value, data)
 
 
 def _after(known: Inference, extension: Inference) -> Inference:
@@ -88,9 +102,13 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
     if output.shape is not None:
         output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
     given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
-    if data is None or data.shape is None or len(given) < 3 or None in given:
+    if data is None or data.shape is None or len(given) < 2 or None in given:
         return
-    starts, ends, axes, *steps = [each for each in given if each is not None]
+    known = [each for each in given if each is not None]
+    _cut_short(node, data.shape, known)
+    if len(known) < 3:
+        return
+    starts, ends, axes, *steps = known
     if _turns_round(starts, ends, steps[0] if steps else ()):
         output.shape = ir.Shape(list(data.shape))
     if steps and any(step != 1 for step in steps[0]):
@@ -119,6 +137,29 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
             return
         size = bounds[1] - bounds[0]
         dims[axis] = _dim_of(size)
+    output.shape = ir.Shape(dims)
+
+
+def _cut_short(node: ir.Node, shape: ir.Shape, given: Sequence[Sizes]) -> None:
+    """x[:, 0:1000] has as many entries as x where x is shorter: the library takes fixed bounds as within the axis."""
+    output = node.outputs[0]
+    if output.shape is None:
+        return
+    starts, ends = given[:2]
+    axes = given[2] if len(given) > 2 else list(range(len(starts)))
+    steps = given[3] if len(given) > 3 else [1] * len(starts)
+    dims = list(output.shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        fixed = isinstance(start, int) and isinstance(end, int) and isinstance(axis, int) and isinstance(step, int)
+        rows = shape[int(str(axis))] if fixed else 0
+        if isinstance(rows, int) or not fixed or not isinstance(dims[int(str(axis))], int):
+            continue
+        first, last, stride = int(str(start)), int(str(end)), int(str(step))
+        if rows.value is None or stride < 1 or first < 0:
+            dims[int(str(axis))] = ir.SymbolicDim(None)
+        elif last > first and not never_negative(normal_form(_expression(rows) - last), 1):
+            read = sympy.Max(0, sympy.Min(_expression(rows), last) - first)
+            dims[int(str(axis))] = _dim_of(sympy.ceiling(read / stride))
     output.shape = ir.Shape(dims)
 
 

@@ -7,6 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -18,6 +19,9 @@ from compiler.sizes import Dim, normal_form
 
 MOST = 64
 """Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""
+
+Numbers: TypeAlias = dict[ir.Value, tuple[Dim, ...] | None]
+"""What values hold, where it has been found out."""
 
 
 def names_in(size: Dim) -> set[sympy.Symbol]:
@@ -55,15 +59,19 @@ def same(a: Dim, b: Dim) -> bool:
     return len(names) == 1 and agree(a, b, next(iter(names)), 1)
 
 
-def numbers_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
+def numbers_of(value: ir.Value | None, seen: Numbers | None = None) -> tuple[Dim, ...] | None:
     """The elements of a small value that follows from constants and axis lengths, in row-major order, else None.
 
     Follows producers where shape inference stopped.
+
+    Args:
+        value: the value.
+        seen: what is known of other values of the same graph; grows.
     """
-    return _numbers(value, {})
+    return _numbers(value, {} if seen is None else seen)
 
 
-def _numbers(value: ir.Value | None, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
+def _numbers(value: ir.Value | None, seen: Numbers) -> tuple[Dim, ...] | None:
     if value is None or not _is_small(value):
         return None
     if value not in seen:
@@ -80,7 +88,7 @@ def _is_small(value: ir.Value) -> bool:
     )
 
 
-def _found(value: ir.Value, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
+def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
     array = array_of(value)
     if array is not None:
         return _elements(array)
@@ -103,7 +111,7 @@ def _is_placeholder(name: sympy.Symbol) -> bool:
     return re.fullmatch(r"_d\d+", str(name)) is not None
 
 
-def _computed(node: ir.Node, seen: dict[ir.Value, tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
+def _computed(node: ir.Node, seen: Numbers) -> tuple[Dim, ...] | None:
     if node.op_type == "Shape":
         dims = dims_of(node.inputs[0]) if node.inputs[0] is not None else None
         return None if dims is None else tuple(dims[at] for at in dims_read(node, len(dims)))

@@ -119,6 +119,18 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.precision",
             "compiler.precision_records",
             "compiler.quantization",
+            "compiler.simplification",
+        ),
+    ),
+    (
+        "compiler.simplification",
+        (
+            "compiler.analysis",
+            "compiler.evaluate",
+            "compiler.ir",
+            "compiler.simplification",
+            "compiler.sizes",
+            "compiler.stages",
         ),
     ),
     (

@@ -1,7 +1,13 @@
 """simplify: constants folded, copies shared, nothing unread; names of inputs and outputs kept."""
 
+import onnx_ir as ir
+import pytest
+
 from compiler import ir as house
-from compiler.passes.simplify import Simplify
+from compiler.passes import simplify
+from compiler.passes.simplify import Simplify, simplify_model
+from compiler.simplification.rules import Site
+from compiler.simplification.sharing import Key
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, node_named, ops_of, parse, streaming
@@ -44,7 +50,7 @@ def test_amounts_that_are_spelled_out_are_folded() -> None:
 
 
 def test_numbers_by_way_of_floats_are_folded() -> None:
-    text = """(float[batch,time] x) => (float[batch,time] y) <float[1] one = {1.0}, int64[1] less = {1}>
+    text = """(float[batch,time] x) => (float[batch,time] y) <float[1] one = {2.0}, int64[1] less = {1}>
         { n = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(n)  g = Add(f, one)  c = Ceil(g)  m = Cast<to = 7>(c)
         d = Sub(m, n)  e = Cast<to = 1>(d)  y = Mul(x, e) }"""
     model = Simplify().apply(Lowered("tiny", parse(text), batch_axis="batch")).lowered.model
@@ -72,3 +78,25 @@ def test_unknown_operators_stay() -> None:
 def test_source_lines_survive_sharing() -> None:
     outcome = Simplify().apply(Lowered("tiny", parse(MESSY)))
     assert all(house.source_of(node).startswith("tiny.py:") for node in outcome.lowered.model.graph)
+
+
+def test_steps_of_a_sweep_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    visits: list[ir.Node] = []
+    visit = simplify._visit
+
+    def counted(site: Site, kept: dict[Key, ir.Node]) -> bool:
+        visits.append(site.node)
+        return visit(site, kept)
+
+    monkeypatch.setattr(simplify, "_visit", counted)
+    counts = {}
+    for size in (20, 80):
+        body = " ".join(
+            f"a{at} = Identity(v{at})  b{at} = Mul(a{at}, k)  v{at + 1} = Relu(b{at})" for at in range(size)
+        )
+        model = parse(f"(float[n] v0) => (float[n] y) <float k = {{2}}> {{ {body}  y = Neg(v{size}) }}")
+        nodes = len(ops_of(model))
+        visits.clear()
+        simplify_model(model)
+        counts[size] = len(visits) / nodes
+    assert counts[80] <= counts[20] <= 3

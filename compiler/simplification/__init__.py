@@ -1,0 +1,1 @@
+"""What simplify knows: exact rules, constants, equal nodes."""

@@ -1,0 +1,534 @@
+"""Local rules of `simplify`: operator -> what its first output equals, for every value, infinities and NaN included.
+
+Each rule was weighed against its namesake in onnxscript 0.7.2, whose rules look at trees of nodes, compare constants
+with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our own:
+
+    Identity, Cast to the same type, Cast there and back, CastLike, Transpose (none, two), Reshape (none, two, computed
+    sizes), Expand to the same sizes, Slice of everything, Concat of one or of empty parts, Unsqueeze of Unsqueeze,
+    Squeeze of Unsqueeze, Dropout at inference, If on a constant, sequences of known pieces, Size, Cast of
+    ConstantOfShape; Mul and Div by 1; Add of -0.0 and Sub of 0.0; Add and Sub of an integer 0; Pad of zeros before Conv
+
+Left out, and why:
+
+    Add of 0.0                      turns -0.0 into 0.0: 1 / (x + 0.0) is inf, 1 / x is -inf
+    Clip of Clip, Relu of Clip      wrong where the ranges do not meet; Clip is cheap
+    Min of Max as Clip              Max and Clip differ on NaN between machines
+    Pad before ConvInteger          pads with 0, but the operator pads with its zero point
+    auto_pad as numbers             forgets dilations
+    zero bias of Conv, Gemm         turns -0.0 into 0.0
+    BatchNormalization into Conv    rounds differently; ONNX Runtime and TensorRT do it when they load the graph
+    Reshape around MatMul           sums in another order, and does not look at the shape in the middle
+    Slice, Slice as Split           halves an odd size the other way round
+    ScatterND of everything         does not look at `reduction`
+    Cast of Cast                    but there and back: float64 to float32 to float16 rounds twice
+    Flatten as Reshape              fails on an empty axis
+    Abs of sizes                    differences of sizes may be negative
+    keepdims of SplitToSequence     has no meaning beside sizes, and was applied
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler import ir as house
+from compiler.analysis.growth import never_negative
+from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
+from compiler.simplification.constants import constant_of, fold
+from compiler.sizes import Dim
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A node and what is known around it.
+
+    Attributes:
+        model: the graph.
+        node: to be expressed by something simpler.
+        stamp: the pass.
+        numbers: what small values hold, found out in this sweep.
+    """
+
+    model: ir.Model
+    node: ir.Node
+    stamp: str
+    numbers: Numbers
+
+    @property
+    def insert(self) -> house.Inserter:
+        """Adds nodes in front of this one."""
+        return house.Inserter(self.model, self.stamp, before=self.node)
+
+    def value(self, at: int) -> ir.Value | None:
+        """An operand, or None."""
+        return self.node.inputs[at] if at < len(self.node.inputs) else None
+
+    def constant(self, at: int) -> np.ndarray | None:
+        """The content of an operand that no caller can change."""
+        return constant_of(self.value(at))
+
+    def alone(self, at: int, *ops: str) -> ir.Node | None:
+        """What makes an operand, if it is one of these operators and nothing else reads the operand."""
+        value = self.value(at)
+        made = self.made(at, *ops)
+        return made if value is not None and len(value.uses()) == 1 and not value.is_graph_output() else None
+
+    def made(self, at: int, *ops: str) -> ir.Node | None:
+        """What makes an operand, if it is one of these operators."""
+        value = self.value(at)
+        made = None if value is None else value.producer()
+        return made if house.is_op(made, *ops) else None
+
+
+Rule = Callable[[Site], ir.Value | None]
+
+
+def identity(site: Site) -> ir.Value | None:
+    """Identity(x) = x."""
+    return site.value(0)
+
+
+def cast(site: Site) -> ir.Value | None:
+    """Cast to the type that a value has, there and back through a type that holds all its values, and of a filling."""
+    value, to = site.value(0), ir.DataType(house.int_attribute(site.node, "to", 1))
+    if value is not None and value.dtype == to:
+        return value
+    inner = site.made(0, "Cast", "ConstantOfShape")
+    if inner is None or value is None or value.dtype is None:
+        return None
+    if inner.op_type == "Cast":
+        origin = inner.inputs[0]
+        back = origin is not None and origin.dtype == to and _holds(value.dtype, to)
+        return origin if back else None
+    given = house.attribute(inner, "value")
+    number = given.numpy().reshape(-1) if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
+    filler = ir.val("x", const_value=ir.tensor(number))
+    one = ir.node("Cast", [filler], {"to": int(to)}, num_outputs=1)
+    one.outputs[0].dtype = to
+    ir.Graph([], one.outputs, nodes=[one], initializers=[filler], opset_imports=dict(site.model.opset_imports))
+    filling = fold(one)
+    if filling is None:
+        return None
+    node = ir.node("ConstantOfShape", [inner.inputs[0]], {"value": ir.tensor(filling[0])}, num_outputs=1)
+    return _placed(site, node, "filled", to)
+
+
+def _holds(wide: ir.DataType, narrow: ir.DataType) -> bool:
+    """Whether every number of one type is one of the other, told apart from all others."""
+    if narrow == ir.DataType.BOOL:
+        return wide.is_integer() or wide in MANTISSA
+    if wide in MANTISSA:
+        return MANTISSA[wide] >= MANTISSA.get(narrow, 99) and (wide, narrow) not in UNLIKE if narrow in MANTISSA else (
+            narrow in WHOLE and MANTISSA[wide] >= np.iinfo(narrow.numpy()).bits
+        )  # fmt: skip
+    if wide not in WHOLE or narrow not in WHOLE:
+        return False
+    outer, inner = np.iinfo(wide.numpy()), np.iinfo(narrow.numpy())
+    return outer.min <= inner.min and outer.max >= inner.max
+
+
+MANTISSA = {ir.DataType.FLOAT16: 11, ir.DataType.BFLOAT16: 8, ir.DataType.FLOAT: 24, ir.DataType.DOUBLE: 53}
+UNLIKE = {(ir.DataType.FLOAT16, ir.DataType.BFLOAT16)}
+"""More digits, but a smaller range."""
+WHOLE = frozenset(
+    getattr(ir.DataType, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)
+)  # fmt: skip
+
+
+def cast_like(site: Site) -> ir.Value | None:
+    """CastLike(x, y) = Cast(x) to the type of y."""
+    value, like = site.value(0), site.value(1)
+    if value is None or like is None or like.dtype is None or like.dtype not in {*MANTISSA, *WHOLE, ir.DataType.BOOL}:
+        return None
+    return site.insert.op("Cast", [value], {"to": int(like.dtype)}, name="cast", dtype=like.dtype)
+
+
+def transpose(site: Site) -> ir.Value | None:
+    """No turn, and two turns that are one."""
+    value, perm = site.value(0), _perm(site.node)
+    if perm is not None and perm == tuple(range(len(perm))):
+        return value
+    inner = site.made(0, "Transpose")
+    if inner is None:
+        return None
+    first = _perm(inner)
+    if perm is None and first is None:
+        return inner.inputs[0]
+    if perm is None or first is None or len(perm) != len(first):
+        return None
+    both = tuple(first[at] for at in perm)
+    if both == tuple(range(len(both))):
+        return inner.inputs[0]
+    if site.alone(0, "Transpose") is None:
+        return None
+    return site.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=_dtype(site))
+
+
+def _perm(node: ir.Node) -> tuple[int, ...] | None:
+    return house.ints_attribute(node, "perm") if "perm" in node.attributes else None
+
+
+def scale(site: Site) -> ir.Value | None:
+    """X * 1, 1 * x, x / 1."""
+    for at in (1, 0) if site.node.op_type == "Mul" else (1,):
+        value, other = site.value(1 - at), site.value(at)
+        if _is_all(other, value, lambda array: bool((array == 1).all())):
+            return value
+    return None
+
+
+def shift(site: Site) -> ir.Value | None:
+    """Integers: x + 0, 0 + x, x - 0; reals: x + -0.0, x - 0.0, as x + 0.0 is 0.0 for x = -0.0."""
+
+    def nothing(array: np.ndarray) -> bool:
+        sign = site.node.op_type == "Add"
+        return bool((array == 0).all() and (array.dtype.kind in "iu" or (np.signbit(array) == sign).all()))
+
+    for at in (1, 0) if site.node.op_type == "Add" else (1,):
+        value, other = site.value(1 - at), site.value(at)
+        if _is_all(other, value, nothing):
+            return value
+    return None
+
+
+def _is_all(other: ir.Value | None, value: ir.Value | None, holds: Callable[[np.ndarray], bool]) -> bool:
+    """Whether an operand is one constant number of a kind, and leaves the shape of the other as it is."""
+    if value is None or other is None or other.shape is None or any(size != 1 for size in other.shape):
+        return False
+    if len(other.shape) > 0 and (value.shape is None or len(value.shape) < len(other.shape)):
+        return False
+    array = constant_of(other)
+    return array is not None and array.dtype.kind in "iuf" and array.size == 1 and holds(array)
+
+
+def reshape(site: Site) -> ir.Value | None:
+    """To the shape that a value has; of a value that is reshaped already; to sizes of which all but one are numbers."""
+    value, shape = site.value(0), numbers(site.value(1), site)
+    if value is None or shape is None:
+        return None
+    copies = not house.int_attribute(site.node, "allowzero", 0)
+    dims = house.dims_of(value)
+    if dims is not None and len(dims) == len(shape) and _is_same_shape(dims, shape, copies):
+        return value
+    whole = [size for size in shape if isinstance(size, int)]
+    inner = site.alone(0, "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+    if site.constant(1) is not None:
+        if inner is None or 0 in whole:
+            return None
+        return site.insert.op("Reshape", [inner.inputs[0], site.value(1)], name="reshaped", dtype=_dtype(site))
+    if len(whole) < len(shape) - 1 or any(size <= 0 for size in whole) or not shape:
+        return None
+    maker = site.node.inputs[1].producer() if site.node.inputs[1] is not None else None
+    if maker is None or not _counts_no_cut(maker):
+        return None
+    constant = site.insert.int64s(*(size if isinstance(size, int) else -1 for size in shape))
+    return site.insert.op("Reshape", [value, constant], name="reshaped", dtype=_dtype(site))
+
+
+def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> bool:
+    """Whether a reshape keeps every size; what is left over for -1 follows from the others, if none of them is 0."""
+    kept = [
+        (size == dim and (dim != 0 or copies) and size != -1) or (copies and isinstance(size, int) and size == 0)
+        for dim, size in zip(dims, shape, strict=True)
+    ]
+    left = [at for at, same in enumerate(kept) if not same]
+    if not left:
+        return True
+    others = [dim for at, dim in enumerate(dims) if at != left[0]]
+    return len(left) == 1 and shape[left[0]] == -1 and all(isinstance(dim, int) and dim > 0 for dim in others)
+
+
+def expand(site: Site) -> ir.Value | None:
+    """To sizes that a value has."""
+    value, shape = site.value(0), numbers(site.value(1), site)
+    dims = None if value is None else house.dims_of(value)
+    if dims is None or shape is None or len(shape) > len(dims):
+        return None
+    ends = dims[len(dims) - len(shape) :]
+    same = all(size == 1 or size == dim for size, dim in zip(shape, ends, strict=True))
+    return value if same else None
+
+
+def cut(site: Site) -> ir.Value | None:
+    """Slice of all entries."""
+    value = site.value(0)
+    starts, ends = site.constant(1), site.constant(2)
+    if value is None or starts is None or ends is None or not starts.size:
+        return None
+    axes, steps = (site.constant(at) if site.value(at) is not None else fill for at, fill in (
+        (3, np.arange(starts.size)), (4, np.ones(starts.size, np.int64))))  # fmt: skip
+    if axes is None or steps is None or (starts != 0).any() or (steps != 1).any():
+        return None
+    dims = list(value.shape) if value.shape is not None else None
+    far = np.iinfo(ends.dtype).max
+    for axis, end in zip(axes.reshape(-1), ends.reshape(-1), strict=True):
+        dim = None if dims is None else dims[int(axis)]
+        if end != far and not (isinstance(dim, int) and end >= dim):
+            return None
+    return value
+
+
+def unsqueeze(site: Site) -> ir.Value | None:
+    """Two that are one."""
+    inner = site.alone(0, "Unsqueeze")
+    second = site.constant(1)
+    if inner is None or second is None or len(inner.inputs) < 2:
+        return None
+    first = constant_of(inner.inputs[1])
+    if first is None or first.size != 1 or second.size != 1 or first.min() < 0 or second.min() < 0:
+        return None
+    one, two = int(first.reshape(-1)[0]), int(second.reshape(-1)[0])
+    axes = site.insert.int64s(*((one, two) if one < two else (two, one + 1)))
+    return site.insert.op("Unsqueeze", [inner.inputs[0], axes], name="unsqueezed", dtype=_dtype(site))
+
+
+def squeeze(site: Site) -> ir.Value | None:
+    """Squeeze of what Unsqueeze added."""
+    inner = site.made(0, "Unsqueeze")
+    axes = site.constant(1)
+    if inner is None or axes is None or len(inner.inputs) < 2:
+        return None
+    added = constant_of(inner.inputs[1])
+    same = added is not None and sorted(added.reshape(-1).tolist()) == sorted(axes.reshape(-1).tolist())
+    return inner.inputs[0] if same and axes.size else None
+
+
+def concat(site: Site) -> ir.Value | None:
+    """Of one part, or with parts that are always empty."""
+    values = [value for value in site.node.inputs if value is not None]
+    axis = house.int_attribute(site.node, "axis", 0)
+    parts = [value for value in values if not _is_empty(value, axis)] or values[:1]
+    if len(parts) == len(values) > 1:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    return site.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=_dtype(site))
+
+
+def _is_empty(value: ir.Value, axis: int) -> bool:
+    rank = None if value.shape is None else len(value.shape)
+    return value.shape is not None and rank is not None and -rank <= axis < rank and value.shape[axis] == 0
+
+
+def dropout(site: Site) -> ir.Value | None:
+    """At inference, where nothing reads the mask."""
+    opset = site.model.opset_imports.get("", 0)
+    training = site.value(2)
+    at_inference = training is None or (site.constant(2) is not None and not np.any(site.constant(2)))
+    unread = all(not output.uses() and not output.is_graph_output() for output in site.node.outputs[1:])
+    return site.value(0) if opset >= 7 and at_inference and unread else None
+
+
+def size(site: Site) -> ir.Value | None:
+    """The number of elements, where it is one."""
+    value = site.value(0)
+    dims = None if value is None or value.shape is None else list(value.shape)
+    if dims is None or not all(isinstance(dim, int) for dim in dims):
+        return None
+    count = int(np.prod([int(str(dim)) for dim in dims], dtype=object)) if dims else 1
+    return site.insert.constant(np.array(count, np.int64), "size")
+
+
+def filled(site: Site) -> ir.Value | None:
+    """A handful of equal numbers, as in the amounts of a Pad."""
+    shape = site.constant(0)
+    if shape is None or int(np.prod(shape, dtype=object)) > MOST or (shape < 0).any():
+        return None
+    given = house.attribute(site.node, "value")
+    number = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
+    if number.dtype.kind not in "biuf":
+        return None
+    return site.insert.constant(
+        np.full(tuple(int(each) for each in shape), number.reshape(-1)[0], number.dtype), "filled"
+    )
+
+
+def conv(site: Site) -> ir.Value | None:
+    """Zeros that a Pad adds are zeros that the convolution adds; finite weights, as inf * 0.0 is NaN."""
+    pad, kernel = site.alone(0, "Pad"), site.constant(1)
+    value = None if pad is None else pad.inputs[0]
+    if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
+        return None
+    amounts = _amounts(pad, rank=len(value.shape))
+    if amounts is None or house.attribute(site.node, "auto_pad", "NOTSET") != "NOTSET":
+        return None
+    rank = len(value.shape)
+    outside = [*amounts[:2], *amounts[rank : rank + 2]]
+    inside = [*amounts[2:rank], *amounts[rank + 2 :]]
+    if any(outside) or min(inside, default=-1) < 0:
+        return None
+    present = house.ints_attribute(site.node, "pads") or (0,) * len(inside)
+    attributes = {name: each for name, each in site.node.attributes.items() if name not in ("pads", "auto_pad")}
+    pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
+    node = ir.Node("", "Conv", [value, *site.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
+    return _placed(site, node, f"{site.node.outputs[0].name}_padded", value.dtype)
+
+
+def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
+    """What a Pad of positive zeros adds before and behind every axis."""
+    given = list(pad.inputs) + [None] * 4
+    amounts, axes = constant_of(given[1]), constant_of(given[3])
+    fill = np.zeros(1) if given[2] is None else constant_of(given[2])
+    if house.attribute(pad, "mode", "constant") != "constant" or amounts is None or fill is None:
+        return None
+    if fill.size != 1 or fill.reshape(-1)[0] != 0 or np.signbit(fill).any() or (given[3] is not None and axes is None):
+        return None
+    places = range(rank) if axes is None else [int(axis) % rank for axis in axes]
+    found = [0] * (2 * rank)
+    for at, axis in enumerate(places):
+        found[axis], found[axis + rank] = int(amounts[at]), int(amounts[at + len(places)])
+    return found
+
+
+def condition(site: Site) -> ir.Value | None:
+    """If on a constant is its branch."""
+    chosen = site.constant(0)
+    if chosen is None or chosen.size != 1 or len(site.node.outputs) != 1:
+        return None
+    branch = site.node.attributes["then_branch" if chosen.reshape(-1)[0] else "else_branch"].as_graph()
+    result = branch.outputs[0]
+    branch.outputs.clear()
+    for name in list(branch.initializers):
+        value = branch.initializers.pop(name)
+        value.name = house.fresh_name(site.model.graph, name)
+        site.model.graph.register_initializer(value)
+    nodes = list(branch)
+    branch.remove(nodes)
+    for node in nodes:
+        for output in node.outputs:
+            output.name = output.name and house.fresh_name(site.model.graph, output.name)
+        node.name = f"{site.node.name}_{node.name}"
+    for node in nodes:
+        site.model.graph.insert_before(site.node, node)
+    return result
+
+
+def sequence_at(site: Site) -> ir.Value | None:
+    """A piece of a sequence of given tensors, or of a tensor that is cut up."""
+    place = site.constant(1)
+    source = site.made(0, "SequenceConstruct", "SplitToSequence")
+    if place is None or source is None or source.graph is not site.node.graph:
+        return None
+    at = int(place.reshape(-1)[0])
+    if source.op_type == "SequenceConstruct":
+        return source.inputs[at] if -len(source.inputs) <= at < len(source.inputs) else None
+    cuts = constant_of(source.inputs[1]) if len(source.inputs) > 1 else None
+    data = source.inputs[0]
+    if cuts is None or data is None:
+        return None
+    if at < (-len(cuts) if cuts.ndim else 0) or (cuts.ndim and at >= len(cuts)):
+        return None
+    size = int(cuts[at] if cuts.ndim else cuts)
+    start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
+    insert = house.Inserter(site.model, site.stamp, before=site.node, source=house.source_of(source))
+    bounds = [insert.int64s(each) for each in (start, start + size, house.int_attribute(source, "axis", 0))]
+    return insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(site))
+
+
+def concat_from_sequence(site: Site) -> ir.Value | None:
+    """Given tensors, joined or stacked."""
+    source = site.made(0, "SequenceConstruct")
+    if source is None or source.graph is not site.node.graph or any(value is None for value in source.inputs):
+        return None
+    axis, parts = house.int_attribute(site.node, "axis", 0), list(source.inputs)
+    if house.int_attribute(site.node, "new_axis", 0):
+        at = site.insert.int64s(axis)
+        parts = [site.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]
+    return site.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=parts[0].dtype if parts[0] else None)
+
+
+def known_integers(site: Site) -> ir.Value | None:
+    """Arithmetic of sizes whose result is numbers although its operands are not, e.g. the channels of a cache.
+
+    Sizes are below 2^24 where a graph counts them in float32.
+    """
+    output = site.node.outputs[0]
+    if (
+        len(site.node.outputs) != 1
+        or output.dtype != ir.DataType.INT64
+        or output.shape is None
+        or len(output.shape) > 1
+    ):
+        return None
+    known = numbers(output, site)
+    if known is None or not all(isinstance(number, int) for number in known) or not _counts_no_cut(site.node):
+        return None
+    return site.insert.constant(np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1]), "int64s")
+
+
+def _counts_no_cut(node: ir.Node) -> bool:
+    """Whether no size that the node reads could be cut off at 0, as that of x[:, 5:] is where x is shorter."""
+    waiting, seen = [node], {node}
+    while waiting and len(seen) < MOST_FOLLOWED:
+        at = waiting.pop()
+        if house.is_op(at, "Shape", "Size"):
+            dims = house.dims_of(at.inputs[0]) if at.inputs[0] is not None else None
+            read = () if dims is None else dims if at.op_type == "Size" else [
+                dims[place] for place in house.dims_read(at, len(dims))]  # fmt: skip
+            if not all(isinstance(dim, int) or _is_counted(dim) for dim in read):
+                return False
+            continue
+        makers = {value.producer() for value in at.inputs if value is not None and value.producer() is not None}
+        for maker in makers - seen:
+            assert maker is not None
+            seen.add(maker)
+            waiting.append(maker)
+    return not waiting
+
+
+MOST_FOLLOWED = 256
+"""Nodes between a number and the sizes that it is made of."""
+
+
+def _is_counted(dim: Dim) -> bool:
+    return isinstance(dim, (int, sympy.Symbol)) or never_negative(dim)
+
+
+def numbers(value: ir.Value | None, site: Site) -> tuple[Dim, ...] | None:
+    """The elements of a small value as numbers and sizes, or None."""
+    if value is not None and value.is_initializer() and value.is_graph_input():
+        return None
+    return numbers_of(value, site.numbers)
+
+
+def _placed(site: Site, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:
+    """Put a ready node in front, under a name of its own."""
+    output = node.outputs[0]
+    output.name = house.fresh_name(site.model.graph, name)
+    node.name = f"{output.name}_node"
+    if dtype is not None:
+        output.dtype = dtype
+    site.insert.place(node)
+    return output
+
+
+def _dtype(site: Site) -> ir.DataType | None:
+    return site.node.outputs[0].dtype
+
+
+RULES: dict[str, Rule] = {
+    "Add": shift,
+    "Cast": cast,
+    "CastLike": cast_like,
+    "Concat": concat,
+    "ConcatFromSequence": concat_from_sequence,
+    "ConstantOfShape": filled,
+    "Conv": conv,
+    "Div": scale,
+    "Dropout": dropout,
+    "Expand": expand,
+    "Identity": identity,
+    "If": condition,
+    "Mul": scale,
+    "Reshape": reshape,
+    "SequenceAt": sequence_at,
+    "Size": size,
+    "Slice": cut,
+    "Squeeze": squeeze,
+    "Sub": shift,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}
+"""The rules that apply to one operator."""
