@@ -126,7 +126,7 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
         _check_range(array, given.range, f"{where}, {name}")
 
 
-def _check_range(array: Array, declared: tuple[float, float] | None, where: str) -> None:
+def _check_range(array: Array, declared: Sequence[float] | None, where: str) -> None:
     if declared is None:
         return
     low, high = declared

@@ -92,6 +92,8 @@ def edge_feeds(kind: EdgeKind, feeds: Sequence[Feed], ranges: Mapping[str, Range
 
 
 def _edge(kind: EdgeKind, array: Array, call: int, span: Range | None) -> Array:
+    if not array.size:
+        return array
     span, is_whole = span or Range(float(array.min()), float(array.max())), array.dtype.kind in "iub"
     if is_whole and abs(span.peak) > EXACT:
         return array
@@ -116,7 +118,8 @@ def ranges_of(spec: Graph, streams: Sequence[Sequence[Feed]]) -> dict[str, Range
         if not given.is_data:
             continue
         if given.range is not None:
-            found[name] = Range(*map(float, given.range))
+            low, high = given.range
+            found[name] = Range(float(low), float(high))
         elif given.dtype.startswith(("float", "bfloat")):
             arrays = [feed[name] for stream in streams for feed in stream]
             low, high = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)

@@ -119,12 +119,15 @@ class Input(_Record):
     mask_of: Name | None = None
     length_of: Name | None = None
     original: tuple[Positive | Name, ...] | None = None
-    range: tuple[float, float] | None = None
+    range: tuple[float, ...] | None = None
 
     @pydantic.model_validator(mode="after")
     def _hold_range(self) -> Self:
         if self.range is None:
             return self
+        if len(self.range) != 2:
+            cure = "write the smallest and the largest that callers feed"
+            raise _disagree(f"expected two numbers, got {len(self.range)}", cure, "range")
         low, high = self.range
         if not self.is_data or self.dtype == "bool":
             kind = "a state, mask or length" if self.dtype != "bool" else "truth values"

@@ -40,6 +40,7 @@ def test_whole_numbers_without_a_range_stay_between_those_of_their_feed(kind: Ed
         "length": np.array([7], np.int32),
         "seen": np.array([True, True]),
         "scalar": np.array(5),
+        "none": np.zeros((0, 2), np.int64),
         "hash": np.array([2**62 + 1, -(2**62)]),
     }
     (found,) = edge_feeds(kind, [feed], {})

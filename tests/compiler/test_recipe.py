@@ -854,6 +854,39 @@ def test_any_value_anywhere_gives_a_recipe_or_a_recipe_error(
         assert load_recipe(str(path)).recipe == loaded.recipe
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("range: [1.0, -1.0]", "features.range: expected the smaller number first, got [1, -1]; swap them"),
+        ("range: [1.0]", "features.range: expected two numbers, got 1; write the smallest"),
+        ("range: [0.0, .inf]", "features.range.1: expected a finite number, got .inf"),
+        ("range: 1.0", "features.range: expected a list, got 1.0"),
+    ],
+)
+def test_wrong_range_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
+    text = changed(
+        "features: {shape: [batch, 67, 80], dtype: float32}",
+        f"features: {{shape: [batch, 67, 80], dtype: float32, {given}}}",
+    )
+    assert f"tiny.yaml:10: graphs.encoder.inputs.{message}" in refusal(tmp_path, text)
+
+
+def test_range_is_of_numbers_that_callers_feed(tmp_path: Path) -> None:
+    state = changed('state: "next_{0..2}"}', 'state: "next_{0..2}", range: [0.0, 1.0]}')
+    assert "expected a range for numbers that callers feed, got one for a state, mask or length" in refusal(
+        tmp_path, state
+    )
+    whole = changed("dtype: float32}\n      cache", "dtype: int64, range: [0.5, 2.0]}\n      cache")
+    assert "expected whole numbers for int64, got [0.5, 2]; round them" in refusal(tmp_path, whole)
+    good = changed("dtype: float32}\n      cache", "dtype: float32, range: [-1, 1.0]}\n      cache")
+    assert load_recipe(write(tmp_path, good)).recipe.graphs["encoder"].inputs["features"].range == (-1.0, 1.0)
+
+
+def test_kinds_of_edge_feeds_are_known_by_name(tmp_path: Path) -> None:
+    text = changed("chained_steps: 100}", "chained_steps: 100, edges: [silence, noise]}")
+    assert "gates.parity.encoder.edges.1: expected one of the known names, got 'noise'" in refusal(tmp_path, text)
+
+
 def test_drift_is_for_graphs_that_hand_states_on(tmp_path: Path) -> None:
     text = changed("chained_steps: 100}", "chained_steps: 100, drift: {max_growth: 2}}")
     gate = load_recipe(write(tmp_path, text)).recipe.gates.parity["encoder"]

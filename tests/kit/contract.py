@@ -9,6 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.edge_feeds import CALLS, KINDS, Range, edge_feeds
+from compiler.edges import FINITE, EdgeCase, first_disagreement
 from compiler.errors import GateFailed, InternalError, Refused
 from compiler.evaluate import open_session
 from compiler.recipe import Limits
@@ -17,12 +19,16 @@ from compiler.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.verify import Step, check_invariance, compare, runner_of, worst_of
 from tests.kit.graphs import copy_of, feeds_of
 
+EDGE = Range(-4.0, 4.0)
+"""Of real inputs on edge feeds."""
+
 
 class ContractBroken(AssertionError):
     """One clause does not hold.
 
     Args:
-        clause: its name: form, signature, stamp, weights, honesty, idempotence, determinism, meaning, rows or padding.
+        clause: its name: form, signature, stamp, weights, honesty, idempotence, determinism, meaning, edges, rows or
+            padding.
         message: what was expected and what came.
     """
 
@@ -64,6 +70,7 @@ def verify_pass(
         raise ContractBroken("determinism", "expected the same graph from the same graph, got another one")
     for count in (1, rows) if lowered.batch_axis is not None else (_fixed_rows(lowered) or 1,):
         check_meaning(origin or lowered, after, tolerance, steps, count)
+        check_edges(origin or lowered, after, FINITE if pass_.lossy else limits_of(tolerance), count)
     if lowered.batch_axis is not None:
         check_rows(after, steps)
     if after.window is not None and after.window.static:
@@ -171,12 +178,27 @@ def check_meaning(origin: Lowered, after: Lowered, tolerance: float, steps: int,
     missing = expected - {difference.tensor for difference in differences}
     if missing:
         raise ContractBroken("meaning", f"expected outputs {sorted(missing)}, got none of them")
-    limits = Limits(max_abs=tolerance or sys.float_info.min)  # exact: no difference is small enough
+    limits = limits_of(tolerance)
     worst = worst_of(differences, limits)
     if not worst.holds(limits):
         raise ContractBroken(
             "meaning", f"{worst.tensor} differs by {worst.max_abs:g} in step {worst.worst_step} with {rows} rows"
         )
+
+
+def limits_of(tolerance: float) -> Limits:
+    """A tolerance as limits; of an exact pass no difference is small enough."""
+    return Limits(max_abs=tolerance or sys.float_info.min)
+
+
+def check_edges(origin: Lowered, after: Lowered, limits: Limits, rows: int) -> None:
+    """Silence, full scale and their like are answered as by the dynamic graph, infinities and NaN included."""
+    feeds = feeds_of(origin, CALLS, rows)
+    ranges = {name: EDGE for name, array in feeds[0].items() if array.dtype.kind == "f"}
+    cases = [EdgeCase(kind, tuple(recorded(origin, edge_feeds(kind, feeds, ranges), rows))) for kind in KINDS]
+    found = first_disagreement(after, lambda: runner_of(after, rows), cases, limits)
+    if found is not None:
+        raise ContractBroken("edges", str(found.failure(after.graph, "contract", "")))
 
 
 def check_rows(after: Lowered, steps: int) -> None:

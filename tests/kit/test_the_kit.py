@@ -62,6 +62,16 @@ def double_an_output(lowered: Lowered) -> None:
     insert_before_output(lowered, "y", "Mul", insert.constant(np.array(2, np.float32), "two_times"))
 
 
+def raise_zeros(lowered: Lowered) -> None:
+    """An output becomes infinite where the input is exactly zero."""
+    insert = house.Inserter(lowered.model, "sabotage", source="tiny.py:1 in forward: sabotage")
+    x, old = house.inputs_named(lowered.model)["x"], house.outputs_named(lowered.model)["y"]
+    zero, high = (insert.constant(np.array(each, np.float32), "c") for each in (0.0, np.inf))
+    silent = insert.op("Equal", [x, zero], name="silent", dtype=ir.DataType.BOOL)
+    found = insert.op("Where", [silent, high, old], name="raised", shape=old.shape, dtype=old.dtype)
+    rename_output(lowered.model, old, found, "y")
+
+
 def nudge_always(lowered: Lowered) -> None:
     insert = house.Inserter(lowered.model, "sabotage")
     insert_before_output(lowered, "y", "Mul", insert.constant(np.array(1, np.float32), "once"))
@@ -200,6 +210,7 @@ LENGTHS = {"mask_input": None}
 
 SABOTEURS: dict[str, tuple[Sabotage, str]] = {
     "doubles an output": (Sabotage(double_an_output, PadAxes()), "meaning"),
+    "raises zeros": (Sabotage(raise_zeros, PadAxes()), "edges"),
     "drops a node": (Sabotage(drop_a_node, PadAxes()), "meaning"),
     "forgets the last node": (Sabotage(forget_the_last_node, PadAxes()), "form"),
     "changes without saying so": (Sabotage(double_an_output, PadAxes(), claim=0), "honesty"),

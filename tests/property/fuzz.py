@@ -283,7 +283,10 @@ def _rows_mixed(garden: Garden) -> None:
     garden.keep(garden.op("Sub", [found.value, mean]), found.frames_last)
 
 
-KINDS: tuple[tuple[Callable[[Garden], None], float], ...] = (
+Kinds = tuple[tuple[Callable[[Garden], None], float], ...]
+"""What grows, and how often."""
+
+KINDS: Kinds = (
     (_elementwise, 3), (_dangerous, 1), (_constant, 2), (_binary, 2), (_linear, 2), (_layer_norm, 1.5),
     (_instance_norm, 1), (_conv, 3), (_transposed_conv, 1), (_pool, 1), (_pad, 1), (_attention, 1.5),
     (_causal_attention, 1), (_reduce, 1.5), (_softmax, 1), (_slice, 1), (_concat, 0.7), (_positions, 1),
@@ -291,12 +294,12 @@ KINDS: tuple[tuple[Callable[[Garden], None], float], ...] = (
 )  # fmt: skip
 
 
-def grow(seed: int, nodes: int = 7) -> Lowered:
+def grow(seed: int, nodes: int = 7, kinds: Kinds = KINDS) -> Lowered:
     """A random graph with the last values as outputs."""
     garden = Garden(seed)
-    kinds, weights = [kind for kind, _ in KINDS], np.array([weight for _, weight in KINDS])
+    growing, weights = [kind for kind, _ in kinds], np.array([weight for _, weight in kinds])
     for _ in range(int(garden.rng.integers(1, nodes + 1))):
-        kinds[int(garden.rng.choice(len(kinds), p=weights / weights.sum()))](garden)
+        growing[int(garden.rng.choice(len(growing), p=weights / weights.sum()))](garden)
     last = garden.values[-1].value
     garden.graph.outputs.append(last)
     for line, node in enumerate(garden.model.graph, start=1):
