@@ -8,8 +8,9 @@ import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Place, RecipeError, Refused, SlipwayError
 from compiler.evaluate import open_session
+from compiler.onnx_limits import check_limits
 from compiler.opset_conversion import raised
 from compiler.references import shown_path
 
@@ -38,11 +39,14 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
         got = f"the folder {shown}" if path.is_dir() else f"nothing at {shown}"
         raise RecipeError(f"expected an ONNX file, got {got}", cure=cure, place=place)
     try:
+        check_limits(onnx.load(path, load_external_data=False), shown, place)
         onnx.checker.check_model(path)
         model = ir.load(path)
         for value in (*model.graph.initializers.values(),):
             if value.const_value is not None:
                 value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
+    except SlipwayError:
+        raise
     except Exception as error:
         raise RecipeError(
             f"expected an ONNX file at {shown}, got {first_words(error)}", cure="export the model again", place=place

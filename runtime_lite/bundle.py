@@ -14,6 +14,7 @@ Does not authenticate: whoever can write the manifest can write matching hashes.
 import contextlib
 import hashlib
 import os
+import posixpath
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -111,7 +112,14 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     try:
         manifest_bytes = _small_file(place, source, MANIFEST_FILE, MAX_MANIFEST_BYTES)
         if manifest_bytes is None:
-            _refuse(place, f"{MANIFEST_FILE} at the top of the bundle", "none", "point to the folder that holds it")
+            inside = sorted(posixpath.dirname(name) for name in source.sizes if name.endswith(f"/{MANIFEST_FILE}"))
+            got = f"none, and bundles in {', '.join(inside[:8])}" if inside else "none"
+            cure = (
+                f"point to one of them, e.g. {place / inside[0]}"
+                if len(inside) > 1
+                else "point to the folder that holds it"
+            )
+            _refuse(place, f"{MANIFEST_FILE} at the top of the bundle", got if len(inside) > 1 else "none", cure)
         manifest = manifest_from_json(manifest_bytes)
         _check_listing(place, source.sizes, manifest)
         for name, entry in manifest.files.items():

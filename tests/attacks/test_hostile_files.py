@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import shutil
 import socket
 import tarfile
 import threading
@@ -370,3 +371,9 @@ def test_every_flipped_byte_of_a_tar_is_refused_or_harmless(directory: Path) -> 
 def test_a_manifest_that_names_files_outside_reaches_none(directory: Path) -> None:
     edit_manifest(directory, lambda m: m["files"].update({"../../etc/passwd": m["files"]["recipe.yaml"]}))
     assert "which leaves its folder" in stopped(directory)
+
+
+def test_a_folder_of_several_bundles_says_which_there_are(directory: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(directory, directory.parent / "many" / name)
+    assert "got none, and bundles in one, two; point to one of them, e.g. " in stopped(directory.parent / "many")
