@@ -73,7 +73,7 @@ def drawn(model: Model) -> Answers:
     """Every graph on waves: two calls of a stream, or one call in every bucket."""
     found: Answers = {}
     for name, graph in model.bundle.manifest.graphs.items():
-        for at, artifact in enumerate(graph.artifacts):
+        for at, artifact in enumerate(sorted(graph.artifacts, key=lambda each: sorted(each.sizes.items()))):
             runner = model.runner(name)
             arrays = {}
             for tensor in graph.inputs:
