@@ -7,7 +7,7 @@
 4    a gate failed
 5    a toolchain is absent: under --strict, for finish, or to run an engine
 6    diff: the bundles differ
-130  interrupted
+130  interrupted, by Ctrl-C or SIGTERM
 """
 
 import argparse
@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.errors import GateFailed, InternalError, RecipeError, Refused, SlipwayError
+from compiler.interruption import signals_interrupt
 from runtime_lite.errors import RuntimeLiteError
 
 DIFFERENT = 6
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parse(given)
     try:
-        code = _run(options)
+        with signals_interrupt():
+            code = _run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half-written", INTERRUPTED, given)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RecipeError
+from compiler.interruption import shielded
 from compiler.ir import dims_of
 from compiler.recipe import LoadedRecipe
 from compiler.sizes import written
@@ -185,7 +186,8 @@ def check_replaceable(out: Path) -> None:
         )
     parent = next(folder for folder in out.absolute().parents if folder.exists())
     try:
-        Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.partial-")).rmdir()
+        with shielded():
+            Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.partial-")).rmdir()
     except OSError as error:
         raise RecipeError(
             f"{out}: expected a folder in which a bundle can be written, got {error.strerror!r} in {parent}",
@@ -208,16 +210,28 @@ def staged(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{out.name}.partial-"
     _sweep(out.parent, prefix)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=prefix))
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as cleanup:
+        with shielded():
+            folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=prefix))
+            cleanup.callback(_remove, folder)  # what is there then: nothing, a part, or the previous bundle
+            held = os.open(folder, os.O_RDONLY)
+            cleanup.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
         yield folder
-        folder.chmod(0o755)
-        _put_in_place(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # what is there now: nothing, a part, or the previous bundle
-        os.close(held)
+        with shielded():
+            folder.chmod(0o755)
+            _put_in_place(folder, out)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, whatever signal comes."""
+    try:
+        with shielded():
+            shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _sweep(parent: Path, prefix: str) -> None:

@@ -3,15 +3,18 @@
 import errno
 import functools
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compiler import bundle
 from compiler.bundle import canonical_json, check_replaceable, staged, write_files
 from compiler.errors import RecipeError
+from compiler.interruption import signals_interrupt
 
 FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
 
@@ -176,3 +179,39 @@ def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
 def test_a_state_starts_with_the_zero_of_its_own_type(dtype: str, zero: bool | int | float) -> None:
     initial = bundle._zero(dtype)
     assert (initial, type(initial)) == (zero, type(zero))
+
+
+@pytest.mark.parametrize("moment", ["mkdtemp", "open", "flock", "chmod", "exchange", "rmtree"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_no_partial_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+) -> None:
+    """The signal comes right behind each step of making, exchanging and removing the folder."""
+    out = tmp_path / "bundle"
+    out.mkdir()
+    (out / "old").write_text("old")
+    owner: Any
+    owner, name = {
+        "mkdtemp": (bundle.tempfile, "mkdtemp"),
+        "open": (bundle.os, "open"),
+        "flock": (bundle.fcntl, "flock"),
+        "chmod": (Path, "chmod"),
+        "exchange": (bundle, "_put_in_place"),
+        "rmtree": (bundle.shutil, "rmtree"),
+    }[moment]
+    real = getattr(owner, name)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        os.kill(os.getpid(), number)
+        return found
+
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        monkeypatch.setattr(owner, name, interrupted)
+        try:
+            with staged(out) as folder:
+                (folder / "new").write_text("new")
+        finally:
+            monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert [path.name for path in out.iterdir()] in (["old"], ["new"])
