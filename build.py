@@ -20,8 +20,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.errors import GateFailed, InternalError, RecipeError, Refused, SlipwayError
+from compiler.errors import GateFailed, InternalError, Refused, SlipwayError
 from compiler.interruption import signals_interrupt
+from compiler.report_file import is_json_report, is_page, require_place
 from runtime_lite.errors import RuntimeLiteError
 
 DIFFERENT = 6
@@ -162,35 +163,28 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from compiler.progress import Progress, write_report
+    from compiler.progress import Progress
     from compiler.recipe import load_recipe
     from compiler.stage_cache import StageCache, default_folder
 
     loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
     if options.report is not None:
-        _check_report("--report", options.report)
+        require_place("--report", options.report, is_json_report)
     if options.report_html is not None:
-        _check_report("--report-html", options.report_html)
+        require_place("--report-html", options.report_html, is_page)
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
     progress = Progress()
-    how = pipeline.BuildOptions(out=out, strict=options.strict, cache=cache, page=options.report_html)
+    how = pipeline.BuildOptions(
+        out=out, strict=options.strict, cache=cache, report=options.report, page=options.report_html
+    )
     report = pipeline.build(loaded, how, progress)
-    if options.report is not None:
-        write_report(report, options.report)
     progress.show(report)
     if options.report_html is not None:
         progress.say(f"page: {options.report_html}")
     return 0
-
-
-def _check_report(option: str, path: Path) -> None:
-    """Find out before the work what would go wrong after it."""
-    if path.is_dir():
-        raise RecipeError(f"{option}: expected a file, got the folder {path}", cure="name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _bundle_name(name: str, recipe: str) -> str:
@@ -266,7 +260,7 @@ def _explain_padding(options: argparse.Namespace) -> int:
     from compiler.stage_cache import StageCache, default_folder
 
     if options.html is not None:
-        _check_report("--html", options.html)
+        require_place("--html", options.html, is_page)
     request = Request(
         options.axis, options.window, options.batch, masks=options.mask, lengths=options.length, states=options.state
     )

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from compiler import gates, verify
+from compiler.build_record import BuildRecord
 from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
+from compiler.drift import drift_gates
 from compiler.drift_curves import curve_of
 from compiler.edges import EdgeCase, agreement_words
 from compiler.errors import GateFailed, InternalError
 from compiler.finish_bundle import build_engines, unfinished
+from compiler.gate_rows import GateRow, at_most
 from compiler.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
 from compiler.lowering import EDGE_CURE, Lowering
-from compiler.progress import BuildReport, EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
+from compiler.progress import EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.proof_files import proof_files
 from compiler.recipe import LoadedRecipe
 from compiler.references import shown_path
@@ -47,6 +50,7 @@ class Assembly:
         cache: results of earlier builds, or None.
         progress: shows the stages.
         graphs: lowered graphs by name.
+        record: takes in what is measured.
     """
 
     def __init__(
@@ -56,16 +60,14 @@ class Assembly:
         cache: StageCache | None,
         progress: Progress,
         graphs: Mapping[str, Lowering],
+        record: BuildRecord,
     ) -> None:
         self.loaded, self.out, self.cache, self.progress, self.graphs = loaded, out, cache, progress, graphs
-        self.reports = [report for graph in graphs.values() for report in graph.reports]
-        self.parity: list[ParityRow] = []
-        self.speed: list[SpeedRow] = []
-        self.task: TaskRow | None = None
+        self.record = record
         self.target = next(iter(graphs.values())).target
         self.absent = self.target.absent()
 
-    def finish(self) -> BuildReport:
+    def finish(self) -> None:
         """Look the whole bundle up, or make and check it; then write it."""
         cache = self.cache
         keys = [graph.target_key for graph in self.graphs.values()]
@@ -80,23 +82,14 @@ class Assembly:
                 content = self._make(folder)
                 if cache is not None:
                     cache.put_with_dependencies(key, content, own_source_files(), unchanged_since_s=began_s)
-            engines = self._build_engines(folder)
-            sizes = {
+            self.record.engines = self._build_engines(folder)
+            self.record.sizes |= {
                 p.relative_to(folder).as_posix(): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()
             }
             receipts = json.loads((folder / "receipts.json").read_text())["parity"]
-            gates.check_budget(self.loaded.recipe.gates.budget, sum(sizes.values()), self.speed)
-        return BuildReport(
-            str(self.loaded.path),
-            str(self.out),
-            tuple(self.reports),
-            tuple(self.parity),
-            self.task,
-            sizes,
-            tuple(self.speed),
-            {name: tuple(map(curve_of, found.get("drift", ()))) for name, found in receipts.items()},
-            engines,
-        )
+            self.record.drift |= {name: tuple(map(curve_of, each.get("drift", ()))) for name, each in receipts.items()}
+            budget = self.loaded.recipe.gates.budget
+            self.record.gates += gates.check_budget(budget, sum(self.record.sizes.values()), self.record.speed)
 
     def _build_engines(self, folder: Path) -> tuple[EngineRow, ...]:
         """Run the vendor's compiler where it is here; what came of every engine."""
@@ -106,7 +99,7 @@ class Assembly:
             with self.progress.stage("", "engine") as handle:
                 started = time.perf_counter()
                 caches = (self.cache.folder if self.cache is not None else default_folder()) / "timing"
-                self.speed += build_engines(folder, caches)
+                self.record.speed += build_engines(folder, caches)
                 self._report(handle, "engine", started, detail=f"engines of {len(waiting)} graphs, verified and timed")
             self._run_task(folder, make_executor)
             return tuple(EngineRow(graph, "built") for graph in waiting)
@@ -128,9 +121,10 @@ class Assembly:
         with self.progress.stage("", "bundle") as handle:
             started = time.perf_counter()
             found = json.loads((entry / "findings.json").read_text())
-            self.parity = [ParityRow(**row) for row in found["parity"]]
-            self.speed = [SpeedRow(**row) for row in found["speed"]]
-            self.task = TaskRow(**found["task"]) if found["task"] else None
+            self.record.parity += [ParityRow(**row) for row in found["parity"]]
+            self.record.speed += [SpeedRow(**row) for row in found["speed"]]
+            self.record.gates += [GateRow(**row) for row in found["gates"]]
+            self.record.task = TaskRow(**found["task"]) if found["task"] else None
             for path in sorted((entry / "bundle").rglob("*")):
                 if path.is_file():
                     target = folder / path.relative_to(entry / "bundle")
@@ -144,7 +138,6 @@ class Assembly:
         receipts: dict[str, Any] = {}
         for name, lowering in self.graphs.items():
             built = lowering.emit()
-            self.reports.append(lowering.reports[-1])
             write_files(folder, built.files)
             golden, receipts[name] = self._verify(folder, lowering, built)
             final = lowering.final()
@@ -172,17 +165,18 @@ class Assembly:
                 name = file.split("/")[1].removesuffix(".feeds.npz")
                 graphs[name] = graphs[name].with_file(file, content)
         self._run_task(folder, stand_ins or make_executor)
-        if self.task is not None:
-            receipts["task"] = dataclasses.asdict(self.task)
+        if self.record.task is not None:
+            receipts["task"] = dataclasses.asdict(self.record.task)
         files = bundle_files(self.loaded, graphs, {"parity": receipts}, sources, tool_versions())
         write_files(folder, {name: content for name, content in files.items() if _differs(folder / name, content)})
         self._measure(folder, graphs)
         for name, graph in graphs.items():
             self._against_float(folder, name, graph)
         findings = {
-            "parity": [dataclasses.asdict(row) for row in self.parity],
-            "speed": [dataclasses.asdict(row) for row in self.speed],
-            "task": dataclasses.asdict(self.task) if self.task else None,
+            "parity": [dataclasses.asdict(row) for row in self.record.parity],
+            "speed": [dataclasses.asdict(row) for row in self.record.speed],
+            "gates": [dataclasses.asdict(row) for row in self.record.gates],
+            "task": dataclasses.asdict(self.record.task) if self.record.task else None,
         }
         kept = {f"bundle/{p.relative_to(folder).as_posix()}": p.read_bytes() for p in folder.rglob("*") if p.is_file()}
         return kept | {"findings.json": canonical_json(findings)}
@@ -205,9 +199,14 @@ class Assembly:
                 differences = check.check_parity(handle.advance)
             except GateFailed as error:
                 raise lowering.explain(error, steps, limits, handle.advance) from None
-            self.parity += gates.parity_rows(name, differences, limits)
+            self.record.parity += gates.parity_rows(name, differences, limits)
+            self.record.gates += gates.parity_gates(name, differences, limits)
             edges = self._edges(lowering, check, handle)
+            self.record.gates += [GateRow("edges", name, case.kind, holds=True) for case in edges]
             buckets = check.check_buckets()
+            self.record.gates += [
+                at_most("buckets", name, each, limits.max_abs, apart) for each, apart in buckets.items()
+            ]
             worst = verify.worst_of(differences, limits)
             self._report(
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
@@ -217,6 +216,7 @@ class Assembly:
         with self.progress.stage(name, "invariance") as handle:
             started = time.perf_counter()
             padding = check.check_invariance()
+            self.record.gates += [GateRow("invariance", name, each, holds=True) for each in padding]
             self._report(
                 handle, "invariance", started, name, detail=f"poison {', '.join(verify.POISONS)}: no bit changed"
             )
@@ -253,6 +253,7 @@ class Assembly:
         with self.progress.stage(lowering.name, "drift") as handle:
             started = time.perf_counter()
             curves = check.check_drift(gate, lowering.original.reference().run, handle.advance)
+            self.record.gates += drift_gates(lowering.name, curves, gate)
             worst = max(curves, key=lambda curve: curve.growth)
             detail = f"{gate.steps} chained steps; {worst.tensor} grows most, {worst.growth:.2f} times"
             self._report(handle, "drift", started, lowering.name, detail=detail)
@@ -278,11 +279,12 @@ class Assembly:
         with self.progress.stage(name, "task") as handle:
             started = time.perf_counter()
             reference = lowering.original.reference().run
-            self.task = gates.run_task(
+            self.record.task = gates.run_task(
                 self.loaded, gate, folder, name, reference, handle.advance,
                 lambda chunks: lowering.original.check_apart(chunks, "the task's recordings"), executors,
             )  # fmt: skip
-            detail = f"{self.task.metric} {self.task.reference:.4f} -> {self.task.bundle:.4f}"
+            self.record.gates += gates.task_gates(self.record.task, gate)
+            detail = f"{self.record.task.metric} {self.record.task.reference:.4f} -> {self.record.task.bundle:.4f}"
             self._report(handle, "task", started, name, detail=detail)
 
     def _measure(self, folder: Path, graphs: Mapping[str, GraphParts]) -> None:
@@ -290,9 +292,9 @@ class Assembly:
             started = time.perf_counter()
             runnable = {name: graph for name, graph in graphs.items() if graph.built.engine is None}
             for name, graph in runnable.items():
-                self.speed += gates.measure_speed(folder, graph.built.artifacts, name)
+                self.record.speed += gates.measure_speed(folder, graph.built.artifacts, name)
             costs: dict[str, dict[str, Cost]] = {}
-            for row in self.speed:
+            for row in self.record.speed:
                 costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)
             write_costs(folder, costs)
             self._report(handle, "speed", started, detail="" if len(runnable) == len(graphs) else self._unmeasured())
@@ -320,14 +322,12 @@ class Assembly:
                     write_files(Path(scratch), other.files)
                     ratios = measure_ratios(folder, graph.built.artifacts, Path(scratch), other.artifacts)
                 size = sum(map(len, graph.built.files.values())) / sum(map(len, other.files.values()))
-                check_ratios(gate, ratios, size, name)
+                self.record.gates += check_ratios(gate, ratios, size, name)
                 detail += f"; time {', '.join(map(str, ratios))} and size {size:.2f} of float"
             self._report(handle, "against float", started, name, detail=detail)
 
     def _report(self, handle: StageHandle, stage: str, started: float, graph: str = "", **found: Any) -> None:
-        report = StageReport(graph, stage, time.perf_counter() - started, **found)
-        self.reports.append(report)
-        handle.finish(report)
+        handle.finish(StageReport(graph, stage, time.perf_counter() - started, **found))
 
 
 def _differs(path: Path, content: bytes) -> bool:

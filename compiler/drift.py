@@ -13,6 +13,7 @@ import numpy as np
 from compiler.ahead import ahead
 from compiler.drift_curves import DriftCurve
 from compiler.errors import GateFailed, Place
+from compiler.gate_rows import GateRow, at_most
 from compiler.recipe import DriftGate
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify import Stepper, expected_states
@@ -93,6 +94,11 @@ class _Tally:
         )
 
 
+def drift_gates(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> list[GateRow]:
+    """The growth of every output and state."""
+    return [at_most("parity.drift", graph, curve.tensor, gate.max_growth, curve.growth) for curve in curves]
+
+
 def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> DriftCurve:
     """The curve that grows most; raises if it grows too much.
 
@@ -111,4 +117,5 @@ def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -
         f"{first.late:.3g}{others}",
         cure="keep what computes the state in float32, or raise drift.max_growth if the growth is of the data",
         place=Place(stage="drift", graph=graph, tensor=first.tensor),
+        rows=drift_gates(graph, curves, gate),
     )

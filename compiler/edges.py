@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from compiler.edge_feeds import Range, edge_feeds
 from compiler.errors import GateFailed, Place
+from compiler.gate_rows import GateRow
 from compiler.recipe import EdgeKind, Limits
 from compiler.rows import RowsRunner
 from compiler.shaken import COARSE, FINE, SIZE, shaken
@@ -86,6 +87,7 @@ class Disagreement:
             f"{self.expected}, got {self.got}",
             cure=cure,
             place=Place(stage=stage, graph=graph, tensor=self.tensor),
+            rows=[GateRow("edges", graph, self.case.kind, holds=False)],
         )
 
 

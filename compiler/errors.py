@@ -14,6 +14,8 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
+from compiler.gate_rows import GateRow
+
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
     """The cure for a wrong name: the nearest right one, and all of them.
@@ -108,9 +110,22 @@ class Refused(SlipwayError):
 
 
 class GateFailed(SlipwayError):
-    """A parity, task or budget gate does not hold."""
+    """A parity, task or budget gate does not hold.
+
+    Args:
+        message: one sentence, `expected <E>, got <G>`.
+        cure: what the user can do about it.
+        place: where it happened.
+        rows: what was measured of this gate, with its bounds.
+    """
 
     exit_code = 4
+
+    def __init__(
+        self, message: str, *, cure: str = "", place: Place | None = None, rows: Iterable[GateRow] = ()
+    ) -> None:
+        super().__init__(message, cure=cure, place=place)
+        self.rows = tuple(rows)
 
 
 class ToolchainAbsent(SlipwayError):

@@ -10,6 +10,7 @@ from pathlib import Path
 from compiler.explain import Explanation
 from compiler.explain_words import Kind
 from compiler.graph_drawing import drawn, escaped, group_boxes
+from compiler.report_file import GENERATOR
 from runtime_lite.atomic_file import replace_file
 
 STYLES: Mapping[enum.Enum, str] = {
@@ -50,7 +51,7 @@ def picture(explanation: Explanation) -> str:
     title = f"{explanation.graph}: {'refused' if explanation.refusals else 'padding'}"
     parts = [
         "<!DOCTYPE html>",
-        f'<html lang="en"><head><meta charset="utf-8"/><title>{escaped(title)}</title>',
+        f'<html lang="en"><head><meta charset="utf-8"/>{GENERATOR}<title>{escaped(title)}</title>',
         f"<style>{CSS}</style></head><body>",
         f"<h1>{escaped(title)}</h1>",
         *(f"<p>{escaped(line)}</p>" for line in _lines(explanation, hidden)),

@@ -14,6 +14,7 @@ from compiler.ahead import ahead
 from compiler.data import check_stream
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import open_session
+from compiler.gate_rows import GateRow, at_most
 from compiler.progress import ParityRow, SpeedRow, TaskRow
 from compiler.recipe import BudgetGate, Graph, Limits, LoadedRecipe, TaskGate
 from compiler.references import call, function_name, importable, resolve
@@ -49,6 +50,17 @@ def parity_rows(graph: str, differences: Sequence[Difference], limits: Limits) -
     )  # fmt: skip
 
 
+def parity_gates(graph: str, differences: Sequence[Difference], limits: Limits) -> list[GateRow]:
+    """Both limits of every tensor."""
+    rows = []
+    for each in differences:
+        rows.append(at_most("parity.max_abs", graph, each.tensor, each.limit(limits), each.max_abs))
+        if limits.sqnr_db is not None:
+            holds = each.sqnr_db is None or each.sqnr_db >= limits.sqnr_db
+            rows.append(GateRow("parity.sqnr_db", graph, each.tensor, limits.sqnr_db, each.sqnr_db, holds))
+    return rows
+
+
 def require_parity(graph: str, stage: str, differences: Sequence[Difference], limits: Limits, cure: str) -> None:
     """Raise if a tensor differs by more than the gate allows.
 
@@ -62,6 +74,7 @@ def require_parity(graph: str, stage: str, differences: Sequence[Difference], li
         f"expected {worst.tensor} {worst.exceeded(limits)}",
         cure=cure,
         place=Place(stage=stage, graph=graph, tensor=worst.tensor),
+        rows=parity_gates(graph, differences, limits),
     )
 
 
@@ -108,28 +121,37 @@ def full_feed(value: Any, emitted: Emitted) -> Array:
     return np.random.default_rng(0).random(shape).astype(dtype)
 
 
-def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[SpeedRow]) -> None:
-    """Size of the bundle and time of the slowest single-row call.
+def check_budget(gate: BudgetGate | None, size_bytes: int, speed: Sequence[SpeedRow]) -> list[GateRow]:
+    """Size of the bundle and time of the slowest single-row call; both as rows.
 
     Raises:
         GateFailed: a budget is exceeded.
     """
-    if gate is None:
-        return
-    size_mb = size_bytes / 1e6
-    if gate.size_mb is not None and size_mb > gate.size_mb:
-        raise GateFailed(
-            f"expected a bundle of at most {gate.size_mb:g} MB, got {size_mb:.1f} MB",
-            cure="raise gates.budget.size_mb, or drop buckets or precision", place=Place(stage="budget"),
-        )  # fmt: skip
-    smallest = {row.graph: row for row in reversed(speed)}
-    for row in smallest.values():
-        if gate.p95_ms is not None and row.p95_ms > gate.p95_ms:
-            raise GateFailed(
-                f"expected a call within {gate.p95_ms:g} ms (p95), got {row.p95_ms:.2f} ms at {row.sizes}",
-                cure="raise gates.budget.p95_ms, or build on a quiet machine",
-                place=Place(stage="budget", graph=row.graph),
+    rows = [] if gate is None else list(_budget_gates(gate, size_bytes / 1e6, speed))
+    for row in rows:
+        if row.holds:
+            continue
+        if row.gate == "budget.size_mb":
+            message, cure = (
+                f"a bundle of at most {row.bound:g} MB, got {row.value:.1f} MB",
+                "or drop buckets or precision",
             )
+        else:
+            message = f"a call within {row.bound:g} ms (p95), got {row.value:.2f} ms at {row.subject}"
+            cure = "or build on a quiet machine"
+        raise GateFailed(
+            f"expected {message}", cure=f"raise gates.{row.gate}, {cure}", place=Place(stage="budget", graph=row.graph),
+            rows=rows,
+        )  # fmt: skip
+    return rows
+
+
+def _budget_gates(gate: BudgetGate, size_mb: float, speed: Sequence[SpeedRow]) -> Iterator[GateRow]:
+    if gate.size_mb is not None:
+        yield at_most("budget.size_mb", "", "", gate.size_mb, size_mb)
+    smallest = {row.graph: row for row in reversed(speed)}
+    for row in smallest.values() if gate.p95_ms is not None else ():
+        yield at_most("budget.p95_ms", row.graph, row.sizes, gate.p95_ms or 0.0, row.p95_ms)
 
 
 def task_functions(loaded: LoadedRecipe, gate: TaskGate) -> dict[str, Callable[..., Any]]:
@@ -284,16 +306,25 @@ def measured(function: Callable[..., Any], references: Sequence[str], said: Sequ
     return float(value)
 
 
+def task_gates(row: TaskRow, gate: TaskGate) -> list[GateRow]:
+    """What the recipe asks of the task."""
+    rows = [at_most("task.max_increase", "", row.metric, gate.max_increase, row.increase)]
+    if gate.identical:
+        same = row.identical == row.recordings
+        rows.append(GateRow("task.identical", "", row.metric, row.recordings, row.identical, same))
+    return rows
+
+
 def _require_task(row: TaskRow, gate: TaskGate, differing: Sequence[str]) -> None:
     place = Place(stage="task")
     if not row.holds:
         raise GateFailed(
             f"expected {row.metric} to rise by at most {gate.max_increase:g}, got {row.increase:g} "
             f"({row.reference:.4f} to {row.bundle:.4f})",
-            cure="see the parity table for the tensor that differs most", place=place,
+            cure="see the parity table for the tensor that differs most", place=place, rows=task_gates(row, gate),
         )  # fmt: skip
     if gate.identical and differing:
         raise GateFailed(
             f"expected {row.recordings} identical results, got {len(differing)} others: {differing[:3]}",
-            cure="see the parity table for the tensor that differs most", place=place,
+            cure="see the parity table for the tensor that differs most", place=place, rows=task_gates(row, gate),
         )  # fmt: skip

@@ -31,11 +31,10 @@ def gather_figures(lowering: Lowering) -> GraphFigures:
     """The figures of one graph; runs it and the original on some calls."""
     final, original = lowering.final(), lowering.original
     steps = original.steps(min(PASS_STEPS, lowering.gate.chained_steps))
-    records = [record for report in lowering.reports for record in report.precision]
     start = original.start()
     return GraphFigures(
         lowering.name,
-        boxes_of(final.model, records),
+        boxes_of(final.model, lowering.precision),
         worst_histograms(lowering.exact() if final.lossy else None, final, steps),
         OriginalCosts(
             sum(1 for _ in start.model.graph),

@@ -15,6 +15,7 @@ import onnxruntime
 
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import open_session
+from compiler.gate_rows import GateRow, at_most
 from compiler.gates import full_feed
 from compiler.recipe import BudgetGate
 from compiler.targets.base import Emitted
@@ -84,6 +85,7 @@ def check_integer_kernels(file: Path, graph: str) -> int:
             f"{integer}; in float stay {named}",
             cure="keep these nodes in float with keep_float, or choose the placement that fits the target",
             place=Place(stage="integer kernels", graph=graph, node=left[0] if left else ""),
+            rows=[GateRow("integer kernels", graph, "", len(sites), integer, holds=False)],
         )
     return len(sites)
 
@@ -186,23 +188,31 @@ def measure_ratios(folder: Path, artifacts: Sequence[Emitted], other: Path, othe
     return found
 
 
-def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> None:
+def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> list[GateRow]:
     """Hold time and size beside the graph before rounding to the recipe's bounds.
 
     Raises:
         GateFailed: a bound is exceeded.
     """
     place = Place(stage="against float", graph=graph)
+    rows = []
+    if gate.max_time_ratio is not None:
+        rows += [at_most("budget.max_time_ratio", graph, r.sizes, gate.max_time_ratio, r.median) for r in ratios]
+    if gate.max_size_ratio is not None:
+        rows.append(at_most("budget.max_size_ratio", graph, "", gate.max_size_ratio, size))
     for each in ratios:
         if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:
             raise GateFailed(
                 f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}",
                 cure="quantise more (pins, keep_float), drop the pass, or raise gates.budget.max_time_ratio",
                 place=place,
+                rows=rows,
             )
     if gate.max_size_ratio is not None and size > gate.max_size_ratio:
         raise GateFailed(
             f"expected at most {gate.max_size_ratio:g} of the bytes before rounding, got {size:.2f}",
             cure="quantise more (pins, keep_float), or raise gates.budget.max_size_ratio",
             place=place,
+            rows=rows,
         )
+    return rows

@@ -26,6 +26,7 @@ from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.original import Original
 from compiler.parity_failure import explained
 from compiler.passes import PASSES
+from compiler.precision_records import PrecisionRecord
 from compiler.progress import StageHandle, StageReport, stage_report_of
 from compiler.proof_files import Proof, proof_of
 from compiler.recipe import Limits, PassSpec
@@ -58,7 +59,7 @@ class Lowering:
         self.original, self.target, self.failures = original, target, failures
         self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
         self.cache, self.progress = original.cache, original.progress
-        self.reports: list[StageReport] = list(original.reports)
+        self.precision: list[PrecisionRecord] = []
         self.certificate: list[dict[str, Any]] = []
         self.lowered: Lowered | None = None
         self.proofs: dict[str, Proof] = {}
@@ -195,6 +196,7 @@ class Lowering:
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
+            rows=gates.parity_gates(self.name, differences, limits),
         )
         raise explained(error, before, after, steps, limits, self.failures, advance=advance)
 
@@ -272,7 +274,7 @@ class Lowering:
         return built
 
     def _done(self, handle: StageHandle, report: StageReport) -> None:
-        self.reports.append(report)
+        self.precision += report.precision
         handle.finish(report)
 
     def parts(self) -> dict[str, tuple[str, ...]]:

@@ -67,7 +67,6 @@ class Original:
         self.cache, self.progress = cache, progress
         self.gate = loaded.recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
-        self.reports: list[StageReport] = []
         self._captured: Callable[[], tuple[ir.Model, ir.Model | None]]
         self._streams: Streams | None = None
         self._calibration: Streams | None = None
@@ -95,8 +94,7 @@ class Original:
                     self.cache.put_with_dependencies(
                         stage, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
                     )
-            self.reports.append(StageReport(self.name, label, time.perf_counter() - started, cached=entry is not None))
-            handle.finish(self.reports[-1])
+            handle.finish(StageReport(self.name, label, time.perf_counter() - started, cached=entry is not None))
         return digest
 
     def data_digests(self) -> dict[str, str]:
@@ -171,10 +169,7 @@ class Original:
                 if self.cache is not None:
                     files_kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
                     self.cache.put_with_dependencies(key, files_kept, own_source_files(), unchanged_since_s=began_s)
-            self.reports.append(
-                StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None)
-            )
-            handle.finish(self.reports[-1])
+            handle.finish(StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None))
         return digest
 
     def source_files(self) -> list[Path]:

@@ -3,21 +3,24 @@
 data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 """
 
+import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from compiler.assembly import Assembly
+from compiler.build_record import BuildRecord
 from compiler.bundle import check_replaceable
 from compiler.errors import RecipeError, Refused, ToolchainAbsent
+from compiler.figures import GraphFigures
 from compiler.gates import task_functions
 from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
 from compiler.original import Original
 from compiler.passes import PASSES
-from compiler.progress import BuildReport, Progress
+from compiler.progress import BuildReport, Progress, write_report
 from compiler.recipe import LoadedRecipe
 from compiler.report_page import write_page
 from compiler.reproducer import failure_folder, remove_reproducer
@@ -36,12 +39,14 @@ class BuildOptions:
         out: the bundle.
         strict: a target whose toolchain is absent fails the build.
         cache: results of earlier builds, or None.
+        report: JSON file for programs, written at the end, or None.
         page: HTML file for people, written at the end, or None.
     """
 
     out: Path
     strict: bool = False
     cache: StageCache | None = None
+    report: Path | None = None
     page: Path | None = None
 
 
@@ -107,11 +112,37 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
-    """Build, verify and write one bundle.
+    """Build, verify and write one bundle; reports are written however it ends.
 
     Raises:
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
     """
+    record = BuildRecord(str(loaded.path), loaded.recipe.gates, str(options.out), progress)
+    try:
+        graphs = _build(loaded, options, progress, record)
+    except (Exception, KeyboardInterrupt) as error:
+        with contextlib.suppress(OSError):  # what has ended the build is what is to be said
+            _write_reports(record.report(error), (), options)
+        raise
+    report = record.report()
+    if options.page is None:
+        figures = []
+    else:
+        with progress.stage("", "page"):
+            figures = [gather_figures(graph) for graph in graphs]
+    _write_reports(report, figures, options)
+    return report
+
+
+def _write_reports(report: BuildReport, figures: Sequence[GraphFigures], options: BuildOptions) -> None:
+    if options.report is not None:
+        write_report(report, options.report)
+    if options.page is not None:
+        write_page(report, figures, options.page)
+
+
+def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, record: BuildRecord) -> Sequence[Lowering]:
+    """The graphs of the bundle that was built; none where the target emits nothing."""
     loaded.check_passes(pass_options())
     _check_option_values(loaded)
     loaded.check_targets(target_options())
@@ -131,14 +162,11 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     for graph in graphs.values():
         graph.run()
     if not target.ships:
-        reports = tuple(report for graph in graphs.values() for report in graph.reports)
-        return BuildReport(str(loaded.path), "no bundle: the null target emits nothing", reports)
-    report = Assembly(loaded, options.out, options.cache, progress, graphs).finish()
+        record.bundle = "no bundle: the null target emits nothing"
+        return ()
+    Assembly(loaded, options.out, options.cache, progress, graphs, record).finish()
     remove_reproducer(failures)
-    if options.page is not None:
-        with progress.stage("", "page"):
-            write_page(report, [gather_figures(graph) for graph in graphs.values()], options.page)
-    return report
+    return tuple(graphs.values())
 
 
 def _the_target(loaded: LoadedRecipe) -> Target:

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from compiler import precision_records
 from compiler.drift_curves import DriftCurve
+from compiler.gate_rows import GateRow
 from compiler.precision_records import Pin, PrecisionRecord
 from runtime_lite.atomic_file import replace_file
 
@@ -129,6 +130,27 @@ class EngineRow:
 
 
 @dataclasses.dataclass(frozen=True)
+class Failure:
+    """What has ended a build.
+
+    Attributes:
+        message: one sentence.
+        cure: what the user can do about it.
+        exit_code: of the front door.
+        place: stage, graph, node, tensor, source line: what is known.
+    """
+
+    message: str
+    cure: str
+    exit_code: int
+    place: dict[str, str]
+
+
+SCHEMA_VERSION = 1
+"""Of the report as JSON: raised when a key goes or changes its meaning."""
+
+
+@dataclasses.dataclass(frozen=True)
 class BuildReport:
     """Everything a build found out.
 
@@ -142,6 +164,9 @@ class BuildReport:
         speed: one row per artefact.
         drift: by graph, the errors of outputs and states over many chained steps.
         engines: one row per graph whose target has a compiler of its vendor.
+        gates: every gate with its bound and value; of a build that failed those that were not reached, too.
+        verdict: how the build ended, in a few words.
+        failure: what has ended it, or None.
     """
 
     recipe: str
@@ -153,10 +178,14 @@ class BuildReport:
     speed: tuple[SpeedRow, ...] = ()
     drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
     engines: tuple[EngineRow, ...] = ()
+    gates: tuple[GateRow, ...] = ()
+    verdict: str = "all gates hold"
+    failure: Failure | None = None
 
     def to_json(self) -> str:
         """The report as JSON text; NaN and infinities become strings, which JSON has no numbers for."""
-        return json.dumps(_jsonable(dataclasses.asdict(self)), indent=1, allow_nan=False) + "\n"
+        content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(_jsonable(content), indent=1, allow_nan=False) + "\n"
 
 
 def _jsonable(value: Any) -> Any:
@@ -177,6 +206,7 @@ class StageHandle:
         self.stage = stage
         self.count = ""
         self.outcome = ""
+        self.report: StageReport | None = None
 
     def advance(self, done: int, total: int) -> None:
         """Say how far a long loop is."""
@@ -184,11 +214,11 @@ class StageHandle:
 
     def finish(self, report: StageReport) -> None:
         """Say how the stage ended; the line shows it instead of the bare time."""
-        self.outcome = describe_stage(report)
+        self.report, self.outcome = report, describe_stage(report)
 
 
 class Progress:
-    """Prints a build as it runs.
+    """Prints a build as it runs, and keeps what its stages report.
 
     Args:
         console: where to print; None is standard output.
@@ -197,6 +227,7 @@ class Progress:
 
     def __init__(self, console: Console | None = None, now: Callable[[], float] = time.perf_counter) -> None:
         self.console = console or standard_console()
+        self.stages: list[StageReport] = []
         self._now = now
 
     @contextlib.contextmanager
@@ -212,7 +243,9 @@ class Progress:
             ended = "interrupted"
             raise
         finally:
-            self.say(f"{_label(handle):<40} {self._now() - started_s:7.2f} s  {ended}")
+            seconds = self._now() - started_s
+            self.stages.append(handle.report or StageReport(graph, name, seconds, detail=ended))
+            self.say(f"{_label(handle):<40} {seconds:7.2f} s  {ended}")
 
     def say(self, line: str) -> None:
         """Print one line as it is."""

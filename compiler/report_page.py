@@ -13,6 +13,7 @@ from compiler.graph_drawing import drawn, escaped, group_boxes
 from compiler.precision_records import Pin, TensorRange
 from compiler.progress import BuildReport, StageReport
 from compiler.report_charts import drift_chart, histogram_chart, share_bar
+from compiler.report_file import GENERATOR
 from compiler.report_style import CSS
 from runtime_lite.atomic_file import replace_file
 
@@ -36,6 +37,7 @@ def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     """
     name = report.bundle.rstrip("/").rsplit("/", 1)[-1]
     sections = [
+        ("Gates", _gates(report)),
         ("Parity by stage", _stages(report)),
         ("Parity of outputs and states", _parity(report)),
         ("Drift over chained calls", _drift(report)),
@@ -50,11 +52,12 @@ def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     return "\n".join(
         [
             "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8"/>',
+            f'<html lang="en"><head><meta charset="utf-8"/>{GENERATOR}',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f"<title>{escaped(name)}: build</title><style>{CSS}</style></head><body>",
             f"<h1>{escaped(name)}</h1>",
             f'<p class="soft">built from <code>{escaped(report.recipe)}</code></p>',
+            *_verdict(report),
             _tiles(report, figures),
             *body,
             "</body></html>\n",
@@ -94,6 +97,36 @@ def _holds(*, holds: bool) -> str:
 
 
 # Sections
+
+
+def _verdict(report: BuildReport) -> Iterator[str]:
+    """How the build ended, and where to look."""
+    if report.failure is None:
+        yield f'<p><span class="good">{escaped(report.verdict)}</span></p>'
+        return
+    where = ", ".join(f"{name} {value}" for name, value in report.failure.place.items())
+    yield f'<p><span class="bad">{escaped(report.verdict)}</span> {escaped(where)}</p>'
+    yield f"<p>{escaped(report.failure.message)}</p>"
+    if report.failure.cure:
+        yield f"<p>{escaped(report.failure.cure)}</p>"
+
+
+def _gates(report: BuildReport) -> Iterator[str]:
+    """Every promise with its bound and what was measured."""
+    if not report.gates:
+        return
+    rows = (
+        (
+            escaped(row.gate),
+            escaped(row.graph),
+            escaped(row.subject),
+            _number(row.bound, ".4g"),
+            _number(row.value, ".4g"),
+            "not reached" if row.holds is None else _holds(holds=row.holds),
+        )
+        for row in sorted(report.gates, key=lambda row: (row.holds is not False, row.holds is None))
+    )
+    yield table(("gate", "graph", "of", "[bound]", "[value]", ""), rows)
 
 
 def _tiles(report: BuildReport, figures: Sequence[GraphFigures]) -> str:

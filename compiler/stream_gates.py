@@ -16,6 +16,7 @@ from compiler.drift_curves import DriftCurve
 from compiler.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.errors import GateFailed, Place
 from compiler.evaluate import Session
+from compiler.gate_rows import at_most
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.recipe import DriftGate, Limits
 from compiler.stages import Array, Feed, Lowered
@@ -132,6 +133,7 @@ class StreamGates:
                             f"{difference:.3g}",
                             cure="a row depends on its partners: report the graph",
                             place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.graph, tensor=name),
+                            rows=[at_most("buckets", self.graph, name, self.limits.max_abs, difference)],
                         )
             found[bucket_name(emitted.sizes)] = worst
         return found

@@ -14,6 +14,7 @@ import numpy as np
 from compiler.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session
+from compiler.gate_rows import GateRow, at_most
 from compiler.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner, Sizes
@@ -137,9 +138,9 @@ class UtteranceGates:
                         scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
                         worst = max(worst, max_abs_difference(array, expected) / scale)
                         if not worst <= self.limits.max_abs:
-                            raise self._failed(
-                                emitted, name, f"of every row as alone within {self.limits.max_abs:.3g}", f"{worst:.3g}"
-                            )
+                            wanted = f"of every row as alone within {self.limits.max_abs:.3g}"
+                            row = at_most("buckets", self.lowered.graph, name, self.limits.max_abs, worst)
+                            raise self._failed(emitted, name, wanted, f"{worst:.3g}", row)
             found[bucket_name(emitted.sizes)] = worst
         return found
 
@@ -181,13 +182,15 @@ class UtteranceGates:
         for before, after in zip(clean, got, strict=True):
             for name, array in before.items():
                 if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(after[name]).tobytes():
-                    raise self._failed(emitted, name, what, "other values")
+                    row = GateRow("invariance", self.lowered.graph, name, holds=False)
+                    raise self._failed(emitted, name, what, "other values", row)
 
-    def _failed(self, emitted: Emitted, name: str, expected: str, got: str) -> GateFailed:
+    def _failed(self, emitted: Emitted, name: str, expected: str, got: str, row: GateRow) -> GateFailed:
         return GateFailed(
             f"expected {name} {expected}, got {got}",
             cure="a row depends on its padding or its partners although the proof holds: report the graph",
             place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name),
+            rows=[row],
         )
 
 

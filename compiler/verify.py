@@ -14,6 +14,7 @@ import numpy as np
 from compiler import ir as house
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session, session_of
+from compiler.gate_rows import GateRow
 from compiler.one_row import caller_dims, for_callers
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner
@@ -355,6 +356,7 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
                     f"got other values at call {position}",
                     cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
                     place=Place(stage="invariance", graph=lowered.graph, tensor=changed),
+                    rows=[GateRow("invariance", lowered.graph, changed, holds=False)],
                 )
             calls += 1
         runner.length = np.where(active, runner.length, 0)

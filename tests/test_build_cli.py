@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import json
 import re
 import signal
 import subprocess
@@ -37,6 +36,7 @@ class BuildOptions:
     out: Path
     strict: bool
     cache: StageCache | None
+    report: Path | None
     page: Path | None
 
 
@@ -112,23 +112,28 @@ def test_cache_is_chosen_by_option_then_environment(
     assert (cache.folder if cache else None) == folder
 
 
-def test_report_is_written_as_json(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--recipe", "tiny.yaml", "--report", "r/report.json")[0] == 0
-    assert json.loads(Path("r/report.json").read_text())["bundle"] == "dist/tiny"
-
-
-def test_page_is_left_to_the_pipeline_and_named_at_the_end(
+def test_reports_are_left_to_the_pipeline_and_the_page_named_at_the_end(
     pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, "--recipe", "tiny.yaml", "--report-html", "pages/page.html")
+    reports = ("--report", "r/report.json", "--report-html", "pages/page.html")
+    code, out, _ = run(capsys, "--recipe", "tiny.yaml", *reports)
     assert code == 0
-    assert pipeline.calls[0][1].page == Path("pages/page.html")
+    options = pipeline.calls[0][1]
+    assert (options.report, options.page) == (Path("r/report.json"), Path("pages/page.html"))
     assert out.endswith("page: pages/page.html\n")
     assert Path("pages").is_dir()
-    assert (
-        "--report-html: expected a file, got the folder pages"
-        in run(capsys, "--recipe", "tiny.yaml", "--report-html", "pages")[2]
-    )
+
+
+@pytest.mark.parametrize("option", ["--report", "--report-html"])
+def test_a_report_never_overwrites_a_file_that_is_none(
+    option: str, pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path("tiny.yaml").read_text()
+    code, _, err = run(capsys, "--recipe", "tiny.yaml", option, "tiny.yaml")
+    assert code == 2
+    assert f"{option}: expected a new name or an earlier report, got tiny.yaml" in err
+    assert Path("tiny.yaml").read_text() == before
+    assert pipeline.calls == []
 
 
 PLACE = errors.Place("pad_axes", "net", "node_7", "Softmax", "scores", source="model.py:12 in forward")
@@ -340,10 +345,11 @@ def wait_until_ready(process: "subprocess.Popen[str]") -> None:
     assert process.stdout.readline() == "ready\n"
 
 
-def test_interrupt_is_one_line_and_exit_code_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_is_one_line_and_exit_code_130(tmp_path: Path, number: signal.Signals) -> None:
     process = start(STALLING_PIPELINE, tmp_path)
     wait_until_ready(process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")

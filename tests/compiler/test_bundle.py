@@ -1,9 +1,12 @@
 """Where a bundle goes and how it gets there; its content is tested by whole builds."""
 
 import errno
+import fcntl
 import functools
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -192,12 +195,12 @@ def test_a_signal_at_any_moment_leaves_no_partial_folder(
     (out / "old").write_text("old")
     owner: Any
     owner, name = {
-        "mkdtemp": (bundle.tempfile, "mkdtemp"),
-        "open": (bundle.os, "open"),
-        "flock": (bundle.fcntl, "flock"),
+        "mkdtemp": (tempfile, "mkdtemp"),
+        "open": (os, "open"),
+        "flock": (fcntl, "flock"),
         "chmod": (Path, "chmod"),
         "exchange": (bundle, "_put_in_place"),
-        "rmtree": (bundle.shutil, "rmtree"),
+        "rmtree": (shutil, "rmtree"),
     }[moment]
     real = getattr(owner, name)
 
@@ -206,12 +209,13 @@ def test_a_signal_at_any_moment_leaves_no_partial_folder(
         os.kill(os.getpid(), number)
         return found
 
+    def replace() -> None:
+        with staged(out) as folder:
+            (folder / "new").write_text("new")
+
+    monkeypatch.setattr(owner, name, interrupted)
     with pytest.raises(KeyboardInterrupt), signals_interrupt():
-        monkeypatch.setattr(owner, name, interrupted)
-        try:
-            with staged(out) as folder:
-                (folder / "new").write_text("new")
-        finally:
-            monkeypatch.undo()
+        replace()
+    monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
     assert [path.name for path in out.iterdir()] in (["old"], ["new"])

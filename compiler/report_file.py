@@ -1,0 +1,61 @@
+"""Where reports may be written: a new name, or a report of an earlier build; nothing else is overwritten."""
+
+import contextlib
+import json
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from compiler.errors import RecipeError
+
+GENERATOR = '<meta name="generator" content="Slipway"/>'
+"""In the head of every page, by which an earlier one is known."""
+
+HEAD_BYTES = 4096
+
+
+def require_place(option: str, path: Path, is_ours: Callable[[bytes], bool]) -> None:
+    """Find out before the work what would go wrong after it; makes the folder.
+
+    Args:
+        option: that names the file, for messages.
+        path: the file.
+        is_ours: whether a file's content is a report of this kind.
+
+    Raises:
+        RecipeError: the path is no plain file, the folder cannot be written, or another file is there.
+    """
+    if path.is_dir():
+        raise RecipeError(f"{option}: expected a file, got the folder {path}", cure="name a file in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        is_plain = stat.S_ISREG(path.lstat().st_mode) if path.exists() or path.is_symlink() else True
+        content = path.read_bytes() if is_plain and path.exists() else b""
+    except OSError as error:
+        raise RecipeError(
+            f"{option}: expected a place that can be written, got {path}: {error.strerror}",
+            cure="check the path and its permissions",
+        ) from None
+    if not is_plain:
+        raise RecipeError(f"{option}: expected a plain file, got {path}, a link or a device", cure="name another file")
+    if content and not is_ours(content):
+        raise RecipeError(
+            f"{option}: expected a new name or an earlier report, got {path}, which is something else",
+            cure="name another file, or remove it first",
+        )
+
+
+def is_json_report(content: bytes) -> bool:
+    """Whether a file is a build's report as JSON."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(content)
+        return isinstance(found, dict) and {"recipe", "bundle", "stages"} <= found.keys()
+    return False
+
+
+def is_page(content: bytes) -> bool:
+    """Whether a file is a page of ours."""
+    return GENERATOR.encode() in content[:HEAD_BYTES]
