@@ -1,6 +1,7 @@
 """assembly: the bundle as a whole, its report and its bytes."""
 
 import json
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -35,6 +36,11 @@ def test_report_names_every_stage_and_every_tensor(shared: Project) -> None:
     assert stages[:2] == ["data", "capture"]
     assert stages[-1] == "bundle"
     assert {row["tensor"] for row in ended.report["parity"]} >= {"logits"}
+    assert ended.report["verdict"] == "all gates hold"
+    assert ended.report["failure"] is None
+    assert all(row["holds"] is True for row in ended.report["gates"])
+    gates = {row["gate"] for row in ended.report["gates"]}
+    assert gates >= {"parity.max_abs", "edges", "buckets", "invariance", "task.max_increase", "budget.size_mb"}
     assert ended.report["task"]["identical"] == ended.report["task"]["recordings"] == 2
     assert set(ended.report["sizes"]) == set(digest_of(shared.folder / "bundle"))
     assert {row["sizes"] for row in ended.report["speed"]} == {"batch=1", "batch=2"}
@@ -92,11 +98,30 @@ def test_drift_that_grows_fails_the_build(project: Project, monkeypatch: pytest.
     project.replace("tiny.yaml", "tiny_data:verification", "rising:verification")
     project.replace("tiny.yaml", GATE, "net: {max_abs: 0.01, chained_steps: 8, drift: {steps: 8, max_growth: 3}}")
     sabotage(monkeypatch, "pack_states", scale_logits)
-    ended = project.build()
+    ended = project.build("--report-html", "page.html")
     assert ended.code == 4, ended.err
     assert "stage drift, graph net, tensor logits" in ended.message
     assert "within 3 times its first half over 8 chained steps, got " in ended.message
     assert not (project.folder / "bundle").exists()
+    check_report_of_drift(ended.report, (project.folder / "page.html").read_text())
+
+
+def check_report_of_drift(report: dict[str, Any], page: str) -> None:
+    """What came before holds, with its figures; what failed has bound and value; the rest was not reached."""
+    assert (report["schema_version"], report["verdict"]) == (1, "a gate failed")
+    assert report["failure"]["place"] == {"stage": "drift", "graph": "net", "tensor": "logits"}
+    assert report["failure"]["exit_code"] == 4
+    assert report["stages"][-1]["stage"] == "drift"
+    rows = {(row["gate"], row["subject"]): row for row in report["gates"]}
+    parity, drift = rows["parity.max_abs", "logits"], rows["parity.drift", "logits"]
+    assert parity["holds"] is True and 0 < parity["value"] <= parity["bound"]
+    assert drift["holds"] is False and drift["value"] > drift["bound"] == 3
+    reached = {gate for (gate, _), row in rows.items() if row["holds"] is not None}
+    assert reached == {"parity.max_abs", "edges", "buckets", "parity.drift"}
+    left = {gate for (gate, _), row in rows.items() if row["holds"] is None}
+    assert left == {"invariance", "task.max_increase", "task.identical", "budget.size_mb", "budget.p95_ms"}
+    for words in ("a gate failed", "parity.drift", "FAILS", "not reached", "its first half over 8 chained steps"):
+        assert words in page
 
 
 def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_rounds(
