@@ -126,6 +126,7 @@ class Explanation:
         rows_independent: whether rows of one batch are proved independent.
         replayed: steps that the independent checker has replayed, None where there was nothing to replay.
         rejected: what the checker says against the proof; empty where it holds.
+        assumes: what the proof takes for granted, in words.
     """
 
     graph: str
@@ -140,6 +141,7 @@ class Explanation:
     rows_independent: bool = False
     replayed: int | None = None
     rejected: str = ""
+    assumes: tuple[str, ...] = ()
 
 
 def explain(lowered: Lowered, passes: Sequence[Pass]) -> Explanation:
@@ -192,6 +194,7 @@ def _proved(before: Lowered, outcome: Outcome) -> Explanation:
         ),
         rows_independent=after.rows_independent,
         replayed=replayed,
+        assumes=tuple(proof["assumes"]),
         rejected=rejected,
     )
 

@@ -50,6 +50,7 @@ def _body(explanation: Explanation, width: int, *, every_node: bool) -> Iterable
     else:
         yield _inserted_table(explanation.steps)
         yield _output_table(explanation)
+        yield _assumptions(explanation)
     if every_node:
         yield _node_table(explanation.steps)
     yield _numbers(explanation)
@@ -101,6 +102,12 @@ def _output_table(explanation: Explanation) -> RenderableType:
     for name, shape in explanation.outputs:
         _row(table, name, shape)
     return Group(table, Text("a name in a size is the slots of the whole; of a row, the same size of its true length"))
+
+
+def _assumptions(explanation: Explanation) -> RenderableType | None:
+    if not explanation.assumes:
+        return None
+    return Group(Text("Taken for granted", style="bold"), *map(Text, explanation.assumes))
 
 
 def _node_table(steps: Sequence[Step]) -> Table:

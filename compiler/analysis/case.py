@@ -7,8 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Region, Rewrite, Verdict, assumed, make_fact, refuse
-from compiler.analysis.interval import ASSUMED, Interval, hull
+from compiler.analysis.facts import (
+    Assumption,
+    Clamp,
+    Fact,
+    Fill,
+    Index,
+    Need,
+    Region,
+    Rewrite,
+    Verdict,
+    make_fact,
+    refuse,
+)
+from compiler.analysis.interval import Interval, hull
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, has_rows, size_of, symbols_of
 from compiler.ir import Dim, array_of, attribute, dims_of, int_attribute, integers_of, ints_attribute, symbol
 
@@ -247,19 +259,18 @@ class Case:
         *outputs: Fact,
         pointwise: bool = False,
         at_least_one: Iterable[Dim] = (),
+        assumes: Iterable[Assumption] = (),
     ) -> Verdict:
         """The verdict with the needs stated so far. One fact given stands for every output."""
         facts = outputs if len(outputs) == len(self.node.outputs) else outputs[:1] * len(self.node.outputs)
-        return Verdict(rule, facts, reason, tuple(self.needs), pointwise, tuple(at_least_one))
+        assumed = tuple(each for each in assumes if each.is_needed(self.fact(each.operand).valid))
+        return Verdict(rule, facts, reason, tuple(self.needs), pointwise, tuple(at_least_one), assumed)
 
     def output(
         self, axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None
     ) -> Fact:
-        """An output's fact; valid entries made of finite operands fall under the assumption."""
-        modest = all(fact is None or fact.valid.magnitude <= ASSUMED for fact in self.facts)
-        return make_fact(
-            axes, lambda region: assumed(content(region), modest) if not region else content(region), index
-        )
+        """An output's fact."""
+        return make_fact(axes, content, index)
 
     def moved(self, operand: int, positions: Mapping[int, int]) -> Fact:
         """The fact of an operand whose axes go to new positions (untracked ones need not be listed).

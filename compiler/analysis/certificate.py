@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from compiler.analysis.facts import Clamp, Fact, Fill, Index, Need, Rewrite
-from compiler.analysis.interval import ASSUMED, LONGEST, Interval
+from compiler.analysis.interval import LONGEST, Interval
 from compiler.analysis.layout import Factor, Frames, Plain, Rows, Segment, Side
 from compiler.analysis.propagate import Axes, Derivation, Judged
 from compiler.ir import Dim, dims_of, expression, source_of
@@ -52,11 +52,21 @@ def certificate(
         "minimum": dict(sorted(minimum.items())),
         "becomes": dict(sorted(becomes.items())),
         "assumes": [
-            f"entries that the unpadded program computes from finite operands are finite and within +-{ASSUMED:g}",
             f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
+            *_assumed(steps),
         ],
         "records": list(steps),
     }
+
+
+def _assumed(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What single steps take for granted, in words."""
+    return [
+        f"{'no valid entry is NaN' if what == 'no NaN' else 'all valid entries are finite'} in "
+        f"{step['inputs'][operand]!r}, which {step['node']!r} ({step['op']}) reads"
+        for step in steps
+        for operand, what in step["assumes"]
+    ]
 
 
 def _record(judged: Judged) -> dict[str, Any]:
@@ -75,6 +85,7 @@ def _record(judged: Judged) -> dict[str, Any]:
         "needs": [_need(need) for need in verdict.needs],
         "out": [fact_record(fact) for fact in verdict.outputs],
         "at_least_one": [str(size) for size in verdict.at_least_one],
+        "assumes": [[each.operand, each.what] for each in verdict.assumes],
         "source": source_of(node),
         **chain,
     }

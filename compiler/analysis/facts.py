@@ -7,9 +7,9 @@ padding of axis 2 only, {2, 3} padding of both. Entries of valid places equal th
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, combinations
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from compiler.analysis.interval import ACTIVATION, ANYTHING, Interval, constant, hull
+from compiler.analysis.interval import ANYTHING, Interval, constant, hull
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of, has_rows, is_padded
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
@@ -44,7 +44,7 @@ class Fact:
     """
 
     axes: tuple[tuple[int, Axis], ...] = ()
-    contents: tuple[tuple[Region, Interval], ...] = ((VALID, ACTIVATION),)
+    contents: tuple[tuple[Region, Interval], ...] = ((VALID, ANYTHING),)
     is_number: bool = False
     index: Index | None = None
 
@@ -126,11 +126,7 @@ def regions_of(padded: Iterable[int]) -> list[Region]:
 
 
 def make_fact(axes: Mapping[int, Axis], content: Callable[[Region], Interval], index: Index | None = None) -> Fact:
-    """A fact with the given layouts; `content` is asked once per region.
-
-    Entries of the valid region that follow from finite operands are assumed within `ASSUMED`
-    (see `compiler.analysis.interval`): rules pass such contents through `assumed`.
-    """
+    """A fact with the given layouts; `content` is asked once per region."""
     kept = {at: axis for at, axis in sorted(axes.items()) if any(not _is_plain(factor) for factor in axis)}
     padded = [at for at, axis in kept.items() if is_padded(axis)]
     return Fact(tuple(kept.items()), tuple((r, content(r)) for r in regions_of(padded)), index=index)
@@ -140,17 +136,6 @@ def _is_plain(factor: object) -> bool:
     if isinstance(factor, Frames):
         return all(segment.is_full for segment in factor.segments)
     return not isinstance(factor, Rows)
-
-
-def assumed(content: Interval, operands_are_modest: bool) -> Interval:
-    """The content of valid places: what the rule derives, cut to the assumption when the operands fall under it.
-
-    A mask constant of -1e30 does not, so nothing is assumed of what is made from it.
-    """
-    if not operands_are_modest:
-        return content
-    low, high = max(content.low, ACTIVATION.low), min(content.high, ACTIVATION.high)
-    return Interval(low, high) if low <= high else content
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,6 +181,26 @@ class Clamp:
     high: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Assumption:
+    """What a verdict takes for granted of the valid entries of one operand, where kernels leave no other choice.
+
+    Attributes:
+        operand: index of the node's input.
+        what: that no entry is NaN, which kernels that compare order by where it lies; or that all are finite.
+    """
+
+    operand: int
+    what: Literal["no NaN", "finite"]
+
+    def is_needed(self, valid: Interval) -> bool:
+        """Whether it says more than what is known of the entries."""
+        return valid.nan if self.what == "no NaN" else not valid.is_finite
+
+
+NO_NAN = (Assumption(0, "no NaN"),)
+FINITE = (Assumption(0, "finite"),)
+
 Need: TypeAlias = Fill | Clamp | Rewrite
 
 
@@ -211,6 +216,7 @@ class Verdict:
         pointwise: along every tracked axis, each output entry depends on the same entry of the inputs alone, so the
             op commutes with concatenation and lookup along it.
         at_least_one: sizes that have to be 1 or more for the node to have a meaning.
+        assumes: what the verdict takes for granted of valid entries; part of the certificate.
     """
 
     rule: str
@@ -219,6 +225,7 @@ class Verdict:
     needs: tuple[Need, ...] = ()
     pointwise: bool = False
     at_least_one: tuple[Dim, ...] = ()
+    assumes: tuple[Assumption, ...] = ()
 
 
 def refuse(reason: str, cure: str, **place: Any) -> Refused:

@@ -8,13 +8,6 @@ import numpy as np
 LARGEST = 1.0e37
 """Bounds beyond this count as infinite: a margin of 30 below the largest float32, for rounding and partial sums."""
 
-ASSUMED = 2.0**40
-"""Bound assumed for every entry that the unpadded program itself computes out of finite operands.
-
-It is the one assumption of the proofs, written into every certificate; the verification data can refute it.
-"""
-
-
 LONGEST = 2.0**31 - 1
 """Slots that no axis exceeds, so that positions and their differences are exact in int32; part of every certificate."""
 
@@ -68,7 +61,6 @@ ANYTHING = Interval(-math.inf, math.inf, True)
 ZERO = Interval(0.0, 0.0)
 ONE = Interval(1.0, 1.0)
 TRUTH = Interval(0.0, 1.0)
-ACTIVATION = Interval(-ASSUMED, ASSUMED)
 
 
 def constant(value: float) -> Interval:

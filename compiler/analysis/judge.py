@@ -2,11 +2,11 @@
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
-from compiler.analysis.interval import ACTIVATION, ANYTHING
 from compiler.analysis.layout import has_rows
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
 from compiler.analysis.rules.refused import RANDOM
+from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
 
 ARITHMETIC = frozenset(
@@ -94,7 +94,5 @@ def _arithmetic(case: Case) -> Verdict:
 
 def _untracked(case: Case) -> Verdict:
     """A node that nothing tracked reaches computes the same in both programs."""
-    finite = all(case.fact(operand).valid.is_finite for operand in case.present)
-    return case.verdict(
-        "PL", "nothing padded and no batch reaches it", Fact(contents=((VALID, ACTIVATION if finite else ANYTHING),))
-    )
+    facts = [Fact(contents=((VALID, whole_range(output.dtype)),)) for output in case.node.outputs]
+    return case.verdict("PL", "nothing padded and no batch reaches it", *facts)

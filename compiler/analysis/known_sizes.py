@@ -195,7 +195,12 @@ def count_of(start: Dim, limit: Dim, step: int) -> Dim:
 
 def at_zero(size: Dim) -> int | None:
     """A size at length 0, or None when that is no whole number."""
+    return at_length(size, 0)
+
+
+def at_length(size: Dim, length: int) -> int | None:
+    """A size where every axis is that long, or None when that is no whole number."""
     if isinstance(size, int):
         return size
-    value = size.subs(dict.fromkeys(size.free_symbols, 0))
+    value = size.subs(dict.fromkeys(size.free_symbols, length))
     return int(value) if value.is_Integer else None

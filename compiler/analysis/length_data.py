@@ -4,16 +4,15 @@ A number that meets nothing but constants and positions, which all rows share, g
 values, and whatever uses it as data meets it here.
 """
 
-import math
-
 import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Verdict, make_fact, refuse
 from compiler.analysis.growth import never_falls
-from compiler.analysis.interval import ACTIVATION, ASSUMED, TRUTH, Interval
-from compiler.analysis.known_sizes import at_zero, numbers_of
+from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
+from compiler.analysis.known_sizes import at_length, numbers_of
 from compiler.analysis.layout import Axis, symbols_of
+from compiler.analysis.transfer import stored
 from compiler.ir import Dim, dims_of, is_op
 
 COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
@@ -86,8 +85,11 @@ def _is_spread(case: Case, operand: int) -> bool:
 
 
 def _content(size: Dim | None) -> Interval:
-    """What a number computed of true lengths may be: no axis has more slots than the assumption allows."""
-    least = at_zero(size) if size is not None and never_falls(size) else None
-    return (
-        ACTIVATION if least is None else Interval(max(float(least), -ASSUMED), max(ASSUMED, math.nextafter(least, 0)))
-    )
+    """What a number computed of true lengths may be: between its values of no and of most entries."""
+    if size is None or not (never_falls(size) or never_falls(-size)):
+        return ANYTHING
+    ends = [at_length(size, length) for length in (0, int(LONGEST))]
+    if None in ends:
+        return ANYTHING
+    low, high = sorted(float(end) for end in ends if end is not None)
+    return stored(Interval(low, high), ir.DataType.FLOAT)

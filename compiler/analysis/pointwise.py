@@ -7,9 +7,10 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, make_fact
-from compiler.analysis.interval import ACTIVATION, of_array
+from compiler.analysis.interval import of_array
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Side, suffix
+from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
 
 ENTRIES = "entries"
@@ -48,7 +49,7 @@ def _fact(value: ir.Value, axis: int | None) -> Fact:
         return Fact(contents=((VALID, of_array(array)),))
     if axis is None:
         return Fact()
-    return make_fact({axis: suffix(house.symbol(ENTRIES))}, lambda region: ACTIVATION)
+    return make_fact({axis: suffix(house.symbol(ENTRIES))}, lambda region: whole_range(value.dtype))
 
 
 def _alone(node: ir.Node, operands: Mapping[int, int]) -> ir.Node | None:

@@ -3,16 +3,16 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict, make_fact, refuse
-from compiler.analysis.interval import ACTIVATION, ANYTHING, ASSUMED, ONE, TRUTH, ZERO, Interval, of_array
+from compiler.analysis.interval import ONE, ZERO, Interval, of_array
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
 from compiler.analysis.place_numbers import STEPS
 from compiler.analysis.rules.relative_shift import match
+from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
 from compiler.ir import PASS_KEY, Dim, array_of, dims_of, is_op, nodes_of, source_of, symbol
 
@@ -120,9 +120,7 @@ def _input_fact(value: ir.Value, axes: Axes) -> Fact:
     def content(region: Region) -> Interval:
         if name in axes.masks:
             return ZERO if region else ONE
-        if not region:
-            return _valid(value.dtype)
-        return ZERO if name in axes.clean else _anything(value.dtype)
+        return ZERO if region and name in axes.clean else whole_range(value.dtype)
 
     return make_fact(layouts, content)
 
@@ -139,24 +137,6 @@ def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
     if len(sides) > 1:
         raise refuse(f"input {name!r} has an axis of {dim} entries", "give each axis a dimension", tensor=name)
     return (Frames((Segment(dim, sides.pop()),)),) if sides else None
-
-
-def _valid(dtype: ir.DataType | None) -> Interval:
-    if dtype == ir.DataType.BOOL:
-        return TRUTH
-    if dtype is not None and dtype.is_integer():
-        limits = _anything(dtype)
-        return Interval(max(limits.low, ACTIVATION.low), min(limits.high, ACTIVATION.high))
-    return ACTIVATION
-
-
-def _anything(dtype: ir.DataType | None) -> Interval:
-    if dtype == ir.DataType.BOOL:
-        return TRUTH
-    if dtype is not None and dtype.is_integer():
-        limits = np.iinfo(dtype.numpy())
-        return Interval(float(limits.min), float(limits.max))
-    return ANYTHING
 
 
 def propagate(
@@ -297,9 +277,9 @@ class _Propagation:
 
 
 def _is_bounded(value: ir.Value, fact: Fact) -> bool:
-    """Whether more is known of an untracked value than every value is assumed to keep."""
-    worst = _anything(value.dtype)
-    return fact.valid.low > max(-ASSUMED, worst.low) or fact.valid.high < min(ASSUMED, worst.high)
+    """Whether more is known of an untracked value than what its type holds."""
+    worst = whole_range(value.dtype)
+    return fact.valid.low > worst.low or fact.valid.high < worst.high or (worst.nan and not fact.valid.nan)
 
 
 def _heads(node: ir.Node) -> list[ir.Node]:

@@ -42,6 +42,12 @@ def limits_of(dtype: ir.DataType) -> Interval | None:
     )
 
 
+def whole_range(dtype: ir.DataType | None) -> Interval:
+    """Everything that a type holds: of floating-point types infinities and NaN, too."""
+    limits = None if dtype is None else limits_of(dtype)
+    return ANYTHING if limits is None else limits
+
+
 _STEPS = {ir.DataType.FLOAT: 2e-6, ir.DataType.DOUBLE: 2e-6, ir.DataType.FLOAT16: 4e-3, ir.DataType.BFLOAT16: 3e-2}
 _OTHER_STEP = 0.25
 

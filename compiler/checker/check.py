@@ -25,8 +25,20 @@ from compiler.checker.graph import Array, Graph, Record, Rejected
 from compiler.checker.replay import Replay
 from compiler.checker.values import content_of, paddings_of, within, worst_of
 
-ASSUMED = 2.0**40
-"""Entries that follow from data are taken to lie within this bound; every certificate says so."""
+ASSUMABLE = {
+    "no NaN": (
+        "ArgMax",
+        "ArgMin",
+        "DynamicQuantizeLinear",
+        "GlobalMaxPool",
+        "Hardmax",
+        "MaxPool",
+        "ReduceMax",
+        "ReduceMin",
+    ),
+    "finite": ("Einsum", "Gemm", "MatMul", "Resize"),
+}
+"""What a record may take for granted of valid entries, and of which operators; of all others nothing."""
 
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, *, seeds: int = 2) -> int:
@@ -54,6 +66,7 @@ class _Checker:
         self.sides: Mapping[str, str] = certificate["sides"]
         self.becomes: Mapping[str, str] = certificate["becomes"]
         self.records: Sequence[Record] = certificate["records"]
+        self.told: Sequence[str] = certificate["assumes"]
         self.claims: dict[str, Record] = {}
         self.shapes: dict[str, Sequence[str | int]] = {}
         self.steps = Replay(self.before, self.after, certificate, seeds)
@@ -65,6 +78,7 @@ class _Checker:
         if len(by_node) != len(told):
             raise Rejected("two records speak of one node")
         for record in self.records:
+            self._assumptions(record)
             self._chain(record)
         for node in self.before.nodes.values():
             is_left = node.name in self.after.nodes
@@ -79,6 +93,17 @@ class _Checker:
             self._structure(record)
             self.steps.replay(record)
         return len(self.records)
+
+    def _assumptions(self, record: Record) -> None:
+        """A record takes for granted what kernels leave no other choice about, and the certificate says so."""
+        for operand, what in record["assumes"]:
+            if record["op"] not in ASSUMABLE.get(what, ()) or self._is_constant(record["inputs"][operand]):
+                raise Rejected(f"record of {record['node']!r} assumes {what!r} of its input {operand}")
+            if not any(repr(record["node"]) in each for each in self.told):
+                raise Rejected(f"record of {record['node']!r} assumes {what!r}, and the certificate does not say so")
+
+    def _is_constant(self, name: str) -> bool:
+        return self.before.constant(name) is not None
 
     def _closed_chains(self) -> None:
         """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
@@ -151,9 +176,9 @@ class _Checker:
         if array is None:
             array = self.steps.computed(name)
         if array is None:  # of data that no padded axis reaches
-            low, high, _ = content_of(fact, frozenset())
-            least, most, _ = worst_of(self.steps.element_type(name))
-            if low > max(-ASSUMED, least) or high < min(ASSUMED, most):
+            low, high, nan = content_of(fact, frozenset())
+            least, most, may_be_nan = worst_of(self.steps.element_type(name))
+            if low > least or high < most or (may_be_nan and not nan):
                 raise Rejected(f"record of {record['node']!r}: {name!r} may be anything, not within {(low, high)}")
             return fact
         claimed = content_of(fact, frozenset())

@@ -13,6 +13,9 @@ from compiler.checker.values import count_positions, worst_values
 
 SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")
 
+FINITE = 1e6
+"""Valid entries that are assumed to be finite are drawn within this bound."""
+
 
 class Replay:
     """Runs steps.
@@ -47,6 +50,7 @@ class Replay:
 
     def replay(self, record: Record) -> None:
         """Run the step unpadded and padded and compare."""
+        assumed = {record["inputs"][operand]: what for operand, what in record.get("assumes", ())}
         record = self.opened(self._with_live_outputs(record))
         wanted = [self.becomes.get(name, name) for name in record["outputs"]]
         kinds: dict[str, int] = {}
@@ -68,7 +72,7 @@ class Replay:
         for seed in range(self.seeds):
             rng = np.random.default_rng(seed)
             lengths = self._lengths(rng, seed)
-            self._compare(record, alone, padded, kinds, lengths, rng)
+            self._compare(record, alone, padded, kinds, lengths, rng, assumed, edges=seed % 2 == 1)
 
     def is_size(self, name: str) -> bool:
         """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
@@ -180,6 +184,9 @@ class Replay:
         kinds: Mapping[str, int],
         lengths: Lengths,
         rng: np.random.Generator,
+        assumed: Mapping[str, str],
+        *,
+        edges: bool,
     ) -> None:
         where = f"record of {record['node']!r} ({record['op']})"
         layouts = {
@@ -189,7 +196,8 @@ class Replay:
         }
         for most in (3, 1, 0):
             drawn = {
-                name: self._draw(name, layout, kinds[name], lengths, rng, most) for name, layout in layouts.items()
+                name: self._draw(name, layout, kinds[name], lengths, rng, most, edges, assumed.get(name))
+                for name, layout in layouts.items()
             }
             references = []
             try:
@@ -251,9 +259,17 @@ class Replay:
         return self._zeros(self.after, name, lengths.slots)
 
     def _draw(
-        self, name: str, layout: Layout, kind: int, lengths: Lengths, rng: np.random.Generator, most: int
+        self,
+        name: str,
+        layout: Layout,
+        kind: int,
+        lengths: Lengths,
+        rng: np.random.Generator,
+        most: int,
+        edges: bool,
+        assumed: str | None,
     ) -> Array:
-        """A padded value that the fact allows, as bad as it allows."""
+        """A padded value that the fact allows, as bad as it allows; valid entries keep to what is assumed of them."""
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
         if layout.record.get("number"):
             return self._number(self.after if name in self.after.producers else self.before, name, lengths.slots)
@@ -273,7 +289,11 @@ class Replay:
                 high[here] = np.minimum(high[here], allowed[1])
                 nan[here] &= allowed[2]
                 padding[here] &= bool(region)
-        array = worst_values(low, np.maximum(low, high), nan, padding, rng, dtype, most)
+        if assumed is not None:
+            nan &= padding
+        if assumed == "finite":
+            low, high = (np.where(padding, each, np.clip(each, -FINITE, FINITE)) for each in (low, high))
+        array = worst_values(low, np.maximum(low, high), nan, padding, rng, dtype, most, edges=edges)
         index = layout.record.get("index")
         if index is not None:
             count_positions(array, layout, int(index["axis"]), size_of(index["offset"], lengths.slots), lengths)

@@ -13,24 +13,52 @@ HUGE = (math.nan, math.inf, -math.inf, 1e30, -1e30)
 """What lies where anything may lie."""
 
 
+EDGES = (math.nan, math.inf, -math.inf, 0.0, 1.0)
+"""What valid entries are here and there: nothing whose sum depends on the order."""
+
+RARE = 0.12
+"""The share of valid entries that are edges."""
+
+
 def worst_values(
-    low: Array, high: Array, nan: Array, padding: Array, rng: np.random.Generator, dtype: np.dtype[Any], most: int
+    low: Array,
+    high: Array,
+    nan: Array,
+    padding: Array,
+    rng: np.random.Generator,
+    dtype: np.dtype[Any],
+    most: int,
+    *,
+    edges: bool = False,
 ) -> Array:
-    """Entries within bounds: small ones where valid, the worst allowed in the padding."""
+    """Entries within bounds: small ones where valid, and some edges on demand; the worst allowed in the padding."""
     if dtype.kind in "iub":
         limits = (0.0, 1.0) if dtype.kind == "b" else (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
         low, high = np.clip(low, *limits), np.clip(high, *limits)
         bottom, top = np.clip(0.0, low, high), np.clip(float(most), low, high)
         small = np.floor(rng.uniform(bottom, top + 0.999))
         ends = np.where(rng.random(low.shape) < 0.5, low, high)
-        return np.clip(np.where(padding & (rng.random(low.shape) < 0.7), ends, small), -(2.0**62), 2.0**62)
+        share = np.where(padding, 0.7, RARE if edges and most else 0.0)
+        return np.clip(np.where(rng.random(low.shape) < share, ends, small), -(2.0**62), 2.0**62)
     drawn = np.clip(rng.standard_normal(low.shape), low, high)
-    drawn = np.where(~padding & np.isinf(low) & (rng.random(low.shape) < 0.3), low, drawn)
-    worst = rng.choice(np.array([*HUGE, 0.0]), low.shape)
+    worst = np.where(padding, rng.choice(np.array([*HUGE, 0.0]), low.shape), rng.choice(np.array(EDGES), low.shape))
+    swept = _swept(worst, ~padding, rng) if edges else np.zeros(low.shape, bool)
     inside = np.where(np.isnan(worst), nan, (worst >= low) & (worst <= high))
     bound = np.where(rng.random(low.shape) < 0.5, low, high)
     bad = np.where(inside, worst, np.where(np.isfinite(bound) & (np.abs(bound) < 1e30), bound, drawn))
-    return np.where(padding & (rng.random(low.shape) < 0.7), bad, drawn)
+    share = np.where(padding, 0.7, RARE if edges else 0.0)
+    return np.where((rng.random(low.shape) < share) | swept, bad, drawn)
+
+
+def _swept(worst: Array, valid: Array, rng: np.random.Generator) -> Array:
+    """Set the valid entries at one place of one axis to one edge; where they are."""
+    swept = np.zeros(worst.shape, bool)
+    if worst.ndim and worst.size:
+        places = np.moveaxis(swept, int(rng.integers(worst.ndim)), 0)
+        places[int(rng.integers(len(places)))] = True
+        swept &= valid
+        worst[swept] = rng.choice(np.array(EDGES))
+    return swept
 
 
 def count_positions(array: Array, layout: Layout, axis: int, offset: int, lengths: Lengths) -> None:

@@ -1,4 +1,4 @@
-"""The forms "average_pool", "mirror" and "hold": windows and borders that count from the true end of an axis.
+"""The forms "average_pool", "mirror", "hold" and "resize_apart": windows and borders along the true axes of a row.
 
 Before:
     y = AveragePool(x, pads=[1, 1], count_include_pad=0); z = Pad(x, [1, 1], mode="reflect"); w = Resize(x, linear)
@@ -6,6 +6,7 @@ After:
     y = AveragePool(x filled with 0) / AveragePool(1 at valid slots)
     z = GatherND(x, slot of the entry that stands at every place)
     w = Resize(GatherND(x, Min(slots, time_length - 1)))
+    v = Squeeze(Resize(Unsqueeze(x [batch, channels, time], 1, 2)), 1, 2)  # where rows would be neighbours
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from compiler import ir as house
 from compiler.analysis.layout import Frames, Side
 from compiler.ir import Dim
 from compiler.padding.rows import rows_of, spread_rows
@@ -90,6 +92,37 @@ def hold(site: Site) -> None:
     site.node.replace_input_with(0, value)
 
 
+def resize_apart(site: Site) -> None:
+    """Resize with two axes of one entry behind the batch, so that no kernel takes rows for neighbouring places."""
+    node, insert = site.node, site.insert
+    value, scales, sizes = (node.inputs[at] if at < len(node.inputs) else None for at in (0, 2, 3))
+    assert value is not None
+    attributes = _plain_attributes(node)
+    if "axes" in attributes:
+        rank = len(site.dims())
+        attributes["axes"] = [at % rank and at % rank + 2 for at in _ints(attributes, "axes")]
+    else:
+        scales, sizes = (None if each is None else _with_ones(site, each) for each in (scales, sizes))
+    apart = insert.op("Unsqueeze", [value, insert.int64s(1, 2)], name="rows_apart", dtype=value.dtype)
+    operands = [apart, None, scales, sizes][: 3 if sizes is None else 4]
+    resized = insert.op("Resize", operands, attributes, name="resized_apart", dtype=value.dtype)
+    site.replace(0, insert.op("Squeeze", [resized, insert.int64s(1, 2)], name="resized", dtype=value.dtype))
+
+
+def _with_ones(site: Site, per_axis: ir.Value) -> ir.Value:
+    """A vector per axis with two entries of 1 behind the first."""
+    insert, dtype, array = site.insert, per_axis.dtype, house.array_of(per_axis)
+    assert dtype is not None
+    if array is not None:
+        return insert.constant(np.insert(array, 1, [1, 1]), "per_axis")
+    first, behind = (
+        insert.op("Slice", [per_axis, *map(insert.int64s, ends)], name="per_axis", dtype=dtype)
+        for ends in ((0, 1), (1, house.END))
+    )
+    ones = insert.constant(np.ones(2, dtype.numpy()), "ones")
+    return insert.op("Concat", [first, ones, behind], {"axis": 0}, name="per_axis", dtype=dtype)
+
+
 def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Value:
     """The slot of the operand that stands at every place of the output, int64 [batch, places].
 
@@ -135,4 +168,4 @@ def _taken(site: Site, value: ir.Value, axis: int, index: ir.Value) -> ir.Value:
     return insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype)
 
 
-FORMS: dict[str, Form] = {"average_pool": average_pool, "mirror": mirror, "hold": hold}
+FORMS: dict[str, Form] = {"average_pool": average_pool, "mirror": mirror, "hold": hold, "resize_apart": resize_apart}

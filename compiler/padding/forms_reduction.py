@@ -1,10 +1,11 @@
-"""The forms "mean" and "normalize": statistics over the valid entries of padded axes.
+"""The forms "mean", "normalize" and "last_index": statistics over the valid entries of padded axes.
 
 Before:
-    m = ReduceMean(x, axes); y = InstanceNormalization(x, scale, bias)
+    m = ReduceMean(x, axes); y = InstanceNormalization(x, scale, bias); i = ArgMax(x, select_last_index=1)
 After:
     m = ReduceSum(x filled with 0, axes) / true number of entries
     c = Where(valid, x - mean, 0); y = c / sqrt(ReduceSum(c * c) / true number + epsilon) * scale + bias
+    i = Min(ArgMax(x filled with -infinity, select_last_index=1), true number - 1)
 
 The second pass over centred entries keeps the precision of the first form. Sums of half precision are taken in float32.
 """
@@ -53,6 +54,18 @@ def normalize(site: Site) -> None:
         if operand < len(node.inputs) and node.inputs[operand] is not None:
             result = insert.op(op, [result, _parameter(site, operand, wide)], name=f"normalized_{op.lower()}")
     site.replace(0, _as_before(site, result, wide))
+
+
+def last_index(site: Site) -> None:
+    """The last one of the largest entries; where padding ties with them, all are infinite, and the last is meant."""
+    (axis,) = site.details
+    node, value, layout = site.node, site.node.inputs[0], site.fact().axis(site.details[0])
+    assert value is not None and layout is not None
+    attributes = {name: each.value for name, each in node.attributes.items()}
+    kept = [at for at in range(len(site.dims())) if at != axis or house.int_attribute(node, "keepdims", 1)]
+    last = _true_count(site, size_of(layout) - 1, kept, ir.DataType.INT64)
+    found = site.insert.op(node.op_type, [value], attributes, name="index_of_slot", dtype=ir.DataType.INT64)
+    site.replace(0, site.insert.op("Min", [found, last], name="last_index", dtype=ir.DataType.INT64))
 
 
 def _mean(site: Site, value: ir.Value, axes: Sequence[int], keep: bool) -> ir.Value:
@@ -153,4 +166,4 @@ def _parameter(site: Site, operand: int, wide: ir.DataType | None) -> ir.Value:
     return insert.op("Reshape", [value, insert.int64s(-1, *behind)], name=name)
 
 
-FORMS: dict[str, Form] = {"mean": mean, "normalize": normalize}
+FORMS: dict[str, Form] = {"last_index": last_index, "mean": mean, "normalize": normalize}

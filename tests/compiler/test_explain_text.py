@@ -3,6 +3,7 @@
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -10,6 +11,8 @@ from compiler.explain import Explanation, Link
 from compiler.explain_text import LONGEST_CHAIN, print_explanation
 from tests.compiler.test_explain import SOFTMAX, explained, refused
 from tests.kit.offline import offline
+
+LARGEST = {"k": np.array([1], np.int64)}
 
 
 def text_of(found: Explanation, *, width: int = 160, every_node: bool = False) -> str:
@@ -27,6 +30,14 @@ def test_a_proof_shows_what_was_inserted_and_numbers() -> None:
     assert "y [batch, time, time]" in lines
     assert lines[-1].startswith("3 of 3 nodes judged, ")
     assert lines[-1].endswith("1 fills over 1 shared masks; rows are independent")
+
+
+def test_what_a_proof_takes_for_granted_is_said() -> None:
+    largest = offline("(float[batch,time,4] x, int64[1] k) => (float[batch,1,4] y) { y = ReduceMax(x, k) }", LARGEST)
+    lines = text_of(explained(largest)).splitlines()
+    at = lines.index("Taken for granted")
+    assert lines[at + 1].startswith("minimum <= true length <= slots")
+    assert lines[at + 2].startswith("no valid entry is NaN in 'x', which") and "(ReduceMax)" in lines[at + 2]
 
 
 def test_a_refusal_shows_the_way_in_order_then_reason_and_cure() -> None:

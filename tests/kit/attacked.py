@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, make_fact
-from compiler.analysis.interval import ACTIVATION, ANYTHING, Interval, of_array
+from compiler.analysis.interval import ANYTHING, Interval, of_array
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, symbols_of
 from compiler.ir import Dim, Inserter
 from compiler.padding.arithmetic import Arithmetic
@@ -161,10 +161,7 @@ def fact_of(operand: Operand, sides: Mapping[str, Side]) -> Fact:
     given = operand.axes or {}
     single = {at: dim for at, dim in enumerate(operand.shape) if at not in given}
     axes = {at: axis for at, dim in single.items() if (axis := _layout(size_at(dim), sides)) is not None} | dict(given)
-    if operand.valid is None:
-        valid = ANYTHING if operand.dtype.is_integer() or operand.dtype == ir.DataType.BOOL else ACTIVATION
-    else:
-        valid = operand.valid
+    valid = ANYTHING if operand.valid is None else operand.valid
 
     def content(region: Region) -> Interval:
         if not region:

@@ -16,6 +16,9 @@ from compiler.analysis.layout import Axis, Factor, Frames, Plain, Rows, Segment,
 from compiler.ir import Dim
 from compiler.stages import Array
 
+EDGES = np.array([0.0, -0.0, 1.0, 1.0, 1e-40, math.inf, -math.inf, math.nan])
+"""What valid entries are now and then; nothing of which a sum depends on the order of its terms."""
+
 Lengths: TypeAlias = Mapping[str, int]
 """A length per axis name; the batch is one of them."""
 
@@ -109,7 +112,10 @@ def clipped_to(dtype: ir.DataType, content: Interval) -> Interval:
 def drawn_within(
     low: np.ndarray, high: np.ndarray, nan: np.ndarray, dtype: ir.DataType, rng: np.random.Generator, extremes: bool
 ) -> np.ndarray:
-    """Entries within bounds given per place: moderate ones, and with `extremes` the ends, infinities and NaN."""
+    """Entries within bounds given per place: moderate ones, and with `extremes` the ends, infinities and NaN.
+
+    Of every second draw some entries are edges in any case: zeros, ties, subnormal numbers, infinities, NaN.
+    """
     normal = rng.standard_normal(low.shape) * rng.choice([0.5, 2.0, 30.0])
     with np.errstate(invalid="ignore"):
         between = (low + high) / 2
@@ -119,6 +125,9 @@ def drawn_within(
         choices += [low, high, np.clip(0.0, low, high), np.clip(1e30 * normal, low, high), np.where(nan, np.nan, low)]
     picked = rng.integers(0, len(choices), low.shape)
     drawn = np.choose(picked, choices)
+    edges = rng.choice(EDGES, low.shape)
+    allowed = np.where(np.isnan(edges), nan, (low <= edges) & (edges <= high))
+    drawn = np.where(allowed & (rng.random(low.shape) < rng.choice([0.0, 0.3])), edges, drawn)
     kind = dtype.numpy()
     if dtype == ir.DataType.BOOL:
         return np.asarray(drawn > 0.5)

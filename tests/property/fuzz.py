@@ -22,9 +22,12 @@ from compiler.errors import Refused
 from compiler.evaluate import open_session
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered, Outcome, PaddedAxis
-from tests.kit.offline import Differs, check_padded
+from tests.kit.offline import Differs, Edges, check_padded
 
 WIDTH = 4
+
+EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
+"""Not numbers of which a sum may overflow, or not, by the order of its terms."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,6 +316,8 @@ def grow(seed: int, nodes: int = 7, kinds: Kinds = KINDS) -> Lowered:
 def attack(seed: int, nodes: int = 7) -> str:
     """Pad one random graph and compare.
 
+    Valid places hold ordinary numbers first, then zeros, ties, infinities and NaN.
+
     Returns:
         `accepted`; `refused`; `undefined` where it does not run alone; `ill-conditioned` where the row alone is noise
         at its shortest lengths, as the deviation of one entry is, and all longer rows hold.
@@ -328,6 +333,8 @@ def attack(seed: int, nodes: int = 7) -> str:
         return "refused"
     try:
         check_padded(origin, outcome, seed=seed, tolerance=1e-4)
+        for edges in EDGES:
+            check_padded(origin, outcome, seed=seed, tolerance=1e-4, edges=edges)
     except Differs:
         if not _is_noise(origin, outcome):
             raise

@@ -16,11 +16,17 @@ from compiler import ir as house
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.data_only import on_data
-from compiler.analysis.facts import Fact, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
+from compiler.analysis.facts import Assumption, Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, LONGEST, ZERO, Interval
 from compiler.analysis.layout import Axis, has_rows, is_padded
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
+
+MOVED = ("Cast", "Dropout", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators through which weights come from a Softmax to the sum."""
+
+ZERO_OR_NAN = Interval(0.0, 0.0, nan=True)
+"""What a Softmax gives masked entries."""
 
 TYPICAL = 256
 """Entries of an axis of symbolic size, where the smaller one of two values is chosen."""
@@ -103,8 +109,9 @@ def product(
     """
     layouts = _layouts(case, terms)
     cleaned: list[str] = []
+    assumes: list[Assumption] = []
     for label in [label for label in layouts if label not in result and is_padded(layouts[label])]:
-        _clean(case, terms, result, label, cleaned)
+        assumes += _clean(case, terms, result, label, cleaned)
         cleaned.append(label)
     layouts = _layouts(case, terms)  # a fill may have given a shared factor its batch
     if any(has_rows(axis) for label, axis in layouts.items() if label not in result):
@@ -127,7 +134,7 @@ def product(
 
     out = case.output({at: layouts[label] for at, label in enumerate(result) if label in layouts}, content)
     if cleaned:
-        return case.verdict("MM2", "the summed padding adds exactly zero", out)
+        return case.verdict("MM2", "the summed padding adds exactly zero", out, assumes=dict.fromkeys(assumes))
     return case.verdict("MM1", "no padded axis is summed over", out, pointwise=True)
 
 
@@ -171,11 +178,17 @@ def _text(layout: Axis) -> str:
 
 def _clean(
     case: Case, terms: Sequence[Sequence[str]], result: Sequence[str], label: str, cleaned: Sequence[str]
-) -> None:
+) -> list[Assumption]:
     """Make the padding of a summed label add zero at the valid places of the result, with as few fills as possible.
 
     It does where it is zero in one factor and finite in the others. Places in the padding of labels cleaned before add
     zero already.
+
+    Returns:
+        What is taken for granted of factors that have no padding there: that zeros times them are zeros.
+
+    Raises:
+        Refused: such a factor is a constant that is not finite.
     """
     holders = [
         (operand, term.index(label))
@@ -195,18 +208,36 @@ def _clean(
             )
         )
 
-    for operand in range(len(terms)):
-        if operand not in dict(holders) and not summed(operand, padding=False).is_finite:
+    others = [
+        operand
+        for operand in range(len(terms))
+        if operand not in dict(holders) and not summed(operand, padding=False).is_finite
+    ]
+    for operand in others:
+        if case.array(operand) is not None:
             raise refuse(
                 f"{case.op} multiplies zeros with its input {operand}, which may hold infinities",
                 "keep constants and masks finite",
             )
+
+    def adds_nothing(operand: int) -> bool:
+        padding = summed(operand, padding=True)
+        return padding.is_zero or (padding == ZERO_OR_NAN and _is_softmax(case.node.inputs[operand]))
+
     for operand, at in holders:
-        if not summed(operand, padding=True).is_finite:
+        if not summed(operand, padding=True).is_finite and not adds_nothing(operand):
             case.fill(operand, at, 0.0)
-    if not any(summed(operand, padding=True).is_zero for operand, _ in holders):
+    if not any(adds_nothing(operand) for operand, _ in holders):
         operand, at = min(holders, key=lambda holder: _cost(case, holder[0]))
         case.fill(operand, at, 0.0)
+    return [Assumption(operand, "finite") for operand in others]
+
+
+def _is_softmax(value: ir.Value | None) -> bool:
+    """Whether a Softmax gave a value, moved about since: beside a masked entry that is NaN, the valid ones are, too."""
+    while value is not None and (node := value.producer()) is not None and house.is_op(node, *MOVED):
+        value = node.inputs[0]
+    return value is not None and house.is_op(value.producer(), "Softmax")
 
 
 def _cost(case: Case, operand: int) -> tuple[bool, float]:
@@ -257,7 +288,7 @@ def _summed_sizes(case: Case, terms: Sequence[Sequence[str]], result: Sequence[s
     for operand, term in enumerate(terms):
         for label, dim in zip(term, case.dims(operand), strict=True):
             if label not in result:
-                sizes[label] = max(sizes.get(label, 1.0), float(dim) if isinstance(dim, int) else ASSUMED)
+                sizes[label] = max(sizes.get(label, 1.0), float(dim) if isinstance(dim, int) else LONGEST)
     return sizes
 
 

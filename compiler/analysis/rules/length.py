@@ -11,7 +11,7 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
 from compiler.analysis.growth import never_falls
-from compiler.analysis.interval import ASSUMED, LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
+from compiler.analysis.interval import LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
 from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.registry import Table, named_refusal
@@ -72,7 +72,7 @@ def shape(case: Case) -> Verdict:
     sizes = [size for at in read if isinstance(size := dims[at], int)]
     numbers = [math.prod(sizes)] if case.op == "Size" else sizes
     fixed = len(sizes) == len(read) > 0
-    content = hull(*(constant(float(number)) for number in numbers)) if fixed else Interval(0.0, ASSUMED)
+    content = hull(*(constant(float(number)) for number in numbers)) if fixed else Interval(0.0, math.inf)
     return case.verdict("LN2", "sizes that are the same in both programs", Fact(contents=((VALID, content),)))
 
 

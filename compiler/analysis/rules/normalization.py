@@ -8,11 +8,11 @@ import numpy as np
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
 from compiler.analysis.data_only import on_data
-from compiler.analysis.facts import Fact, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ASSUMED, ZERO, Interval
+from compiler.analysis.facts import NO_NAN, Fact, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, LONGEST, ZERO, Interval
 from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table, Versioned
-from compiler.analysis.rules.reduction import DEEP, averaged_sizes, check_rows
+from compiler.analysis.rules.reduction import DEEP, LIVE, averaged_sizes, check_rows
 from compiler.analysis.transfer import stored
 
 ONE_PASS = ("GroupNormalization", "MeanVarianceNormalization")
@@ -42,12 +42,15 @@ def softmax(case: Case) -> Verdict:
     def content(region: Region) -> Interval:
         if axis not in region or case.op == "LogSoftmax":
             return _of_row(case, fact, region, axis)
-        valid = fact.content(region - {axis})
-        score = not valid.nan and valid.high < math.inf and (region == {axis} or valid.low >= DEEP / 10)
-        return ZERO if score and _is_deep(fact.content(region)) else _of_row(case, fact, region, axis)
+        valid, padding = fact.content(region - {axis}), fact.content(region)
+        if not _is_deep(padding) or (padding.high > -math.inf and not _is_live(valid)):
+            return _of_row(case, fact, region, axis)
+        return Interval(0.0, 0.0, _spoils(valid))  # beside a NaN, the whole row is
 
     out = case.output(fact.tracked, content)
-    return case.verdict("SM2", "padded entries are masked before the sum", out, at_least_one=[frames.size])
+    unordered = NO_NAN if case.op == "Hardmax" else ()
+    sizes = [frames.size]
+    return case.verdict("SM2", "padded entries are masked before the sum", out, at_least_one=sizes, assumes=unordered)
 
 
 def is_masked(fact: Fact, axis: int) -> bool:
@@ -62,7 +65,7 @@ def _is_deep(content: Interval) -> bool:
 
 def _is_live(valid: Interval) -> bool:
     """Whether no valid score is a masked one."""
-    return not valid.nan and valid.low >= -ASSUMED
+    return not valid.nan and valid.low >= LIVE
 
 
 def _mask_value(case: Case, fact: Fact) -> float:
@@ -78,16 +81,21 @@ def _check_ties(case: Case, fact: Fact, axis: int, frames: Frames) -> None:
         raise refuse(f"{case.op} over {frames}, where padding could win ties", "keep the scores finite")
 
 
+def _spoils(valid: Interval) -> bool:
+    """Whether valid scores may make their whole row NaN."""
+    return valid.nan or valid.high == math.inf or valid.low == -math.inf
+
+
 def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
     """The range of the result: a row with NaN, with +infinity, or of -infinities alone gives NaN."""
-    row, others = everywhere(fact, region, axis), region - {axis}
-    nan = row.nan or row.high == math.inf or (bool(others) and fact.content(others).low == -math.inf)
+    row = everywhere(fact, region, axis)
+    nan = row.nan or row.high == math.inf or _spoils(fact.content(region - {axis}))
     if case.op == "Hardmax":
         return Interval(0.0, 1.0)
     if case.op == "Softmax":
         return Interval(0.0, 1.0, nan)
     size = case.dims()[axis]
-    count = float(size) if isinstance(size, int) else ASSUMED
+    count = float(size) if isinstance(size, int) else LONGEST
     low = row.low - row.high - math.log(max(count, 1.0)) if row.is_finite else -math.inf
     return ANYTHING if nan else stored(Interval(min(low, 0.0), 0.0), case.dtype())
 
@@ -151,7 +159,7 @@ def _normalization(case: Case, axes: Sequence[int], epsilon: float, channels: in
     if any(output.uses() or output.is_graph_output() for output in case.node.outputs[1:]):
         raise refuse(f"{case.op} whose mean or deviation is read", "compute them with reductions")
     sizes = averaged_sizes(case, axes)
-    count = channels * math.prod(float(dim) if isinstance(dim := case.dims()[at], int) else ASSUMED for at in axes)
+    count = channels * math.prod(float(dim) if isinstance(dim := case.dims()[at], int) else LONGEST for at in axes)
     if not sizes:
         fact = case.fact()
         one_pass = case.op in ONE_PASS

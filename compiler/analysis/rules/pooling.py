@@ -7,7 +7,7 @@ import math
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Fact, Region, Verdict, refuse
+from compiler.analysis.facts import NO_NAN, Assumption, Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis
 from compiler.analysis.registry import Table, named_refusal
@@ -17,13 +17,11 @@ from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, w
 
 def max_pool(case: Case) -> Verdict:
     """MaxPool: padding that is read holds what is never the largest."""
-    if case.fact().valid.nan:
-        raise refuse("MaxPool of entries that may be NaN, which runtimes order differently", "keep NaN out")
     if len(case.node.outputs) > 1 and (case.node.outputs[1].uses() or case.node.outputs[1].is_graph_output()):
         raise refuse("MaxPool whose indices are read: they count slots", "compute indices by ArgMax")
     windows, slid = _windows(case)
     least = case.lowest()
-    neutral = least if case.fact().valid.low >= least else -math.inf
+    neutral = -math.inf if case.dtype().is_floating_point() else least
     for at, each in slid.items():
         if each.sees_padding:
             case.fill(0, at, neutral)
@@ -41,7 +39,8 @@ def max_pool(case: Case) -> Verdict:
 
     out = case.output(_axes(fact, slid), with_empty)
     ordered = not fact.anywhere.nan  # which of NaN and a number is the larger depends on where they lie
-    return _verdict(case, "PL1", windows, slid, out, pointwise=ordered)
+    unordered = NO_NAN if sliding else ()
+    return _verdict(case, "PL1", windows, slid, out, pointwise=ordered, assumes=unordered)
 
 
 def average_pool(case: Case) -> Verdict:
@@ -118,12 +117,20 @@ def _axes(fact: Fact, slid: dict[int, Slid]) -> dict[int, Axis]:
 
 
 def _verdict(
-    case: Case, rule: str, windows: tuple[Window, ...], slid: dict[int, Slid], out: Fact, *, pointwise: bool = True
+    case: Case,
+    rule: str,
+    windows: tuple[Window, ...],
+    slid: dict[int, Slid],
+    out: Fact,
+    *,
+    pointwise: bool = True,
+    assumes: tuple[Assumption, ...] = (),
 ) -> Verdict:
     sizes = [size for each in slid.values() for size in each.least]
     sees = any(each.sees_padding for each in slid.values())
     reason = "padding that is read changes nothing" if sees else "no valid place reads padding"
-    return case.verdict(rule, reason, out, pointwise=pointwise and not _sliding(windows, slid), at_least_one=sizes)
+    pointwise = pointwise and not _sliding(windows, slid)
+    return case.verdict(rule, reason, out, pointwise=pointwise, at_least_one=sizes, assumes=assumes)
 
 
 TABLE: Table = {

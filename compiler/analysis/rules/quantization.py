@@ -13,7 +13,7 @@ from compiler.analysis import interval as iv
 from compiler.analysis import transfer
 from compiler.analysis.case import Case
 from compiler.analysis.data_only import on_data
-from compiler.analysis.facts import VALID, Fact, Fill, Need, Verdict, refuse
+from compiler.analysis.facts import NO_NAN, VALID, Fact, Fill, Need, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.contraction import matmul
@@ -99,8 +99,9 @@ def dynamic_quantize(case: Case) -> Verdict:
         )
     level = Interval(0.0, 255.0)
     quantized = case.output(fact.tracked, lambda region: level)
-    scale, zero = Fact(contents=((VALID, iv.ACTIVATION),)), Fact(contents=((VALID, level),))
-    return case.verdict("QT1", "the range holds 0 in any case", quantized, scale, zero)
+    scale, zero = Fact(), Fact(contents=((VALID, level),))
+    reason = "the range holds 0 in any case"
+    return case.verdict("QT1", reason, quantized, scale, zero, assumes=NO_NAN if fact.padded else ())
 
 
 # Products

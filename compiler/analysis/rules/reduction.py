@@ -9,8 +9,8 @@ import numpy as np
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case, everywhere
 from compiler.analysis.data_only import on_data
-from compiler.analysis.facts import Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ASSUMED, LONGEST, ONE, ZERO, Interval
+from compiler.analysis.facts import NO_NAN, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import ANYTHING, LONGEST, ONE, ZERO, Interval
 from compiler.analysis.layout import Frames
 from compiler.analysis.registry import Table
 from compiler.analysis.transfer import limits_of, stored
@@ -23,14 +23,15 @@ DEFINED_OF_NOTHING = ("GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceProd", "Red
 """Reductions that have a result without any entry."""
 
 LARGEST_OF = ("GlobalMaxPool", "ReduceMax")
+EXTREMES = (*LARGEST_OF, "ReduceMin")
 POOLS = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 REDUCTIONS = (
     "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
     "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
 
-DEEP = -1.0e30
-"""Numbers at or below have an exponential of exactly 0 next to one above -2**40."""
+DEEP, LIVE = -1.0e30, -1.0e29
+"""Numbers at or below the first have an exponential of exactly 0 next to one at or above the second."""
 
 
 # Reductions
@@ -66,7 +67,8 @@ def reduce(case: Case) -> Verdict:
     if not sizes:
         return case.verdict("RD1", "reduces other axes", out, pointwise=True)
     needed = () if case.op in DEFINED_OF_NOTHING and not _has_least(case) else sizes.values()
-    return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=needed)
+    unordered = NO_NAN if case.op in EXTREMES else ()
+    return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=needed, assumes=unordered)
 
 
 def _has_least(case: Case) -> bool:
@@ -139,12 +141,12 @@ def _is_neutral(case: Case, valid: Interval, padding: Interval) -> bool:
         case "ReduceProd":
             return padding == ONE
         case "ReduceMax" | "GlobalMaxPool":
-            return not padding.nan and not valid.nan and padding.high <= valid.low
+            return not padding.nan and padding.high <= valid.low
         case "ReduceMin":
-            return not padding.nan and not valid.nan and padding.low >= valid.high
+            return not padding.nan and padding.low >= valid.high
         case "ReduceLogSumExp":
-            far = padding.high == -math.inf or (padding.high <= DEEP and valid.low >= DEEP / 10)
-            return far and not padding.nan and not valid.nan and case.dtype().is_floating_point()
+            far = padding.high == -math.inf or (padding.high <= DEEP and valid.low >= LIVE)
+            return far and not padding.nan and case.dtype().is_floating_point()
     return padding.is_zero
 
 
@@ -178,12 +180,12 @@ def loser(case: Case, sign: int) -> float:
 def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more: bool) -> Interval:
     """What a reduction makes of the entries of a row; a mean may divide by fewer than it sums."""
     op, dtype = case.op, case.dtype()
-    if op in (*LARGEST_OF, "ReduceMin"):
+    if op in EXTREMES:
         return row
     if not row.is_finite:
         return ANYTHING
     dims = [case.dims()[axis] for axis in reduced]
-    count = math.prod(float(dim) if isinstance(dim, int) else ASSUMED for dim in dims)
+    count = math.prod(float(dim) if isinstance(dim, int) else LONGEST for dim in dims)
     if op in AVERAGES:
         small = _held(case, iv.bounded(row.magnitude * count))
         if row.is_zero or is_mean_of_more or not small.is_finite:
@@ -226,20 +228,27 @@ def _summed(op: str, row: Interval, count: float, is_exact: bool) -> Interval:
 
 
 def arg_extreme(case: Case) -> Verdict:
-    """ArgMax, ArgMin over a suffix-padded axis: padding that cannot win, nor a tie, which goes to the first."""
+    """ArgMax, ArgMin over a suffix-padded axis: padding that cannot win, nor a tie, which goes to the first.
+
+    Where ties go to the last entry, padding may tie with infinities alone, and the last valid entry stands for it.
+    """
     axis = case.axis_attribute("axis", 0)
     frames = case.simple_frames(0, axis)
     sign = -1 if case.op == "ArgMax" else 1
     if frames is not None:
         last = bool(case.int_attribute("select_last_index", 0))
         _let_padding_lose(case, axis, frames, sign, ties=not last)
+        if last and not _is_apart(case, axis, sign):
+            check_rows(case)
+            case.rewrite("last_index", axis)
     back = _kept(case, [axis])
     fact = case.fact()
     axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
     out = case.output(axes, lambda region: Interval(0.0, _most(case, axis)))
     if frames is None:
         return case.verdict("RD5", "searches another axis", out, pointwise=True)
-    return case.verdict("RD5", "padding never wins", out, at_least_one=[frames.size])
+    assumes = NO_NAN if case.int_attribute("select_last_index", 0) else ()
+    return case.verdict("RD5", "padding never wins", out, at_least_one=[frames.size], assumes=assumes)
 
 
 def _most(case: Case, axis: int) -> float:
@@ -248,32 +257,32 @@ def _most(case: Case, axis: int) -> float:
     return max(float(size) - 1, 0.0) if isinstance(size, int) else LONGEST
 
 
-def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bool) -> None:
-    """Make padding lose a search for the largest (sign -1) or smallest (+1) entries of a suffix-padded axis.
+def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bool = True) -> None:
+    """Make padding lose a search for the largest (sign -1) or smallest (+1) entries of a suffix-padded axis, or tie.
 
     Args:
         case: the node.
         axis: the axis.
         frames: its layout.
         sign: of what padding is filled with.
-        ties: whether the first one of equal entries wins.
+        ties: whether it may tie.
 
     Raises:
-        Refused: positions are not those without padding, or padding may tie with valid entries.
+        Refused: positions are not those without padding.
     """
     if not frames.is_suffix_padded:
         raise refuse(f"{case.op} over {frames}, where entries have other positions", "search an axis padded at its end")
-
-    def loses() -> bool:
-        valid, padding = case.fact().valid, case.fact().content({axis})
-        apart = valid.low - padding.high if sign < 0 else padding.low - valid.high
-        return not padding.nan and not valid.nan and (apart > 0 or (apart == 0 and ties))
-
-    if not loses():
+    if not _is_apart(case, axis, sign, ties=ties):
         case.fill(0, axis, loser(case, sign))
-    valid, end = case.fact().valid, case.fact().content({axis}).low
-    if not ties and not (valid.low > end if sign < 0 else valid.high < end):
-        raise refuse(f"{case.op} takes the last one of equal entries, which may be padding", "take the first one")
+
+
+def _is_apart(case: Case, axis: int, sign: int, *, ties: bool = False) -> bool:
+    """Whether every valid entry beats the padding of an axis, or ties with it."""
+    valid, padding = case.fact().valid, case.fact().content({axis})
+    if padding.nan or (valid.nan and not math.isinf(padding.low)):
+        return False
+    beats = padding.high < valid.low if sign < 0 else padding.low > valid.high
+    return beats or (ties and (padding.high == valid.low if sign < 0 else padding.low == valid.high))
 
 
 def top_k(case: Case) -> Verdict:
@@ -285,7 +294,7 @@ def top_k(case: Case) -> Verdict:
     if frames is not None:
         if not case.int_attribute("sorted", 1):
             raise refuse("TopK in no order over a padded axis", "let it sort")
-        _let_padding_lose(case, axis, frames, -1 if largest else 1, ties=True)
+        _let_padding_lose(case, axis, frames, -1 if largest else 1)
     fact = case.fact()
     axes = {at: layout for at, layout in fact.axes if at != axis}
     values = case.output(axes, lambda region: everywhere(fact, region, axis) if region or not frames else fact.valid)
@@ -308,7 +317,7 @@ def cumulative_sum(case: Case) -> Verdict:
         case.fill(0, axis, 0.0)
     fact, dtype = case.fact(), case.dtype()
     size = case.dims()[axis]
-    count = float(size) if isinstance(size, int) else ASSUMED
+    count = float(size) if isinstance(size, int) else LONGEST
 
     def content(region: Region) -> Interval:
         row = fact.content(region) if valid_first and axis not in region else everywhere(fact, region, axis)

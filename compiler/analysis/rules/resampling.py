@@ -13,7 +13,7 @@ import sympy
 
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Region, Verdict, refuse
+from compiler.analysis.facts import FINITE, Assumption, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side
@@ -21,6 +21,9 @@ from compiler.analysis.rules.convolution import largest_sum
 from compiler.analysis.rules.windows import period, regions_read, residues, stated
 from compiler.ir import Dim
 from compiler.sizes import normal_form
+
+MOST_PLACES = 3
+"""Kernels that interpolate take every axis of a value of up to so many axes for one of places."""
 
 MOST_PARTS = 64
 """The largest denominator of a scale that is taken to be meant exactly."""
@@ -65,6 +68,15 @@ class Sampling:
         before = math.floor(position)
         return (before, before + 1) if self.mode == "linear" else (before - 1, before + 2)
 
+    def may_clamp(self, scale: Fraction) -> bool:
+        """Whether runtimes weigh the last entry alone in another way than next to a copy of itself, by 0."""
+        sizes = range(1, 2 * scale.denominator + 1)
+        return self.mode == "linear" and any(
+            max(self.position(place, scale), 0) == size - 1
+            for size in sizes
+            for place in range(math.floor(size * scale))
+        )
+
     def sees_front(self, scale: Fraction) -> bool:
         """Whether a valid place reads in front of the axis."""
         return any(self.reads(place, scale)[0] < 0 for place in range(2 * scale.numerator))
@@ -77,7 +89,10 @@ class Sampling:
 
 
 def resize(case: Case) -> Verdict:
-    """Resize: what a place reads depends on the scale alone, and lies among the valid entries or equals the last."""
+    """Resize: what a place reads depends on the scale alone, and lies among the valid entries or equals the last.
+
+    What runtimes do at the ends of an axis cannot be had in its middle for infinities: linear weights of 0 appear.
+    """
     scales = _scales(case)
     mode = str(case.attribute("mode", "nearest"))
     if mode not in ("nearest", "linear", "cubic"):
@@ -89,7 +104,8 @@ def resize(case: Case) -> Verdict:
     sampling = _sampling(case, mode) if resized else None
     axes: dict[int, Axis] = {}
     sizes: list[Dim] = []
-    held = []
+    held: list[int] = []
+    assumes: tuple[Assumption, ...] = ()
     for at, scale in resized.items():
         assert sampling is not None and scale is not None
         frames = case.simple_frames(0, at)
@@ -100,12 +116,15 @@ def resize(case: Case) -> Verdict:
         if sampling.sees_front(scale) if front else sampling.sees_back(scale):
             held.append(at)
             sizes.append(frames.size)
+            assumes = FINITE if mode == "linear" and (front or sampling.may_clamp(scale)) else assumes
+    if mode != "nearest":
+        held += _neighbours(case, mode, set(resized))
     if held:
         if case.fact().rows_axis is None and case.batch is not None:
             raise refuse("Resize of a value that all rows share", "give the value a batch axis")
         case.rewrite("hold", tuple(held))
-    if mode != "nearest":
-        _clean(case, set(held))
+    if mode != "nearest" and not case.int_attribute("antialias", 0):
+        _set_rows_apart(case)
     fact, sliding = case.fact(), set(resized)
     spread = sum(scale != 1 for scale in scales.values()) if mode == "cubic" else 0
 
@@ -121,7 +140,8 @@ def resize(case: Case) -> Verdict:
     out = case.output({**fact.tracked, **axes}, content)
     reason = "the nearest valid entry stands in the padding" if held else "places read valid entries"
     pointwise = not resized and mode == "nearest"
-    return case.verdict("RS2" if held else "RS1", reason, out, pointwise=pointwise, at_least_one=sizes)
+    rule = "RS2" if held else "RS1"
+    return case.verdict(rule, reason, out, pointwise=pointwise, at_least_one=sizes, assumes=assumes)
 
 
 def _scales(case: Case) -> dict[int, Fraction | None]:
@@ -205,14 +225,37 @@ def _at_least_two(case: Case, size: Dim, scale: Fraction) -> list[Dim]:
     return [normal_form(size - 1)] if how == "pytorch_half_pixel" and scale < 1 else []
 
 
-def _clean(case: Case, held: set[int]) -> None:
-    """Runtimes multiply the neighbours of a place by a weight of 0, along axes of scale 1, too; so all must be finite.
+def _neighbours(case: Case, mode: str, resized: set[int]) -> list[int]:
+    """Make the padding behind axes of scale 1 count for nothing; the axes on which a copy of the last entry does.
+
+    Runtimes multiply the neighbours of a place by a weight of 0 along such axes, too, and 0 * infinity is NaN. At the
+    end of an axis a linear kernel reads the last entry alone, a cubic one several times.
 
     Raises:
-        Refused: a valid entry may be infinite or NaN.
+        Refused: the padding lies between valid entries.
     """
-    if not case.fact().valid.is_finite:
-        raise refuse("interpolation of entries that may be infinite or NaN", "keep them out")
+    held = []
     for at in case.fact().padded:
-        if at not in held and not case.fact().padding(at).is_finite:
+        if at in resized:
+            continue
+        frames = case.simple_frames(0, at)
+        if frames is None or len(frames.segments) != 1:
+            raise refuse(f"interpolation next to {frames}", "resize the new frames before joining them")
+        if mode == "cubic":
+            held.append(at)
+        elif not case.fact().padding(at).is_finite:
             case.fill(0, at, 0.0)
+    return held
+
+
+def _set_rows_apart(case: Case) -> None:
+    """Kernels take the axes of up to three for places, the batch among them, and multiply neighbouring rows by 0.
+
+    Raises:
+        Refused: the batch is not the first axis, and so no axes between it and the others keep it apart.
+    """
+    rows = case.fact().rows_axis
+    if rows not in (None, 0):
+        raise refuse("interpolation next to the batch axis: rows of one batch would mix", "put the batch in front")
+    if rows == 0 and case.rank() <= MOST_PLACES:
+        case.rewrite("resize_apart")

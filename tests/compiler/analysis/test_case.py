@@ -4,12 +4,13 @@ import pytest
 
 from compiler.analysis.case import Case, broadcast, everywhere, is_bounded_below
 from compiler.analysis.facts import Clamp, Fact, Fill, make_fact
-from compiler.analysis.interval import ACTIVATION, ANYTHING, ZERO, Interval
+from compiler.analysis.interval import ANYTHING, ZERO, Interval, bounded
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
 from compiler.errors import Refused
 from compiler.ir import symbol
 from tests.kit.graphs import node_named, parse
 
+MODERATE = bounded(100.0)
 TIME = symbol("time")
 ROWS: Axis = (Rows(symbol("batch")),)
 
@@ -19,7 +20,7 @@ def padded(*axes: int, rows: int | None = 0) -> Fact:
     layouts: dict[int, Axis] = {axis: suffix(TIME) for axis in axes}
     if rows is not None:
         layouts[rows] = ROWS
-    return make_fact(layouts, lambda region: ANYTHING if region else ACTIVATION)
+    return make_fact(layouts, lambda region: ANYTHING if region else MODERATE)
 
 
 def case(*facts: Fact, dims: str = "batch,time,4", other: str = "4") -> Case:
@@ -76,7 +77,7 @@ def test_broadcast_wants_equal_layouts_or_one_entry() -> None:
 
 def test_regions_along_an_axis() -> None:
     fact = padded(1, 2).filled(2, 0.0)
-    assert everywhere(fact, frozenset(), 2) == ACTIVATION
+    assert everywhere(fact, frozenset(), 2) == MODERATE
     assert everywhere(fact, frozenset({1}), 2) == ANYTHING
     assert is_bounded_below(TIME + 3, 3)
     assert not is_bounded_below(TIME, 1)

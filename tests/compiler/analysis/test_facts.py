@@ -1,17 +1,20 @@
 """Facts: regions, contents, and what a fill makes of them."""
 
-from compiler.analysis.facts import Fact, assumed, make_fact, regions_of
-from compiler.analysis.interval import ACTIVATION, ANYTHING, ZERO, Interval, constant
+import math
+
+from compiler.analysis.facts import Assumption, Fact, make_fact, regions_of
+from compiler.analysis.interval import ANYTHING, ZERO, Interval, bounded, constant
 from compiler.analysis.layout import Rows, suffix
 from compiler.ir import symbol
 
+MODERATE = bounded(100.0)
 TIME, BATCH = symbol("time"), symbol("batch")
 
 
 def fact() -> Fact:
     """[batch, time, time] with anything in the padding."""
     axes = {0: (Rows(BATCH),), 1: suffix(TIME), 2: suffix(TIME)}
-    return make_fact(axes, lambda region: ANYTHING if region else ACTIVATION)
+    return make_fact(axes, lambda region: ANYTHING if region else MODERATE)
 
 
 def test_regions_are_the_subsets_of_the_padded_axes() -> None:
@@ -25,7 +28,7 @@ def test_a_fill_reaches_every_region_of_its_axis_and_no_other() -> None:
     assert filled.content({2}) == filled.content({1, 2}) == constant(7.0)
     assert filled.content({1}) == ANYTHING
     assert filled.padding(2) == constant(7.0)
-    assert filled.valid == ACTIVATION
+    assert filled.valid == MODERATE
 
 
 def test_axes_that_hold_neither_rows_nor_padding_are_dropped() -> None:
@@ -33,9 +36,11 @@ def test_axes_that_hold_neither_rows_nor_padding_are_dropped() -> None:
     assert Fact().is_plain
 
 
-def test_the_assumption_spares_what_is_made_of_mask_constants() -> None:
-    assert assumed(ANYTHING, True) == ACTIVATION
-    assert assumed(Interval(-1e30, -1e30), False) == Interval(-1e30, -1e30)
+def test_nothing_is_taken_for_granted_of_entries_that_are_known() -> None:
+    no_nan, finite = Assumption(0, "no NaN"), Assumption(0, "finite")
+    assert no_nan.is_needed(ANYTHING) and finite.is_needed(ANYTHING)
+    assert not no_nan.is_needed(Interval(0.0, math.inf)) and finite.is_needed(Interval(0.0, math.inf))
+    assert not finite.is_needed(MODERATE)
 
 
 def test_text_names_axes_and_contents() -> None:

@@ -26,7 +26,7 @@ def test_rows_as_alone_with_the_stated_padding_agree() -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "message"),
-    [((1, 1), 3.1, "row 1 differs"), ((0, 2), 1.0, r"padding \[1\] of row 0"), ((1, 2), np.nan, "padding")],
+    [((1, 1), 3.1, "row 1 differs"), ((0, 2), 1.0, r"region \[1\] of row 0"), ((1, 2), np.nan, "region")],
 )
 def test_what_differs_is_named(at: tuple[int, int], value: float, message: str) -> None:
     bad = GOOD.copy()

@@ -305,10 +305,6 @@ REFUSED = [
     (Node("ReduceSum", [x("batch", "time"), Operand((1,), INT)]), "with computed axes"),
     (Node("ArgMax", [x("batch", 3)], {"axis": 0}), "acts along the batch axis"),
     (Node("ArgMax", [x("batch", "time")], {"axis": 1}, right=["time"]), "where entries have other positions"),
-    (
-        Node("ArgMax", [x("batch", "time", valid=MASKED)], {"axis": 1, "select_last_index": 1}),
-        "which may be padding",
-    ),
     (Node("TopK", [x("batch", "time"), number("time", shape=(1,))], outputs=2), "uses an axis length"),
     (Node("TopK", [x("batch", "time"), integers(2)], {"sorted": 0}, outputs=2), "in no order"),
     (cumulative(x("batch", "time"), 0), "acts along the batch axis"),
