@@ -88,7 +88,8 @@ def test_what_they_disagreed_about(name: str) -> None:
 
 
 def test_a_batch_of_one_has_the_bounds_of_its_untracked_nodes_on_record() -> None:
-    body = f"new = LayerNormalization<axis = -1>(x, gain, bias)  joined = Concat<axis = 1>(past, new)  {SCORES}"
+    bounded = "n = IsNaN(x)  h = Cast<to = 1>(n)  new = LayerNormalization<axis = -1>(h, gain, bias)"
+    body = f"{bounded}  joined = Concat<axis = 1>(past, new)  {SCORES}"
     body = body.replace("[0, 2, 1]>(x)", "[0, 2, 1]>(joined)")
     text = text_of(
         body + "p = Softmax<axis = -1>(s)  y = MatMul(p, joined)  next = Identity(joined)",
