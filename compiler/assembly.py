@@ -12,6 +12,8 @@ from typing import Any
 from compiler import gates, verify
 from compiler.build_record import BuildRecord
 from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
+from compiler.data import locate_files
+from compiler.dependencies import hash_path
 from compiler.drift import drift_gates
 from compiler.drift_curves import curve_of
 from compiler.edges import EdgeCase, agreement_words
@@ -24,7 +26,9 @@ from compiler.progress import EngineRow, ParityRow, Progress, SpeedRow, StageHan
 from compiler.proof_files import proof_files
 from compiler.recipe import LoadedRecipe
 from compiler.references import shown_path
-from compiler.stage_cache import StageCache, default_folder, hash_path, own_source_files, stage_key
+from compiler.stage_cache import StageCache, default_folder
+from compiler.stage_inputs import BundleInputs, key_of
+from compiler.stage_results import Code, StageResults
 from compiler.stand_in import StandIns
 from compiler.stream_gates import StreamGates
 from compiler.targets.base import Built
@@ -64,24 +68,22 @@ class Assembly:
     ) -> None:
         self.loaded, self.out, self.cache, self.progress, self.graphs = loaded, out, cache, progress, graphs
         self.record = record
+        self.results = StageResults(cache, loaded.path.parent)
         self.target = next(iter(graphs.values())).target
         self.absent = self.target.absent()
 
     def finish(self) -> None:
         """Look the whole bundle up, or make and check it; then write it."""
-        cache = self.cache
-        keys = [graph.target_key for graph in self.graphs.values()]
-        inputs = (json.dumps(self._checkpoints()), self._task_inputs(), self.absent or "")
-        key = stage_key("bundle", self.loaded.text, *keys, *inputs)
-        began_s = time.time()
-        entry = cache.get_with_dependencies(key) if cache is not None else None  # the code of the task gate
+        key = key_of(self._inputs())
+        entry = self.results.find(key)
         with staged(self.out) as folder:
             if entry is not None:
                 self._recall(entry, folder)
             else:
                 content = self._make(folder)
-                if cache is not None:
-                    cache.put_with_dependencies(key, content, own_source_files(), unchanged_since_s=began_s)
+                why = self.results.keep(key, content, self._code())
+                if why:
+                    self.progress.say(f"bundle {why}")
             self.record.engines = self._build_engines(folder)
             self.record.sizes |= {
                 p.relative_to(folder).as_posix(): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()
@@ -112,9 +114,29 @@ class Assembly:
         shown = [file.name if names.count(file.name) == 1 else shown_path(file) for file in files]
         return {name: hash_path(file) for name, file in zip(shown, files, strict=True)}
 
-    def _task_inputs(self) -> str:
-        files = self.loaded.recipe.data.verification.files
-        return stage_key(*(hash_path(self.loaded.locate(file)) for file in files))
+    def _inputs(self) -> BundleInputs:
+        """All that the bundle is made from."""
+        recipe, places = self.loaded.recipe, self.loaded.places
+        files = locate_files(places, recipe.data.verification.files, "data", "verification")
+        if recipe.gates.task is not None:
+            files += locate_files(places, recipe.gates.task.files, "gates", "task")
+        return BundleInputs(
+            next(iter(self.graphs.values())).original.surroundings,
+            self.loaded.text,
+            {name: graph.target_key for name, graph in self.graphs.items()},
+            self._checkpoints(),
+            tuple(map(hash_path, files)),
+            self.absent or "",
+        )
+
+    def _code(self) -> Code:
+        """Callables that the gates run, and whether the recipe names the files that they read."""
+        code = {
+            reference: named for graph in self.graphs.values() for reference, named in graph.original.code().items()
+        }
+        task = self.loaded.recipe.gates.task
+        names = () if task is None else (task.recordings, task.decode, task.metric)
+        return code | {name: task is not None and bool(task.files) for name in names}
 
     def _recall(self, entry: Path, folder: Path) -> None:
         """The bundle of an earlier build with the same key."""

@@ -6,6 +6,7 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 
 import contextlib
 import dataclasses
+import hashlib
 import inspect
 import io
 import logging
@@ -24,9 +25,10 @@ from compiler import ir as house
 from compiler.data import completed
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.onnx_source import first_words, keep_numbers, read_onnx, require_runnable, write_source
-from compiler.recipe import Graph, Input, LoadedRecipe, Source
+from compiler.recipe import Graph, Input, RecipePlaces, Source
 from compiler.references import call, importable, resolve, shown_path
 from compiler.stages import Array, Feed, RowPlace, State, newest
+from compiler.witness import WITNESS
 
 OPSET = 20
 EXAMPLE_BATCH = 2
@@ -34,7 +36,7 @@ EXAMPLE_FRAMES = 24
 """Sizes of the example inputs for dynamic axes; any size above 1 that differs from the others serves."""
 
 
-def load_module(loaded: LoadedRecipe, graph: str, source: Source, key: str) -> torch.nn.Module:
+def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> torch.nn.Module:
     """Build a module in evaluation mode and load its checkpoint.
 
     Raises:
@@ -42,8 +44,8 @@ def load_module(loaded: LoadedRecipe, graph: str, source: Source, key: str) -> t
         CheckpointError: the checkpoint is missing, unreadable or does not fit; names the tensors.
     """
     assert source.factory is not None
-    where = loaded.where("graphs", graph, key, "factory")
-    folders = loaded.search_path()
+    where = places.where("graphs", graph, key, "factory")
+    folders = places.search_path()
     factory = resolve(source.factory, folders, where)
     with importable(folders):
         module = call(factory, where, RecipeError)
@@ -53,7 +55,7 @@ def load_module(loaded: LoadedRecipe, graph: str, source: Source, key: str) -> t
             cure="return the module itself",
         )
     if source.checkpoint is not None:
-        load_checkpoint(module, loaded.locate(source.checkpoint))
+        load_checkpoint(module, places.locate(source.checkpoint))
     return module.eval()
 
 
@@ -99,6 +101,37 @@ def load_checkpoint(module: torch.nn.Module, path: Path) -> None:
     module.load_state_dict(tensors)
 
 
+def digest_of_module(module: torch.nn.Module) -> str:
+    """Hash over what a factory has made: structure, parameters, all buffers, and plain attributes."""
+    digest = hashlib.sha256()
+    for name, each in module.named_modules():
+        digest.update(f"{name} {type(each).__module__}.{type(each).__qualname__} {each.training}".encode())
+        for key, value in sorted(vars(each).items()):
+            if key not in ("_modules", "training") and not key.endswith("_hooks"):
+                digest.update(f"{key} ".encode())
+                _add_value(digest, value)
+    return digest.hexdigest()
+
+
+def _add_value(digest: Any, value: Any) -> None:
+    """A plain value, a tensor, or a container of such; of anything else its type."""
+    if isinstance(value, torch.Tensor):
+        array = value.detach().cpu().contiguous()
+        digest.update(f"{array.dtype} {tuple(array.shape)}".encode())
+        digest.update(array.flatten().view(torch.uint8).numpy().tobytes() if array.numel() else b"")
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        items = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
+        digest.update(f"{type(value).__name__} {len(items)}".encode())
+        for item in sorted(items, key=repr) if isinstance(value, set | frozenset) else items:
+            _add_value(digest, item)
+    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype):
+        digest.update(repr(value).encode())
+    else:
+        digest.update(type(value).__qualname__.encode())
+
+
 def _some(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -122,7 +155,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     _try(module, arguments, names, spec, place)
     dynamic = _dynamic_shapes(module, spec, names)
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), _quiet(), WITNESS.watching():
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -268,7 +301,7 @@ def _try(
     """Call the module once with example inputs, so that mistakes show before the exporter's words hide them."""
     shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), WITNESS.watching():
             results = module(*arguments)
     except Exception as error:
         raise RecipeError(
@@ -388,7 +421,7 @@ class TorchReference:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
         arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
-        with torch.no_grad():
+        with torch.no_grad(), WITNESS.watching():
             results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
         arrays = [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
         return {

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import DataError
-from compiler.recipe import Feeds, Graph, LoadedRecipe
+from compiler.recipe import Feeds, Graph, Key, RecipePlaces
 from compiler.references import call, function_name, importable, resolve, shown_path
 from compiler.stages import Array, Feed
 
 Streams = list[list[Feed]]
 
 
-def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
+def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
     """The first `count` streams of a generator, every feed checked against the recipe.
 
     Args:
-        loaded: the recipe.
+        places: of the recipe.
         key: `verification` or `calibration`.
         feeds: the generator's record.
         graph: graph the feeds are for.
@@ -31,8 +31,8 @@ def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec:
         DataError: it raises, yields nothing, or yields a feed that does not fit.
     """
     reference = feeds.for_graph(graph)
-    where = loaded.where("data", key, "feeds")
-    folders = loaded.search_path()
+    where = places.where("data", key, "feeds")
+    folders = places.search_path()
     function = resolve(reference, folders, where)
     name = function_name(function)
     with importable(folders):
@@ -47,18 +47,18 @@ def draw_streams(loaded: LoadedRecipe, key: str, feeds: Feeds, graph: str, spec:
     return [check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
 
 
-def locate_files(loaded: LoadedRecipe, key: str, feeds: Feeds) -> list[Path]:
-    """The files and folders that feeds are made from.
+def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list[Path]:
+    """The files and folders that a recipe names below some key.
 
     Raises:
         DataError: one does not exist.
     """
-    paths = [loaded.locate(file) for file in feeds.files]
+    paths = [places.locate(file) for file in files]
     for index, path in enumerate(paths):
         if not path.exists():
-            where = loaded.where("data", key, "files", index)
             raise DataError(
-                f"{where}: expected a file or folder, got nothing at {shown_path(path)}", cure="check the path"
+                f"{places.where(*keys, 'files', index)}: expected a file or folder, got nothing at {shown_path(path)}",
+                cure="check the path",
             )
     return paths
 

@@ -13,7 +13,7 @@ from compiler.ahead import on_all_cores
 from compiler.data import Streams
 from compiler.errors import DataError
 from compiler.gates import Reference, decoded, measured, task_functions
-from compiler.recipe import LoadedRecipe
+from compiler.recipe import RecipePlaces, TaskGate
 from compiler.references import importable
 from compiler.stages import Feed, Lowered
 from compiler.verify import runners_of
@@ -23,13 +23,16 @@ class CalibrationEvidence:
     """The evidence of one graph.
 
     Args:
-        loaded: the recipe.
+        places: of the recipe.
+        task: how a recipe's task is measured, if it has one.
         streams: its calibration streams.
         reference: makes the original's runner.
     """
 
-    def __init__(self, loaded: LoadedRecipe, streams: Streams, reference: Callable[[], Reference]) -> None:
-        self.loaded, self.streams, self.reference = loaded, streams, reference
+    def __init__(
+        self, places: RecipePlaces, task: TaskGate | None, streams: Streams, reference: Callable[[], Reference]
+    ) -> None:
+        self.places, self.task, self.streams, self.reference = places, task, streams, reference
         self._texts: list[str] | None = None
 
     def task_distance(self, lowered: Lowered) -> float | None:
@@ -39,12 +42,11 @@ class CalibrationEvidence:
             RecipeError: a function of the task gate does not exist.
             DataError: it raises, or returns the wrong kind of thing.
         """
-        gate = self.loaded.recipe.gates.task
-        if gate is None:
+        if self.task is None:
             return None
-        where = self.loaded.where("gates", "task")
-        functions = task_functions(self.loaded, gate)
-        with importable(self.loaded.search_path()):
+        where = self.places.where("gates", "task")
+        functions = task_functions(self.places, self.task)
+        with importable(self.places.search_path()):
             if self._texts is None:
                 run = self.reference()
                 outputs = ([outputs for outputs, _ in run(stream)] for stream in self.streams)

@@ -16,7 +16,7 @@ from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import open_session
 from compiler.gate_rows import GateRow, at_most
 from compiler.progress import ParityRow, SpeedRow, TaskRow
-from compiler.recipe import BudgetGate, Graph, Limits, LoadedRecipe, TaskGate
+from compiler.recipe import BudgetGate, Graph, Limits, LoadedRecipe, RecipePlaces, TaskGate
 from compiler.references import call, function_name, importable, resolve
 from compiler.stages import Array, Feed
 from compiler.targets.base import Emitted
@@ -154,15 +154,15 @@ def _budget_gates(gate: BudgetGate, size_mb: float, speed: Sequence[SpeedRow]) -
         yield at_most("budget.p95_ms", row.graph, row.sizes, gate.p95_ms or 0.0, row.p95_ms)
 
 
-def task_functions(loaded: LoadedRecipe, gate: TaskGate) -> dict[str, Callable[..., Any]]:
+def task_functions(places: RecipePlaces, gate: TaskGate) -> dict[str, Callable[..., Any]]:
     """The functions that a task gate names.
 
     Raises:
         RecipeError: one of them does not exist.
     """
-    folders = loaded.search_path()
+    folders = places.search_path()
     return {
-        key: resolve(getattr(gate, key), folders, loaded.where("gates", "task", key))
+        key: resolve(getattr(gate, key), folders, places.where("gates", "task", key))
         for key in ("recordings", "decode", "metric")
     }
 

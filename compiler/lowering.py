@@ -1,8 +1,8 @@
 """Runs a graph's passes and its target; after every pass the graph is compared with the original.
 
-The key of a stage is a hash over everything its result follows from: the key before it, its options, its code, the
-tools and the data. Reports are kept, graphs between passes are not: when anything after capture is missing, the
-passes run again, which is quick, and only stages without a report are compared again. A failed stage is never kept.
+The key of a stage is made from the record of its inputs: see `stage_inputs.py`. Reports are kept, graphs between passes
+are not: when anything after capture is missing, the passes run again, which is quick, and only stages without a report
+are compared again. A certificate is always that of the graph at hand. A failed stage is never kept.
 """
 
 import dataclasses
@@ -31,11 +31,10 @@ from compiler.progress import StageHandle, StageReport, stage_report_of
 from compiler.proof_files import Proof, proof_of
 from compiler.recipe import Limits, PassSpec
 from compiler.spec import check_between_passes
-from compiler.stage_cache import hash_path, stage_key
+from compiler.stage_inputs import PassInputs, TargetInputs, key_of
 from compiler.stages import Lowered, Outcome, Pass
 from compiler.targets.base import Built, Target
 from compiler.teacher_forcing import Sessions
-from compiler.tool_versions import tool_versions
 
 EDGE_CURE = (
     "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
@@ -58,22 +57,15 @@ class Lowering:
     def __init__(self, original: Original, target: Target, failures: Path | None = None) -> None:
         self.original, self.target, self.failures = original, target, failures
         self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
-        self.cache, self.progress = original.cache, original.progress
+        self.results, self.progress = original.results, original.progress
         self.precision: list[PrecisionRecord] = []
         self.certificate: list[dict[str, Any]] = []
         self.lowered: Lowered | None = None
         self.proofs: dict[str, Proof] = {}
-        self.key = stage_key(
-            original.digest,
-            original.data_digest,
-            original.calibration_digest,
-            original.spec.model_dump_json(include={"inputs"}),  # ranges
-            _code_digest(),
-            json.dumps(tool_versions()),
-        )
+        self.key = key_of(original.lowering_inputs())
         self.plan = self._plan()
         last = self.plan[-1][1] if self.plan else self.key
-        self.target_key = stage_key(last, target.name, repr(target), repr(self.buckets))
+        self.target_key = key_of(TargetInputs(last, target.name, repr(target), self.buckets))
 
     def run(self) -> None:
         """Run the passes, or look their reports up when all of them and the artefacts are known."""
@@ -85,36 +77,38 @@ class Lowering:
     def _plan(self) -> list[tuple[Pass, str]]:
         """Every pass with the key of its result."""
         plan, key = [], self.key
-        for spec in self.original.spec.passes:
-            made = make_pass(spec)
-            key = stage_key(key, "pass", repr(made), self.gate.model_dump_json())
-            plan.append((made, key))
+        for spec in self.original.passes:
+            key = key_of(PassInputs(key, spec))
+            plan.append((make_pass(spec), key))
         return plan
 
     def is_known(self) -> bool:
         """Whether the reports of all passes and the artefacts are in the cache."""
-        if self.cache is None or self.cache.get(stage_key(self.target_key, "built")) is None:
-            return False
-        return all(self.cache.get(stage_key(key, "report")) is not None for _, key in self.plan)
+        return all(self.results.find(key) is not None for key in (*(key for _, key in self.plan), self.target_key))
 
     def _recall(self) -> None:
         """Reports of the passes from the cache."""
         for made, key in self.plan:
             with self.progress.stage(self.name, made.name) as handle:
-                report, records = self._cached_report(key)
-                self._done(handle, report)
-                self.certificate += records
+                found = self._cached_report(key)
+                assert found is not None
+                self._done(handle, found[0])
+                self.certificate += found[1]
 
-    def _cached_report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]]:
-        assert self.cache is not None
-        entry = self.cache.get(stage_key(key, "report"))
-        assert entry is not None
+    def _cached_report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]] | None:
+        """What an earlier build said of a pass, and the records of its certificate."""
+        entry = self.results.find(key)
+        if entry is None:
+            return None
         content = json.loads((entry / "report.json").read_text())
         return dataclasses.replace(stage_report_of(content["report"]), cached=True), content["records"]
 
     def _keep(self, key: str, files: Mapping[str, bytes]) -> None:
-        if self.cache is not None:
-            self.cache.put(key, files)
+        code = dict(self.original.code())
+        task = self.original.lowering_inputs().task
+        if task is not None:
+            code |= {task.decode: bool(task.files), task.metric: bool(task.files)}
+        self.results.keep(key, files, code, self.original.is_data)
 
     def _run_passes(self) -> None:
         lowered = self._start()
@@ -126,9 +120,10 @@ class Lowering:
                 outcome = self._apply(made, lowered)
                 self._keep_proof(key, made, before, outcome)
                 lowered = outcome.lowered
-                if self.cache is not None and self.cache.get(stage_key(key, "report")) is not None:
-                    report, records = self._cached_report(key)
-                    found = None
+                records = [{"pass": made.name, **record} for record in outcome.records]
+                known = self._cached_report(key)
+                if known is not None and canonical_json(known[1]) == canonical_json(records):
+                    report, found = known[0], None
                 else:
                     steps = self._replay(made.name, before, outcome)
                     if found is None or not _is_same(before, lowered):
@@ -151,9 +146,8 @@ class Lowering:
                         sqnr_db=worst.sqnr_db,
                         precision=outcome.precision,
                     )
-                    records = [{"pass": made.name, **record} for record in outcome.records]
                     content = {"report": report.to_json(), "records": records}
-                    self._keep(stage_key(key, "report"), {"report.json": canonical_json(content)})
+                    self._keep(key, {"report.json": canonical_json(content)})
                 self.certificate += records
                 self._done(handle, report)
         self.lowered = lowered
@@ -266,7 +260,7 @@ class Lowering:
                 built = self.target.emit(self.final(), self.buckets)
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
-            self._keep(stage_key(self.target_key, "built"), {"emitted": b"1"})
+            self._keep(self.target_key, {"emitted": b"1"})
             report = StageReport(
                 self.name, self.target.name, time.perf_counter() - started, detail=f"{len(built.artifacts)} graphs"
             )
@@ -344,9 +338,3 @@ def make_pass(spec: PassSpec) -> Pass:
 
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
-def _code_digest() -> str:
-    """Hash over the source of the compiler and of the bundle format."""
-    here = Path(__file__).parent
-    return stage_key(hash_path(here), hash_path(here.parent / "runtime_lite"))

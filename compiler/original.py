@@ -1,10 +1,10 @@
 """The model as it was handed over: captured once, run as the reference, with the streams to verify on.
 
-Capture and data are stages of their own: their results are kept with a record of every source file they were made from,
-so that neither the framework nor the user's code is imported while nothing has changed.
+Capture and data are stages of their own: their results are kept with a record of all that the user's code has read, so
+that neither the framework nor that code is imported while nothing has changed.
 """
 
-import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,17 +17,28 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler import verify
 from compiler.data import Streams, digest_of, draw_streams, locate_files
+from compiler.dependencies import ABSENT, hash_path
 from compiler.edge_feeds import CALLS, ranges_of
 from compiler.edges import EdgeCase, edge_cases
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import DataError, Place, RecipeError, Refused
 from compiler.evidence import CalibrationEvidence, check_disjoint
 from compiler.progress import Progress, StageReport
-from compiler.recipe import Feeds, Graph, LoadedRecipe
-from compiler.stage_cache import StageCache, hash_path, own_source_files, stage_key
+from compiler.recipe import Feeds, Graph, LoadedRecipe, RecipePlaces, Source
+from compiler.stage_cache import StageCache, stage_key
+from compiler.stage_inputs import (
+    CaptureInputs,
+    DataInputs,
+    LoweringInputs,
+    for_capture,
+    for_data,
+    for_lowering,
+    key_of,
+    surroundings_of,
+    task_for_lowering,
+)
+from compiler.stage_results import Code, StageResults
 from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, Window, states_of
-from compiler.tool_versions import tool_versions
-
-CAPTURE_CODE = ("capture.py", "onnx_source.py", "ir.py", "stages.py", "references.py", "recipe.py")
+from compiler.witness import WITNESS
 
 SPREAD = 12
 """So many utterances stand for all lengths; edge feeds have the shapes of the shortest of them."""
@@ -63,65 +74,89 @@ class Original:
         *,
         with_data: bool = True,
     ) -> None:
-        self.loaded, self.name, self.spec = loaded, name, spec
+        recipe = loaded.recipe
+        self.places, self.name, self.passes = loaded.places, name, spec.passes
+        self.spec, self.task = for_lowering(spec), task_for_lowering(recipe.gates.task)
         self.cache, self.progress = cache, progress
-        self.gate = loaded.recipe.gates.parity[name]
+        self.results = StageResults(cache, loaded.path.parent)
+        self.gate = recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
+        self._data_files: list[str] = []
         self._captured: Callable[[], tuple[ir.Model, ir.Model | None]]
-        self._streams: Streams | None = None
-        self._calibration: Streams | None = None
+        self._streams: dict[str, Streams] = {}
         self._steps: list[verify.Step] | None = None
         self._edges: list[EdgeCase] | None = None
         self._reference: Reference | None = None
-        self.data_digest = self._draw("verification", loaded.recipe.data.verification) if with_data else ""
-        calibration = loaded.recipe.data.calibration
-        self.calibration_digest = self._draw("calibration", calibration) if with_data and calibration else ""
+        self.surroundings = surroundings_of(loaded)
+        self.data: dict[str, DataInputs] = {}
+        self.digests: dict[str, str] = {}
+        shortest = 1 if spec.padded else self.gate.chained_steps
+        for purpose, feeds in (("verification", recipe.data.verification), ("calibration", recipe.data.calibration)):
+            if with_data and feeds is not None:
+                self._draw(self._data_inputs(purpose, feeds, shortest if purpose == "verification" else 0, spec))
+        self.capture_inputs = CaptureInputs(self.surroundings, name, for_capture(spec), self._source_hashes())
         self.digest = self._capture()
 
-    def _draw(self, key: str, feeds: Feeds) -> str:
+    def _data_inputs(self, purpose: str, feeds: Feeds, shortest: int, spec: Graph) -> DataInputs:
+        files = locate_files(self.places, feeds.files, "data", purpose)
+        self._data_files.extend(str(file.absolute()) for file in files)
+        hashes = tuple(map(hash_path, files))
+        return DataInputs(self.surroundings, self.name, purpose, feeds, shortest, for_data(spec), hashes)
+
+    def _draw(self, inputs: DataInputs) -> None:
         """Digest of the feeds; drawing them is skipped while their files and code are unchanged."""
-        files = [hash_path(file) for file in locate_files(self.loaded, key, feeds)]
-        label = "data" if key == "verification" else "calibration data"
-        stage = stage_key("data", key, feeds.model_dump_json(), self.name, *files)
+        self.data[inputs.purpose] = inputs
+        label = "data" if inputs.purpose == "verification" else "calibration data"
+        key, feeds = key_of(inputs), inputs.feeds
         with self.progress.stage(self.name, label) as handle:
-            started, began_s = time.perf_counter(), time.time()
-            entry = self.cache.get_with_dependencies(stage) if self.cache is not None and feeds.files else None
+            started, why = time.perf_counter(), ""
+            entry = self.results.find(key) if feeds.files else None
             if entry is not None:
-                digest = (entry / "digest").read_text()
+                self.digests[inputs.purpose] = (entry / "digest").read_text()
             else:
-                digest = digest_of(self.streams() if key == "verification" else self.calibration_streams())
-                if self.cache is not None and feeds.files:
-                    self.cache.put_with_dependencies(
-                        stage, {"digest": digest.encode()}, own_source_files(), unchanged_since_s=began_s
-                    )
-            handle.finish(StageReport(self.name, label, time.perf_counter() - started, cached=entry is not None))
-        return digest
+                self._drawn(inputs.purpose)
+                if feeds.files:
+                    digest = self.digests[inputs.purpose].encode()
+                    why = self.results.keep(key, {"digest": digest}, {feeds.for_graph(self.name): True})
+                WITNESS.answer_for()
+            handle.finish(
+                StageReport(self.name, label, time.perf_counter() - started, cached=entry is not None, detail=why)
+            )
 
     def data_digests(self) -> dict[str, str]:
         """SHA-256 of the feeds by what they serve."""
-        found = {"verification": self.data_digest, "calibration": self.calibration_digest}
-        return {key: digest for key, digest in found.items() if digest}
+        return dict(self.digests)
 
     def streams(self) -> Streams:
-        """The verification streams, drawn once."""
-        if self._streams is None:
-            self._streams = self._drawn("verification", self.loaded.recipe.data.verification)
-            verify.check_streams(self._streams, 1 if self.spec.padded else self.gate.chained_steps, self.name)
-            self._streams.sort(key=len, reverse=True)
-        return self._streams
+        """The verification streams, the longest first."""
+        return self._drawn("verification")
 
     def calibration_streams(self) -> Streams:
-        """The calibration streams, drawn once; none where the recipe names none."""
-        if self._calibration is None:
-            feeds = self.loaded.recipe.data.calibration
-            self._calibration = [] if feeds is None else self._drawn("calibration", feeds)
-        return self._calibration
+        """The calibration streams; none where the recipe names none."""
+        return self._drawn("calibration") if "calibration" in self.data else []
 
-    def _drawn(self, key: str, feeds: Feeds) -> Streams:
-        streams = draw_streams(self.loaded, key, feeds, self.name, self.spec)
-        return (
-            [[feed] for stream in streams for feed in stream] if self.spec.padded else streams
-        )  # utterances stand alone
+    def _drawn(self, purpose: str) -> Streams:
+        """Streams, drawn once.
+
+        Raises:
+            DataError: they are not those that the build began with.
+        """
+        if purpose not in self._streams:
+            inputs = self.data[purpose]
+            streams = draw_streams(self.places, purpose, inputs.feeds, self.name, inputs.spec)
+            if self.spec.padded:
+                streams = [[feed] for stream in streams for feed in stream]  # utterances stand alone
+            if purpose == "verification":
+                verify.check_streams(streams, inputs.shortest, self.name)
+                streams.sort(key=len, reverse=True)
+            if self.digests.setdefault(purpose, digest := digest_of(streams)) != digest:
+                raise DataError(
+                    f"{self.places.where('data', purpose, 'feeds')}: expected {inputs.feeds.for_graph(self.name)} to "
+                    "yield what it yielded before, as nothing that it reads has changed, got other feeds",
+                    cure="seed its random numbers, or drop the key files, so that it is drawn in every build",
+                )
+            self._streams[purpose] = streams
+        return self._streams[purpose]
 
     def check_apart(self, streams: Iterable[Sequence[Feed]], what: str) -> None:
         """Refuse streams of a gate that passes are calibrated with.
@@ -129,8 +164,8 @@ class Original:
         Raises:
             DataError: a feed is in both.
         """
-        if self.loaded.recipe.data.calibration is not None:
-            check_disjoint(self.calibration_streams(), streams, self.loaded.where("data", "calibration"), what)
+        if "calibration" in self.data:
+            check_disjoint(self.calibration_streams(), streams, self.places.where("data", "calibration"), what)
 
     def evidence(self) -> CalibrationEvidence | None:
         """What passes may measure on, if the recipe has calibration data.
@@ -138,74 +173,101 @@ class Original:
         Raises:
             DataError: they serve the gates as well.
         """
-        if self.loaded.recipe.data.calibration is None:
+        if "calibration" not in self.data:
             return None
         self.check_apart(self.streams(), "the verification data")
-        return CalibrationEvidence(self.loaded, self.calibration_streams(), lambda: self.reference().run)
+        return CalibrationEvidence(self.places, self.task, self.calibration_streams(), lambda: self.reference().run)
+
+    def lowering_inputs(self) -> LoweringInputs:
+        """What all passes are made from."""
+        return LoweringInputs(
+            self.surroundings,
+            self.name,
+            self.spec,
+            self.gate.model_copy(update={"drift": None}),
+            self.task if "calibration" in self.data else None,
+            self.digest,
+            self.capture_inputs.files,
+            self.digests.get("verification", ""),
+            self.digests.get("calibration", ""),
+        )
+
+    def code(self) -> Code:
+        """The factories, and whether the recipe names the files that they read."""
+        sources = (self.capture_inputs.spec.source, self.capture_inputs.spec.first_call)
+        return {each.factory: bool(each.files) for each in sources if each is not None and each.factory is not None}
+
+    def is_data(self, path: str) -> bool:
+        """Whether a file is named as one that feeds are made from: their digest stands for it."""
+        return any(path == file or path.startswith(os.path.join(file, "")) for file in self._data_files)
+
+    def _source_hashes(self) -> tuple[str, ...]:
+        return tuple(hash_path(path) if path.exists() else ABSENT for path in self.source_files())
 
     def _capture(self) -> str:
-        """Digest of the captured graphs."""
-        sources = (self.spec.source, self.spec.first_call)
-        code = [hash_path(Path(__file__).with_name(name)) for name in CAPTURE_CODE]
-        files = [hash_path(p) for p in self.source_files() if p.exists()]
-        axes = [
-            (name, axis.fixed, axis.window is not None, (axis.buckets or (0,))[-1] if name in self.spec.padded else 0)
-            for name, axis in self.spec.axes.items()
-        ]  # what it looks at
-        shapes = json.dumps([self.spec.model_dump(mode="json", include={"inputs", "outputs"}), axes])
-        texts = [source.model_dump_json() if source else "" for source in sources]
-        key = stage_key("capture", *texts, shapes, json.dumps(tool_versions()), *code, *files)
+        """Digest of the captured graphs, and of what the factories made."""
+        key = key_of(self.capture_inputs)
         with self.progress.stage(self.name, "capture") as handle:
-            started, began_s = time.perf_counter(), time.time()
-            entry = self.cache.get_with_dependencies(key) if self.cache is not None else None
+            started, why = time.perf_counter(), ""
+            entry = self.results.find(key)
             if entry is not None:
                 digest = (entry / "digest").read_text()
                 self._captured = lambda: self._load_captured(entry)
             else:
-                models = self._capture_now()
+                models, made = self._capture_now()
                 content = [house.serialized(model) if model is not None else b"" for model in models]
-                digest = stage_key(*content)
+                digest = stage_key(*content, made)
                 self._captured = lambda: _copies(models)
-                if self.cache is not None:
-                    files_kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
-                    self.cache.put_with_dependencies(key, files_kept, own_source_files(), unchanged_since_s=began_s)
-            handle.finish(StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None))
+                kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
+                why = self.results.keep(key, kept, self.code(), self.is_data)
+            handle.finish(
+                StageReport(self.name, "capture", time.perf_counter() - started, cached=entry is not None, detail=why)
+            )
         return digest
 
     def source_files(self) -> list[Path]:
-        """Checkpoints and ONNX files, with the files that hold their weights."""
-        sources = [source for source in (self.spec.source, self.spec.first_call) if source is not None]
-        checkpoints = [self.loaded.locate(source.checkpoint) for source in sources if source.checkpoint is not None]
-        graphs = [self.loaded.locate(source.onnx) for source in sources if source.onnx is not None]
-        return [*checkpoints, *(file for graph in graphs for file in _with_weights(graph))]
+        """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""
+        found: list[Path] = []
+        for key in ("source", "first_call"):
+            source: Source | None = getattr(self.spec, key)
+            if source is None:
+                continue
+            found += [] if source.checkpoint is None else [self.places.locate(source.checkpoint)]
+            found += [] if source.onnx is None else _with_weights(self.places.locate(source.onnx))
+            found += locate_files(self.places, source.files, "graphs", self.name, key)
+        return found
 
-    def _capture_now(self) -> tuple[ir.Model, ir.Model | None]:
+    def _capture_now(self) -> tuple[tuple[ir.Model, ir.Model | None], str]:
+        """The graphs of both calls, and a digest of the modules they were captured from."""
         from compiler import capture  # the framework is imported only when something must be captured or compared
 
-        source, first = self.spec.source, self.spec.first_call
+        spec = self.capture_inputs.spec
+        source, first = spec.source, spec.first_call
         if first is not None and (first.onnx is None) != (source.onnx is None):
-            where = self.loaded.where("graphs", self.name, "first_call")
+            where = self.places.where("graphs", self.name, "first_call")
             kinds = ("an ONNX file", "a factory") if source.onnx is None else ("a factory", "an ONNX file")
             raise RecipeError(
                 f"{where}: expected {kinds[1]} as in source, got {kinds[0]}", cure="give both calls in the same form"
             )
         if source.onnx is not None:
-            model = capture.capture_onnx(self.loaded.locate(source.onnx), self.name, self.spec)
-            return model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)
-        module = capture.load_module(self.loaded, self.name, source, "source")
-        model = capture.capture_module(module, self.name, self.spec, list(self.spec.inputs))
+            model = capture.capture_onnx(self.places.locate(source.onnx), self.name, spec)
+            return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
+        module = capture.load_module(self.places, self.name, source, "source")
+        made = capture.digest_of_module(module)
+        model = capture.capture_module(module, self.name, spec, list(spec.inputs))
         if first is None:
-            return model, None
-        first_module = capture.load_module(self.loaded, self.name, first, "first_call")
-        return model, capture.capture_module(first_module, self.name, self.spec, capture.first_call_inputs(self.spec))
+            return (model, None), made
+        first_module = capture.load_module(self.places, self.name, first, "first_call")
+        made = stage_key(made, capture.digest_of_module(first_module))
+        first_model = capture.capture_module(first_module, self.name, spec, capture.first_call_inputs(spec))
+        return (model, first_model), made
 
     def _first_onnx(self, path: str) -> ir.Model:
         from compiler import capture
 
-        inputs = {name: given for name, given in self.spec.inputs.items() if given.state is None}
-        return capture.capture_onnx(
-            self.loaded.locate(path), self.name, self.spec.model_copy(update={"inputs": inputs})
-        )
+        spec = self.capture_inputs.spec
+        inputs = {name: given for name, given in spec.inputs.items() if given.state is None}
+        return capture.capture_onnx(self.places.locate(path), self.name, spec.model_copy(update={"inputs": inputs}))
 
     def _load_captured(self, entry: Path) -> tuple[ir.Model, ir.Model | None]:
         first = (entry / "first.onnx").read_bytes()
@@ -230,7 +292,7 @@ class Original:
                 )
             assert axis.window is not None
             added = step_frames(model, states, places, axis_name, self.name)
-            _check_overflow(self.loaded, self.name, axis.window, added, self.gate.chained_steps)
+            _check_overflow(self.places, self.name, axis.window, added, self.gate.chained_steps)
             assert axis.length_input is not None
             window = Window(axis_name, axis.window, added, axis.length_input, axis.mask_input)
         _check_state_sizes(model, states, places, self.name)
@@ -255,8 +317,8 @@ class Original:
                 first_source = self.spec.first_call
                 window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
                 self._reference = capture.TorchReference(
-                    capture.load_module(self.loaded, self.name, self.spec.source, "source"),
-                    capture.load_module(self.loaded, self.name, first_source, "first_call") if first_source else None,
+                    capture.load_module(self.places, self.name, self.spec.source, "source"),
+                    capture.load_module(self.places, self.name, first_source, "first_call") if first_source else None,
                     self.spec,
                     states_of(self.spec),
                     window,
@@ -316,12 +378,12 @@ def _with_weights(graph: Path) -> list[Path]:
     return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
 
 
-def _check_overflow(loaded: LoadedRecipe, graph: str, window: int, step_frames: int, steps: int) -> None:
+def _check_overflow(places: RecipePlaces, graph: str, window: int, step_frames: int, steps: int) -> None:
     """Parity over chained steps must see the window overflow, or it shows nothing about the frames that leave it."""
     needed = window // step_frames + 2
     if steps < needed:
         raise RecipeError(
-            f"{loaded.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
+            f"{places.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
             f"steps, so that a window of {window} frames overflows at {step_frames} per call, got {steps}",
             cure=f"write {needed} or more, and yield a stream that long",
         )

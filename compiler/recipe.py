@@ -82,11 +82,13 @@ class Source(_Record):
         factory: callable without arguments that returns the `torch.nn.Module`.
         onnx: path of an ONNX file.
         checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
+        files: files and folders that the factory reads by itself; their content is part of the cache key.
     """
 
     factory: Reference | None = None
     onnx: FilePath | None = None
     checkpoint: FilePath | None = None
+    files: tuple[FilePath, ...] = ()
 
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -469,6 +471,7 @@ class TaskGate(_Record):
         metric: callable from references and transcripts to one number, smaller is better.
         max_increase: allowed difference of the metric, bundle minus original.
         identical: whether every transcript must be the same.
+        files: files and folders that the three callables read; their content is part of the cache key.
     """
 
     recordings: Reference
@@ -476,6 +479,7 @@ class TaskGate(_Record):
     metric: Reference
     max_increase: Annotated[float, Field(ge=0)]
     identical: bool = False
+    files: tuple[FilePath, ...] = ()
 
 
 class BudgetGate(_Record):
@@ -547,20 +551,16 @@ def _check_graph_names(keys: tuple[str, ...], got: Collection[str], graphs: Mapp
 
 
 @dataclasses.dataclass(frozen=True)
-class LoadedRecipe:
-    """A checked recipe and where it came from.
+class RecipePlaces:
+    """Where a recipe came from: lines for messages, and folders for what it names; no value of it.
 
     Attributes:
-        recipe: the record.
         path: the file.
-        text: effective YAML, ranges expanded, overrides applied and defaults filled in; loads to the same record.
         tree: the values with their lines, for messages of later stages.
     """
 
-    recipe: Recipe
     path: Path
-    text: str
-    tree: Node
+    tree: Node = dataclasses.field(repr=False)
 
     def where(self, *keys: recipe_tree.Key) -> str:
         """The start of a message about a key: `recipes/cpu.yaml:12: graphs.encoder.passes`."""
@@ -574,6 +574,24 @@ class LoadedRecipe:
         """The file a recipe's path means: the first that exists, else the one in the current directory."""
         candidates = [folder / relative for folder in self.search_path()]
         return next((path for path in candidates if path.exists()), candidates[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedRecipe(RecipePlaces):
+    """A checked recipe and where it came from.
+
+    Attributes:
+        recipe: the record.
+        text: effective YAML, ranges expanded, overrides applied and defaults filled in; loads to the same record.
+    """
+
+    recipe: Recipe
+    text: str
+
+    @property
+    def places(self) -> RecipePlaces:
+        """All that a stage may know of it besides its declared inputs."""
+        return RecipePlaces(self.path, self.tree)
 
     def check_passes(self, registry: Mapping[str, Collection[str]]) -> None:
         """Refuse passes and pass options that do not exist.
@@ -642,7 +660,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
     if checkpoint is not None:
         tree = recipe_tree.replace_checkpoints(tree, checkpoint)
     recipe = _validate(recipe_tree.inherit_checkpoints(tree))
-    return LoadedRecipe(recipe, path, render_recipe(recipe), tree)
+    return LoadedRecipe(path, tree, recipe, render_recipe(recipe))
 
 
 def _validate(tree: Node) -> Recipe:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RecipeError, SlipwayError, did_you_mean
+from compiler.witness import WITNESS
 
 
 @contextlib.contextmanager
@@ -36,7 +37,7 @@ def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[...
         RecipeError: the module or the name does not exist, cannot be imported, or is not callable.
     """
     module_name, _, name = reference.partition(":")
-    with importable(folders):
+    with importable(folders), WITNESS.watching():
         try:
             module = importlib.import_module(module_name)
         except SlipwayError:
@@ -80,7 +81,8 @@ def call(
         named: the user's callable, where `function` is ours and calls it.
     """
     try:
-        return function(*arguments)
+        with WITNESS.watching():
+            return function(*arguments)
     except SlipwayError:
         raise
     except (Exception, SystemExit) as error:

@@ -1,12 +1,12 @@
 """Keep the results of build stages by the content they were made from, so that an unchanged stage is not run again.
 
 An entry is a folder of files under a key; the key is a hash of everything the result depends on, so an entry never
-becomes wrong, only unused. What cannot be in the key, because it is known only after the stage has run (the source
-files that a factory's import loads), is recorded beside the entry and compared before use, like a compiler's depfile.
+becomes wrong, only unused. What cannot be in the key, because it is known only after the stage has run (the files that
+a factory's code is in and reads), is recorded beside the entry and compared before use, like a compiler's depfile.
 
     key = stage_key("capture", torch.__version__, factory, checkpoint_sha256)
     folder = cache.get_with_dependencies(key)
-    if folder is None: folder = cache.put_with_dependencies(key, files, own_source_files())
+    if folder is None: folder = cache.put_with_dependencies(key, files, {"file model.py": "9f86d081..."})
 
 Guarantees: an entry is complete or absent (written aside, then renamed); every file is checked against its recorded
 SHA-256 before use and a damaged entry is dropped; builders may share a folder; the store stays below `max_bytes`, least
@@ -20,14 +20,13 @@ import hashlib
 import json
 import os
 import shutil
-import site
-import sys
-import sysconfig
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from compiler.dependencies import hash_file, holds
 
 FOLDER_VARIABLE = "SLIPWAY_CACHE"
 DEFAULT_FOLDER = Path(".cache") / "slipway"
@@ -49,34 +48,6 @@ def stage_key(*parts: bytes | str) -> str:
         digest.update(f"{type(part).__name__}:{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def hash_path(path: Path) -> str:
-    """SHA-256 of a file, or of a folder: the names and contents of all files below it, in order."""
-    if path.is_file():
-        return hash_file(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-    return stage_key(*(part for file in files for part in (file.relative_to(path).as_posix(), hash_file(file))))
-
-
-def own_source_files() -> tuple[Path, ...]:
-    """Source files of all modules loaded so far, without Python's own, installed packages and Slipway itself."""
-    foreign = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    house = Path(__file__).resolve().parent
-    foreign |= {*site.getsitepackages(), site.getusersitepackages(), str(house), str(house.parent / "runtime_lite")}
-    if sys.prefix != sys.base_prefix:
-        foreign.add(sys.prefix)
-    roots = tuple(f"{Path(folder).resolve()}{os.sep}" for folder in foreign)
-    files = {
-        Path(name).resolve() for module in list(sys.modules.values()) if (name := getattr(module, "__file__", None))
-    }
-    return tuple(sorted(file for file in files if not str(file).startswith(roots) and file.is_file()))
 
 
 def default_folder() -> Path:
@@ -136,46 +107,29 @@ class StageCache:
         return self._store(key, files, {})
 
     def get_with_dependencies(self, key: str) -> Path | None:
-        """The folder of an intact entry whose recorded source files all still have their content, or None."""
+        """The folder of an intact entry whose recorded dependencies are all as they were, or None."""
         entry = self.get(key)
         record = _read_digests(entry) if entry else None
-        if record is None or not all(
-            _has_content(Path(path), sha256) for path, sha256 in record["dependencies"].items()
-        ):
-            return None
-        return entry
+        return entry if record is not None and holds(record["dependencies"]) else None
 
     def put_with_dependencies(
-        self,
-        key: str,
-        files: Mapping[str, bytes | Path],
-        dependencies: Iterable[Path],
-        *,
-        unchanged_since_s: float | None = None,
-    ) -> Path | None:
-        """Store a result with the content of the source files it was made from; replaces the entry under the key.
-
-        Files below the current directory are recorded relative to it, so that checkouts may share a store.
+        self, key: str, files: Mapping[str, bytes | Path], dependencies: Mapping[str, str]
+    ) -> Path:
+        """Store a result with the state of everything else it follows from; replaces the entry under the key.
 
         Args:
             key: everything known before the stage has run.
             files: as in `put`.
-            dependencies: source files the stage has read.
-            unchanged_since_s: time at which the stage began to read; if a dependency is younger, nothing is stored,
-                because the result may be older than the file.
+            dependencies: what the stage has read, as in `dependencies.py`.
 
         Returns:
-            The entry's folder, or None if nothing was stored.
+            The entry's folder.
 
         Raises:
             OSError: as in `put`.
         """
-        paths = list(dependencies)
-        if unchanged_since_s is not None and any(path.stat().st_mtime > unchanged_since_s for path in paths):
-            return None
-        recorded = {_portable(path): hash_file(path) for path in paths}
         self._drop(self._entry(key))
-        return self._store(key, files, recorded)
+        return self._store(key, files, dependencies)
 
     def total_bytes(self) -> int:
         """Size of all entries."""
@@ -279,15 +233,3 @@ def _is_intact(entry: Path, record: dict[str, Any]) -> bool:
         )
     except (OSError, TypeError, KeyError):
         return False
-
-
-def _has_content(path: Path, sha256: object) -> bool:
-    try:
-        return hash_file(path) == sha256
-    except OSError:
-        return False
-
-
-def _portable(path: Path) -> str:
-    resolved = path.resolve()
-    return str(resolved.relative_to(Path.cwd()) if resolved.is_relative_to(Path.cwd()) else resolved)

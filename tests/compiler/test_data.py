@@ -52,10 +52,10 @@ def test_fewer_streams_than_the_recipe_counts_are_refused(loaded: LoadedRecipe) 
 
 def test_files_are_found_or_named(loaded: LoadedRecipe) -> None:
     feeds = loaded.recipe.data.verification
-    assert [path.name for path in locate_files(loaded, "verification", feeds)] == ["level.txt"]
+    assert [path.name for path in locate_files(loaded, feeds.files, "data", "verification")] == ["level.txt"]
     (loaded.path.parent / "level.txt").unlink()
     with pytest.raises(DataError, match=r"tiny\.yaml:27: data\.verification\.files.* got nothing at level\.txt; check"):
-        locate_files(loaded, "verification", feeds)
+        locate_files(loaded, feeds.files, "data", "verification")
 
 
 def test_right_stream_is_accepted() -> None:

@@ -4,7 +4,6 @@ import concurrent.futures
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 from hypothesis import strategies
 
 from compiler import stage_cache
-from compiler.stage_cache import StageCache, default_folder, hash_path, own_source_files, stage_key
+from compiler.dependencies import file_at, state_of
+from compiler.stage_cache import StageCache, default_folder, stage_key
 
 FILES = {"graph.onnx": b"graph", "weights/a.bin": b"\0" * 100}
 
@@ -277,7 +277,11 @@ def test_builder_that_comes_second_keeps_the_first_ones_entry(tmp_path: Path, mo
     assert not leftovers(cache)
 
 
-# Source files known only afterwards
+# What is known only afterwards
+
+
+def recorded(*paths: Path | str) -> dict[str, str]:
+    return {each: state_of(each) for each in (file_at(str(path)) for path in paths)}
 
 
 def test_entry_with_dependencies_is_valid_while_they_keep_their_content(tmp_path: Path) -> None:
@@ -286,7 +290,7 @@ def test_entry_with_dependencies_is_valid_while_they_keep_their_content(tmp_path
     for source in sources:
         source.write_text("one")
     assert cache.get_with_dependencies(key) is None
-    entry = cache.put_with_dependencies(key, FILES, sources)
+    entry = cache.put_with_dependencies(key, FILES, recorded(*sources))
     assert cache.get_with_dependencies(key) == entry
     os.utime(sources[0], (1, 1))  # content counts, not time
     assert cache.get_with_dependencies(key) == entry
@@ -301,21 +305,13 @@ def test_entry_with_dependencies_is_valid_while_they_keep_their_content(tmp_path
 def test_entry_with_dependencies_is_replaced(tmp_path: Path) -> None:
     cache, key, source = StageCache(tmp_path / "cache"), stage_key("factory"), tmp_path / "model.py"
     source.write_text("one")
-    cache.put_with_dependencies(key, {"a": b"one"}, [source])
+    cache.put_with_dependencies(key, {"a": b"one"}, recorded(source))
     source.write_text("two")
-    cache.put_with_dependencies(key, {"a": b"two"}, [source])
+    cache.put_with_dependencies(key, {"a": b"two"}, recorded(source))
     found = cache.get_with_dependencies(key)
     assert found is not None
     assert read_all(found) == {"a": b"two"}
     assert not leftovers(cache)
-
-
-def test_result_older_than_its_source_is_not_stored(tmp_path: Path) -> None:
-    cache, key, source = StageCache(tmp_path / "cache"), stage_key("factory"), tmp_path / "model.py"
-    source.write_text("one")
-    changed_s = source.stat().st_mtime
-    assert cache.put_with_dependencies(key, FILES, [source], unchanged_since_s=changed_s - 1) is None
-    assert cache.put_with_dependencies(key, FILES, [source], unchanged_since_s=changed_s + 1) is not None
 
 
 def test_checkouts_share_a_store_without_sharing_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,36 +320,12 @@ def test_checkouts_share_a_store_without_sharing_sources(tmp_path: Path, monkeyp
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.py").write_text(name)
     monkeypatch.chdir(tmp_path / "one")
-    cache.put_with_dependencies(key, FILES, [Path("model.py")])
+    cache.put_with_dependencies(key, FILES, recorded("model.py"))
     assert cache.get_with_dependencies(key) is not None
     monkeypatch.chdir(tmp_path / "two")
     assert cache.get_with_dependencies(key) is None
     (tmp_path / "two" / "model.py").write_text("one")
     assert cache.get_with_dependencies(key) is not None
-
-
-def test_own_source_files_are_those_outside_the_installation() -> None:
-    files = {file.name for file in own_source_files()}
-    assert Path(__file__).name in files
-    assert not files & {"stage_cache.py", "numpy.py", "json.py"}
-    assert all("site-packages" not in file.parts for file in own_source_files())
-
-
-# Hashes of data and places
-
-
-def test_hash_of_a_folder_sees_names_and_contents(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "a.flac").write_bytes(b"1")
-    (folder / "sub" / "b.flac").write_bytes(b"2")
-    first = hash_path(folder)
-    shutil.copytree(folder, tmp_path / "copy")
-    assert hash_path(tmp_path / "copy") == first
-    (folder / "a.flac").rename(folder / "c.flac")
-    renamed = hash_path(folder)
-    (folder / "c.flac").write_bytes(b"3")
-    assert len({first, renamed, hash_path(folder), hash_path(folder / "c.flac")}) == 4
 
 
 def test_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,18 @@ import importlib
 import io
 import json
 import linecache
+import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import build
 import runtime_lite
+from compiler.witness import WITNESS
 
 HERE = Path(__file__).parent
 FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")
@@ -80,7 +83,12 @@ class Project:
         out, err = _Captured(), _Captured()
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
-            with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with (
+                contextlib.chdir(self.folder),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+                mock.patch.dict(os.environ),  # what libraries set for themselves ends with the process
+            ):
                 code = build.main(arguments)
         finally:
             sys.dont_write_bytecode = before
@@ -91,6 +99,7 @@ class Project:
         """As a new process would find them."""
         for file in self.folder.glob("*.py"):
             sys.modules.pop(file.stem, None)
+        WITNESS.forget()
         importlib.invalidate_caches()
         linecache.checkcache()
 

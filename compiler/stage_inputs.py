@@ -1,0 +1,240 @@
+"""What every stage is made from, as one frozen record each; the key of a stage is made from its record.
+
+A stage has its record in reach and no recipe, so it cannot depend on what its key lacks. Where a stage looks at a part
+of the graph's recipe only, its record holds the recipe reduced to that part, and the stage is given the reduced one.
+
+What code named in a recipe reads while it runs is no input that can be declared: see `witness.py`.
+"""
+
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from compiler.dependencies import code_digest, installed_packages, portable
+from compiler.errors import InternalError
+from compiler.recipe import Feeds, Graph, LoadedRecipe, ParityGate, PassSpec, Source, TaskGate
+from compiler.stage_cache import stage_key
+from compiler.tool_versions import tool_versions
+
+KERNEL_VARIABLES = (
+    "ATEN_",
+    "CUDA_",
+    "DNNL_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "NVIDIA_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "ORT_",
+    "TORCH_",
+)
+"""Environment variables, by their beginnings, that libraries read by themselves and that choose kernels."""
+
+CPU_LINES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What every stage follows from.
+
+    Attributes:
+        code: hash of Slipway's own code.
+        tools: versions of what a bundle is made with.
+        packages: every installed package with its version.
+        machine: what numbers and times are computed on, and how libraries are told to use it.
+        folder: the recipe's folder, in which its modules are found.
+    """
+
+    code: str
+    tools: tuple[tuple[str, str], ...]
+    packages: tuple[str, ...]
+    machine: tuple[str, ...]
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DataInputs:
+    """Of drawing feeds.
+
+    Attributes:
+        surroundings: of the build.
+        graph: its name.
+        purpose: `verification` or `calibration`.
+        feeds: the generator.
+        shortest: chunks that the longest stream must have.
+        spec: the graph's inputs and axes, which feeds must fit.
+        files: hashes of the files that the recipe names.
+    """
+
+    surroundings: Surroundings
+    graph: str
+    purpose: str
+    feeds: Feeds
+    shortest: int
+    spec: Graph
+    files: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptureInputs:
+    """Of capturing a graph.
+
+    Attributes:
+        surroundings: of the build.
+        graph: its name.
+        spec: source, inputs, outputs, and of axes what capture looks at.
+        files: hashes of checkpoints, ONNX files, their weights, and files that the recipe names.
+    """
+
+    surroundings: Surroundings
+    graph: str
+    spec: Graph
+    files: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweringInputs:
+    """Of all passes of a graph.
+
+    Attributes:
+        surroundings: of the build.
+        graph: its name.
+        spec: without passes and without sizes of buckets.
+        gate: the parity gate, which the graph is held to after every pass.
+        task: what passes measure the task with, where there are calibration data.
+        captured: digest of the captured graphs and of what the factory made.
+        files: those of capture.
+        verification: digest of the feeds.
+        calibration: likewise, or empty.
+    """
+
+    surroundings: Surroundings
+    graph: str
+    spec: Graph
+    gate: ParityGate
+    task: TaskGate | None
+    captured: str
+    files: tuple[str, ...]
+    verification: str
+    calibration: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PassInputs:
+    """Of one pass: the key of what came before it, and what the recipe says of it."""
+
+    before: str
+    spec: PassSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetInputs:
+    """Of a target: the key of the last pass, the target with its options, and the sizes to build for."""
+
+    before: str
+    target: str
+    options: str
+    buckets: Mapping[str, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class BundleInputs:
+    """Of the gates on what ships, and the bundle.
+
+    Attributes:
+        surroundings: of the build.
+        recipe: the whole effective recipe, which the bundle holds.
+        graphs: key of each graph's artefacts.
+        checkpoints: hashes of the files the graphs come from, by the names that the bundle gives them.
+        files: hashes of the files that the recipe names for data and task.
+        absent: why the target's toolchain is not here, or empty.
+    """
+
+    surroundings: Surroundings
+    recipe: str
+    graphs: Mapping[str, str]
+    checkpoints: Mapping[str, str]
+    files: tuple[str, ...]
+    absent: str
+
+
+def key_of(inputs: Any) -> str:
+    """The key of a stage: a hash over the kind of its record and every field of it."""
+    return stage_key(type(inputs).__name__, json.dumps(_plain(inputs), allow_nan=False))
+
+
+def surroundings_of(loaded: LoadedRecipe) -> Surroundings:
+    """Looked up anew for every build."""
+    folder = portable(str(loaded.path.absolute().parent))
+    return Surroundings(code_digest(), tuple(sorted(tool_versions().items())), installed_packages(), _machine(), folder)
+
+
+def for_capture(spec: Graph) -> Graph:
+    """A graph's recipe as far as capture may look at it: not the size of a window, names of its inputs, or passes."""
+    axes = {
+        name: axis.model_copy(
+            update={
+                "window": None if axis.window is None else 1,
+                "length_input": "length" if name in spec.padded else None,
+                "mask_input": None,
+                "buckets": axis.buckets
+                if axis.buckets is None
+                else (axis.buckets[-1:] if name in spec.padded else (1,)),
+            }
+        )
+        for name, axis in spec.axes.items()
+    }
+    return spec.model_copy(update={"axes": axes, "passes": ()})
+
+
+def for_data(spec: Graph) -> Graph:
+    """As far as feeds must fit it: inputs and axes."""
+    return for_capture(spec).model_copy(update={"source": Source.model_construct(), "first_call": None, "outputs": ()})
+
+
+def for_lowering(spec: Graph) -> Graph:
+    """As far as passes may look at it: not the sizes to build for, nor which passes come after."""
+    axes = {
+        name: axis.model_copy(update={"buckets": None if axis.buckets is None else (1,)})
+        for name, axis in spec.axes.items()
+    }
+    return spec.model_copy(update={"axes": axes, "passes": ()})
+
+
+def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:
+    """What passes measure a task with; not how much it may lose."""
+    return None if gate is None else gate.model_copy(update={"max_increase": 0.0, "identical": False})
+
+
+def _machine() -> tuple[str, ...]:
+    """The processor with its abilities, and the variables by which libraries choose kernels."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    cpu = sorted({line for line in lines if line.startswith(CPU_LINES)})
+    told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(KERNEL_VARIABLES))
+    return (platform.system(), platform.machine(), *cpu, *told)
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON; the order of entries counts, as that of inputs does."""
+    if isinstance(value, pydantic.BaseModel):
+        return {name: _plain(child) for name, child in value}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return [[key, _plain(child)] for key, child in value.items()]
+    if isinstance(value, tuple | list):
+        return [_plain(child) for child in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise InternalError(f"expected a value that a key can be made of, got {type(value).__name__}")
