@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,8 @@ class Assembly:
                 self._recall(entry, folder)
             else:
                 content = self._make(folder)
-                why = self.results.keep(key, content, self._code())
+                own = os.path.join(folder, "")  # its files are read by threads of the runtime at any time
+                why = self.results.keep(key, content, self._code(), lambda path: path.startswith(own))
                 if why:
                     self.progress.say(f"bundle {why}")
             self.record.engines = self._build_engines(folder)

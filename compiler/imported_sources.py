@@ -88,7 +88,7 @@ class _Closure:
             self._enter_missing(parent, last)
             return
         file = getattr(module, "__file__", None)
-        if file is None or dependencies.is_own(os.path.abspath(file)):
+        if file is None or not os.path.isfile(file) or dependencies.is_own(os.path.abspath(file)):
             return
         if dependencies.is_installed(os.path.abspath(file)):
             self.unseen |= set() if top in SEEN_PACKAGES else {top}

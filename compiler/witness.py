@@ -15,11 +15,13 @@ watching.
 """
 
 import contextlib
+import linecache
 import os
 import stat
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -144,7 +146,7 @@ class Witness:
             return
         if event.startswith(OPAQUE):
             self.note(self._lead_out, event)
-        elif event in HEARD and not sys._getframe(1).f_code.co_filename.startswith(IMPORT_SYSTEM):
+        elif event in HEARD and not _is_bookkeeping(sys._getframe(1)):
             self.note(self._open if event == "open" else self._list, arguments)
 
     def _open(self, arguments: tuple[Any, ...]) -> None:
@@ -169,6 +171,14 @@ class Witness:
             frame = frame.f_back
         on_import = frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(IMPORT_SYSTEM)
         (self._unseen_on_import if on_import else self._unseen).append(what)
+
+
+def _is_bookkeeping(frame: types.FrameType | None) -> bool:
+    """Whether Python itself looks: for modules, or for lines of a stack trace."""
+    if frame is None or frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
+        return True
+    above = (frame, frame.f_back, frame.f_back and frame.f_back.f_back)
+    return any(each is not None and each.f_code.co_filename == linecache.__file__ for each in above)
 
 
 def _name_of(path: object) -> str | None:
@@ -202,7 +212,7 @@ def _put_in_front(witness: Witness) -> Callable[[], None]:
     stat_before, access_before, variable_before = os.stat, os.access, environ.__getitem__
 
     def stat_file(path: Any, *arguments: Any, **options: Any) -> Any:
-        if options.get("dir_fd") is None:
+        if options.get("dir_fd") is None and not _is_bookkeeping(sys._getframe(1)):
             witness.note(witness.see_file, path)
         return stat_before(path, *arguments, **options)
 

@@ -75,7 +75,7 @@ def checkpoint_byte(project: Project) -> None:
         pytest.param(
             lambda p: p.replace("tiny_data.py", "default_rng(seed)", "default_rng(seed + 1)"),
             (),
-            ["net:data", "net:capture", *LOWERED, *SHIPPED],
+            ["net:data", *LOWERED, *SHIPPED],
             id="code of the data",
         ),
         pytest.param(checkpoint_byte, (), ["net:capture", *LOWERED, *SHIPPED], id="one bit of the checkpoint"),
