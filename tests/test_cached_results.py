@@ -281,6 +281,7 @@ CHANGES: dict[str, list[Change]] = {
     "Input.shape": [("stream", at(*INPUTS, "features", "shape", value=["batch", 4, 9]))],
     "Input.dtype": [("stream", at(*INPUTS, "features", "dtype", value="float64"))],
     "Input.state": [("stream", at(*INPUTS, "keys", "state"))],
+    "Input.range": [("stream", at(*INPUTS, "features", "range", value=[-8.0, 8.0]))],
     "Input.mask_of": [("masked", at(*INPUTS, "mask", "mask_of"))],
     "Input.length_of": [("masked", at(*INPUTS, "count", "length_of"))],
     "Input.original": [
@@ -320,6 +321,7 @@ CHANGES: dict[str, list[Change]] = {
         ("stream", at(*PARITY, "chained_steps", value=9)),
     ],
     "ParityGate.lossy": [("rounded", at(*PARITY, "lossy"))],
+    "ParityGate.edges": [("stream", at(*PARITY, "edges", value=["silence"]))],
     "ParityGate.drift": [("stream", at(*PARITY, "drift", value={"steps": 16, "max_growth": 1.0e6}))],
     "Limits.max_abs": [("rounded", at(*PARITY, "lossy", "max_abs", value=1.0e-9))],
     "Limits.sqnr_db": [("rounded", at(*PARITY, "lossy", "sqnr_db", value=150.0))],
