@@ -4,16 +4,20 @@ A number that meets nothing but constants and positions, which all rows share, g
 values, and whatever uses it as data meets it here.
 """
 
+import dataclasses
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import NUMBER, Fact, Verdict, make_fact, refuse
+from compiler.analysis.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
 from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.analysis.known_sizes import at_length, numbers_of
-from compiler.analysis.layout import Axis, symbols_of
-from compiler.analysis.transfer import stored
-from compiler.ir import Dim, dims_of, is_op
+from compiler.analysis.layout import Axis, Rows, has_rows, suffix
+from compiler.analysis.row_numbers import Layouts, Place, Planner
+from compiler.analysis.transfer import limits_of, stored
+from compiler.ir import Dim, dims_of, is_op, symbol
 
 COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that copy entries, or change each alike."""
@@ -35,34 +39,118 @@ def lengths_alone(case: Case) -> Verdict | None:
 
 
 def per_row(case: Case) -> None:
-    """Replace operands that are axis lengths by the true length of each row.
+    """Replace operands that follow from axis lengths by their values per row, laid out as the others are.
 
     Raises:
-        Refused: an operand holds several lengths, or the size of the batch.
+        Refused: an operand cannot be computed per row, or holds the size of the batch.
     """
+    rank = len(case.out_dims())
     for operand in case.present:
-        if not case.fact(operand).is_number:
-            continue
-        if any(dim != 1 for dim in case.dims(operand)) and not _is_spread(case, operand):
-            raise refuse(f"{case.op} uses several axis lengths as data", "use one length at a time")
-        source = uniform_source(case.node.inputs[operand])
-        known = numbers_of(case.node.inputs[operand] if source is None else source)
-        if known is not None and any(case.batch in {str(name) for name in symbols_of(size)} for size in known):
-            raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
-        case.rewrite("number", operand)
-        content = _content(None if known is None else known[0])
-        case.facts[operand] = _spread(case, operand, TRUTH if case.dtype(operand).name == "BOOL" else content)
+        if case.fact(operand).is_number:
+            others = [each for each in case.present if each != operand and case.fact(each).rows_axis is not None]
+            shift = rank - case.rank(others[0])
+            rows_at = (case.fact(others[0]).rows_axis or 0) + shift
+            take_per_row(case, operand, _place(case, operand, rank, rows_at))
 
 
-def _spread(case: Case, operand: int, content: Interval) -> Fact:
-    """The fact of a number per row, laid out as the operands with which it shares axes."""
-    axes: dict[int, Axis] = {}
-    for at, dim in enumerate(reversed(case.dims(operand)), start=1):
-        for other in case.present if dim != 1 else ():
-            found = case.fact(other).axis(case.rank(other) - at)
-            if other != operand and found is not None:
-                axes[case.rank(operand) - at] = found
-    return make_fact(axes, lambda region: content)
+def take_per_row(case: Case, operand: int, place: Place) -> None:
+    """Replace one operand by its value per row, laid out as `place` says.
+
+    Raises:
+        Refused: it cannot be computed per row.
+    """
+    value = case.node.inputs[operand]
+    Planner(case.batch).plan(value, place.layouts)
+    case.rewrite("number", operand, place)
+    case.facts[operand] = fact_at(case.dtype(operand), value, place)
+
+
+def fact_at(dtype: ir.DataType, value: ir.Value | None, place: Place) -> Fact:
+    """The fact of a value per row; what its padding holds is computed of lengths, too, and may be anything."""
+    alike = uniform_source(value)
+    known = numbers_of(value if alike is None else alike)
+    if dtype == ir.DataType.BOOL:
+        inside = outside = TRUTH
+    elif not any(place.layouts):
+        inside = outside = _content(known[0] if known is not None and len(known) == 1 else None)
+    else:
+        inside = outside = limits_of(dtype) or ANYTHING
+    return make_fact(place.axes, lambda region: outside if region else inside)
+
+
+def spread_per_row(case: Case) -> None:
+    """Replace operands that follow from axis lengths and hold the batch by their values per row."""
+    for operand in case.present:
+        place = place_alone(case, case.node.inputs[operand]) if case.fact(operand).is_number else None
+        if place is not None:
+            take_per_row(case, operand, place)
+
+
+def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
+    """Where a number lies among operands of rows that it is broadcast with.
+
+    Raises:
+        Refused: the batch lies elsewhere in it, or its axes cannot have rows of their own.
+    """
+    rows = next(
+        axis for other in case.present if (axis := _axis_of(case, other, rows_at - rank)) is not None and has_rows(axis)
+    )
+    dims = case.dims(operand)
+    layouts: list[Axis | None] = []
+    for at, dim in enumerate(dims):
+        back = at - len(dims)
+        others = [
+            axis for other in case.present if other != operand and (axis := _axis_of(case, other, back)) is not None
+        ]
+        is_rows = back == rows_at - rank
+        if (dim != 1 and case.batch is not None and dim == symbol(case.batch)) != (is_rows and dim != 1):
+            raise refuse(
+                f"{case.op} joins rows of the batch with a number of {dim} entries per row", "keep the batch one axis"
+            )
+        layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(dim))
+    if len(rows) > 1 and any(axis is not None for axis in layouts):
+        raise refuse(
+            f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
+        )
+    return Place(rank, rows_at, rows, tuple(layouts))
+
+
+def _axis_of(case: Case, operand: int, back: int) -> Axis | None:
+    """The layout of an operand along an axis counted from the back."""
+    fact, at = case.fact(operand), case.rank(operand) + back
+    return None if fact.is_number or at < 0 else fact.axis(at)
+
+
+def _own(dim: Dim) -> Axis | None:
+    """The layout of an axis of numbers: they are counted per row, so the valid ones come first."""
+    return None if isinstance(dim, int) else suffix(dim)
+
+
+def place_alone(case: Case, value: ir.Value | None) -> Place | None:
+    """Where a number with an axis of the batch lies by itself; None when it has none, or several."""
+    dims = () if value is None else dims_of(value) or ()
+    rows = [at for at, dim in enumerate(dims) if case.batch is not None and dim == symbol(case.batch)]
+    if len(rows) != 1:
+        return None
+    return Place(len(dims), rows[0], (Rows(symbol(str(case.batch))),), own_layouts(case, dims), whole=True)
+
+
+def own_layouts(case: Case, dims: Sequence[Dim]) -> Layouts:
+    """The layouts of a number's axes where nothing else says how they lie."""
+    rows = None if case.batch is None else symbol(case.batch)
+    return tuple(None if dim == rows else _own(dim) for dim in dims)
+
+
+def returned_per_row(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict, with numbers that the graph returns and that hold the batch as one per row."""
+    outputs, needs = list(verdict.outputs), list(verdict.needs)
+    for at, value in enumerate(case.node.outputs):
+        place = place_alone(case, value) if value.is_graph_output() and outputs[at].is_number else None
+        if place is not None and value.dtype is not None:
+            Planner(case.batch).plan(value, place.layouts)
+            outputs[at] = fact_at(value.dtype, value, place)
+            needs.append(Rewrite("row_output", (at, place)))
+    return dataclasses.replace(verdict, outputs=tuple(outputs), needs=tuple(needs))
 
 
 def uniform_source(value: ir.Value | None) -> ir.Value | None:
@@ -72,16 +160,6 @@ def uniform_source(value: ir.Value | None) -> ir.Value | None:
         return value if dims is not None else None
     node = value.producer()
     return uniform_source(node.inputs[0]) if is_op(node, *COPYING) and node is not None else None
-
-
-def _is_spread(case: Case, operand: int) -> bool:
-    """Whether an operand holds copies of one number, where another operand has as many entries."""
-    dims = case.dims(operand)
-    others = [case.dims(other) for other in case.present if other != operand and not case.fact(other).is_number]
-    return uniform_source(case.node.inputs[operand]) is not None and all(
-        dim == 1 or any(len(other) >= at and other[-at] == dim for other in others)
-        for at, dim in enumerate(reversed(dims), start=1)
-    )
 
 
 def _content(size: Dim | None) -> Interval:

@@ -10,6 +10,7 @@ from compiler.analysis.facts import VALID, Fact, Fill, Region, Rewrite, Verdict,
 from compiler.analysis.interval import ONE, ZERO, Interval, of_array
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Rows, Segment, Side, symbols_of
+from compiler.analysis.length_data import returned_per_row
 from compiler.analysis.place_numbers import STEPS
 from compiler.analysis.rules.relative_shift import match
 from compiler.analysis.transfer import whole_range
@@ -208,7 +209,7 @@ class _Propagation:
         given = tuple(self._fact(value) for value in node.inputs)
         self._check_bodies(node)
         case = Case(node, given, self.axes.batch, self.axes.sides, self.seen)
-        verdict = judge(case)
+        verdict = returned_per_row(case, judge(case))
         for output, fact in zip(node.outputs, verdict.outputs, strict=True):
             self.facts[output] = fact
             for _, axis in fact.axes:

@@ -1,7 +1,8 @@
-"""The forms "look_up_positions", "look_up_again", "in_range", "entries": what is chosen lies elsewhere in every row.
+"""Forms that look up: what is chosen by position lies in other slots in every row.
 
 Before:
     rows = Slice(table [1, rows, d], 0, cache + 16)     last = Gather(x [batch, time, d], -1)
+    turned = Slice(x, -1, lowest, 1, -1)                middle = Gather(x, time // 2)
 After:
     rows = Gather(table [rows, d], Max(slots - padded slots of the row, 0)) [batch, 128 + 16, d]
     last = GatherND(x, time_length - 1)
@@ -10,6 +11,7 @@ Before:
     y = Gather(x [batch, time, d], Min(Range(0, 2*time) // 2 + 1, time - 1), axis 1)
 After:
     y = GatherND(x, Min(Range(0, 2*slots) // 2 + 1, time_length[:, None] - 1), batch_dims 1)
+    turned = GatherND(x, time_length - 1 - slots)       middle = GatherND(x, time_length // 2)
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,9 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.analysis.layout import Axis, Frames, Segment, Side
+from compiler.analysis.row_numbers import Planner, Sizes
 from compiler.ir import Dim
+from compiler.padding.forms_number import Writer, per_row
 from compiler.padding.row_values import RowValues
 from compiler.padding.rows import rows_of, spread_rows
 from compiler.padding.site import Form, Site
@@ -231,9 +235,82 @@ def in_range(site: Site) -> None:
     site.node.replace_input_with(operand, legal)
 
 
+def run_of_entries(site: Site) -> None:
+    """Entries one behind the other: axis, the first one, the step from one to the next, how many there are."""
+    axis, first, step, size = site.details
+    places, insert = site.places, site.insert
+    counted = insert.op("Unsqueeze", [places.iota(size), insert.int64s(0)], name="place")
+    if step != 1:
+        counted = insert.op("Mul", [counted, insert.constant(np.array(step, np.int64), "step")], name="place")
+    start = Writer(site).write(Sizes((first,), (1,), ir.DataType.INT64))
+    _take(site, axis, insert.op("Add", [start, counted], name="entry"), 1)
+
+
+def own_entries(site: Site) -> None:
+    """GatherND by (row, number); details: where the pairs lie."""
+    (place,) = site.details
+    value, indices, insert, along = site.node.inputs[0], site.node.inputs[1], site.insert, place.rows_at
+    assert value is not None and indices is not None
+    pairs = Writer(site).write(Planner(str(site.places.batch), numbered=True).plan(indices, place.layouts))
+    one, two, last = (insert.int64s(number) for number in (1, 2, -1))
+    pairs = insert.op("Squeeze", [pairs, insert.int64s(along + 1)], name="pairs", dtype=indices.dtype)
+    number = insert.op("Slice", [pairs, one, two, last], name="entry", dtype=indices.dtype)
+    index = _slots_of(site, 1, number, len(place.layouts))
+    name = str(site.node.outputs[0].name)
+    found = insert.op("GatherND", [value, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
+    if along:
+        rank = len(house.dims_of(site.node.outputs[0]) or ())
+        order = [*range(1, along + 1), 0, *range(along + 1, rank)]
+        found = insert.op("Transpose", [found], {"perm": order}, name=f"{name}_back", dtype=value.dtype)
+    site.replace(0, found)
+
+
+def legal_numbers(site: Site) -> None:
+    """Indices of GatherElements that follow from axis lengths: axis, and where they lie."""
+    axis, place = site.details
+    value = site.node.inputs[1]
+    assert value is not None
+    site.node.replace_input_with(1, _slots_of(site, axis, per_row(site, value, place), place.rank, place.rows_at))
+
+
+def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
+    """Replace the node by the entries of an axis whose numbers are given, [batch, `count` axes]."""
+    value, fact, insert = site.node.inputs[0], site.fact(), site.insert
+    assert value is not None and fact.rows_axis is not None
+    rank, rows_axis = len(site.dims()), fact.rows_axis
+    order = [rows_axis, axis, *(at for at in range(rank) if at not in (rows_axis, axis))]
+    name = str(site.node.outputs[0].name)
+    turned = insert.op("Transpose", [value], {"perm": order}, name=f"{name}_turned", dtype=value.dtype)
+    index = insert.op("Unsqueeze", [_slots_of(site, axis, numbers, count + 1), insert.int64s(-1)], name="entry_slots")
+    found = insert.op("GatherND", [turned, index], {"batch_dims": 1}, name=f"{name}_entries", dtype=value.dtype)
+    back: list[int] = []
+    for at in range(rank):
+        behind = order.index(at) + count - 1
+        back += [0] if at == rows_axis else range(1, count + 1) if at == axis else [behind]
+    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=value.dtype))
+
+
+def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int = 0) -> ir.Value:
+    """The slot of every numbered entry, negative ones counted from the true end of the row; some slot for others."""
+    insert, places, frames = site.insert, site.places, site.fact().frames(axis)
+    size: Dim = site.dims()[axis] if frames is None else frames.size
+    true, slots = places.count(size, rank, rows_at), places.slot_count(size)
+    numbers = insert.op("Cast", [numbers], {"to": ir.DataType.INT64}, name="entry", dtype=ir.DataType.INT64)
+    zero = insert.constant(np.array(0, np.int64), "first_entry")
+    from_end = insert.op("Less", [numbers, zero], name="from_end", dtype=ir.DataType.BOOL)
+    behind = insert.op("Add", [numbers, true], name="entry")
+    entry = insert.op("Where", [from_end, behind, numbers], name="entry", dtype=ir.DataType.INT64)
+    if frames is not None and not frames.is_suffix_padded:
+        entry = insert.op("Add", [entry, insert.op("Sub", [slots, true], name="padded_slots")], name="entry")
+    return insert.op("Mod", [entry, slots], name="entry_slot")
+
+
 FORMS: dict[str, Form] = {
     "look_up_positions": look_up_positions,
     "look_up_again": look_up_again,
     "in_range": in_range,
     "entries": entries,
+    "legal_numbers": legal_numbers,
+    "own_entries": own_entries,
+    "run_of_entries": run_of_entries,
 }

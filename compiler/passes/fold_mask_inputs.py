@@ -3,8 +3,10 @@
 Before:
     visible = And(causal, GatherND(attention_mask [batch, time])); p = Softmax(Where(visible, scores, -inf))
     seen = Less(Range(0, frames), Div(ReduceSum(attention_mask), 2)); y = Where(seen, x, 0)
+    last = GatherND(x, Sub(ReduceSum(attention_mask, 1), 1))
 After:
     p = Softmax(Where(causal, scores, -inf)); y = x
+    last = GatherND(x, Sub(Expand(Shape(x)[1], [batch]), 1))
 
 Requires: symbolic shapes; which inputs are masks of which axis, and which hold its length.
 Ensures: no such input is left; pad_axes then masks what needs one, once.
@@ -15,6 +17,7 @@ Source: the unpadded program of one row alone is fed ones and its length. What f
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -72,7 +75,8 @@ class FoldMaskInputs:
         if not lowered.padded_axes:
             return Outcome(lowered)
         infer_settled(lowered.model)
-        rewritten = _Folding(lowered.model, filled, lowered.batch_axis).run()
+        lengths = frozenset(axis.axis for axis in lowered.padded_axes)
+        rewritten = _Folding(lowered.model, filled, lowered.batch_axis, lengths).run()
         if rewritten:
             house.prune(lowered.model)
             house.forget_shapes(lowered.model)
@@ -81,8 +85,10 @@ class FoldMaskInputs:
 
 
 class _Folding:
-    def __init__(self, model: ir.Model, filled: Mapping[ir.Value, Dim], batch: str | None) -> None:
-        self.model, self.filled = model, filled
+    def __init__(
+        self, model: ir.Model, filled: Mapping[ir.Value, Dim], batch: str | None, lengths: frozenset[str]
+    ) -> None:
+        self.model, self.filled, self.lengths = model, filled, lengths
         self.uniform: dict[ir.Value, np.ndarray] = {
             value: np.ones((), _numpy(value)) for value, number in filled.items() if number == 1
         }
@@ -125,7 +131,7 @@ class _Folding:
             found = self._result(node)
             if found is not None:
                 self.uniform |= dict.fromkeys(node.outputs, found)
-            elif self._is_neutral(node):
+            elif self._is_neutral(node) or self._is_count(node):
                 changed += 1
         house.prune(self.model)
         for value in [*self.uniform]:
@@ -187,6 +193,28 @@ class _Folding:
                 "Expand", [kept, shape], name=f"{output.name}_spread", shape=output.shape, dtype=kept.dtype
             )
         ir.convenience.replace_all_uses_with(output, kept)
+        return True
+
+    def _is_count(self, node: ir.Node) -> bool:
+        """Let readers of a sum of equal numbers, as of a mask along its frames, read the number times the size."""
+        output = node.outputs[0]
+        number = self._number(node.inputs[0]) if house.is_op(node, "ReduceSum") and node.inputs[0] else None
+        dims = house.dims_of(node.inputs[0]) if node.inputs[0] is not None else None
+        axes = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        if number is None or dims is None or axes is None or output.is_graph_output() or house.dims_of(output) is None:
+            return False
+        size: Dim = math.prod(dims[int(at)] for at in axes.reshape(-1))
+        if number != 1 or any(str(name) not in self.lengths for name in symbols_of(size)):
+            return False
+        insert = house.Inserter(self.model, FoldMaskInputs.name, before=node)
+        count = insert.op(
+            "Cast", [self._size(insert, output, size)], {"to": output.dtype or ir.DataType.INT64}, name="count"
+        )
+        shape = self._shape(insert, output)
+        spread = insert.op(
+            "Expand", [count, shape], name=f"{output.name}_count", shape=output.shape, dtype=output.dtype
+        )
+        ir.convenience.replace_all_uses_with(output, spread)
         return True
 
     def _kept(self, node: ir.Node) -> ir.Value | None:

@@ -30,6 +30,7 @@ from compiler.analysis.collector import paused
 from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, refuse
 from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
+from compiler.analysis.length_data import fact_at
 from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
@@ -233,7 +234,10 @@ class _Padding:
             if fact.rows_axis is not None and dims is not None and dims[fact.rows_axis] == 1:
                 return True
         return any(
-            isinstance(need, Fill) and (given := judged.given[need.operand]) is not None and given.rows_axis is None
+            isinstance(need, Fill)
+            and (given := judged.given[need.operand]) is not None
+            and given.rows_axis is None
+            and not given.is_number
             for need in judged.verdict.needs
         )
 
@@ -260,7 +264,10 @@ class _Padding:
                 else:
                     site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert)
                     names = [str(output.name) for output in node.outputs]
+                    number = self._number(node, need)
                     FORMS[need.kind](site)
+                    if number is not None:
+                        facts[need.details[0]] = number
                     for new, fact in zip(site.replaced, judged.verdict.outputs, strict=False):
                         if new is not None:
                             self.known[new] = fact
@@ -269,6 +276,15 @@ class _Padding:
                     }
         except Refused as refused:
             raise refused.at(node=str(node.name), op=node.op_type, source=house.source_of(node)) from None
+
+    def _number(self, node: ir.Node, need: Rewrite) -> Fact | None:
+        """The fact of an operand that the form "number" is about to write."""
+        if need.kind != "number":
+            return None
+        operand, place = need.details
+        value = node.inputs[operand]
+        assert value is not None and value.dtype is not None
+        return fact_at(value.dtype, value, place)
 
     def _fill(self, insert: house.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
         """Overwrite the padding of one operand by selection: whatever was there, NaN included, is gone."""
@@ -395,7 +411,11 @@ def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window | No
         place["source"] = house.source_of(node)
         _check_rows(fact, lowered.batch_axis, place)
         if fact.is_number:
-            raise refuse("the output is an axis length", "return it from the caller's side", **place)
+            raise refuse(
+                "the output is an axis length that all rows share",
+                "return one per row (expand it to the batch in front), or leave it out: callers know their lengths",
+                **place,
+            )
         state_axis = frames_axes.get(name)
         if window is not None and state_axis is not None:
             _check_state(fact, state_axis, value, window, place)

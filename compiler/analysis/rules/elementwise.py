@@ -172,11 +172,12 @@ def nary(case: Case) -> Verdict:
     alone = lengths_alone(case)
     if alone is not None:
         return alone
+    numbers = [operand for operand in case.present if case.fact(operand).is_number]
     per_row(case)
     rank, dtype = len(case.out_dims()), out_dtype(case)
     axes = broadcast(case, case.present, rank)
     if case.op in ("Div", "Mod") and dtype.is_integer():
-        _divisible(case, rank)
+        _divisible(case, rank, is_number=1 in numbers)
     image = _image(case, dtype)
     same = case.op == "Mul" and len(set(case.node.inputs)) == 1
 
@@ -215,9 +216,12 @@ def _within(x: Interval, dtype: ir.DataType) -> Interval:
     return x if limits is None else Interval(max(x.low, limits.low), min(x.high, limits.high))
 
 
-def _divisible(case: Case, rank: int) -> None:
-    """Keep the padding from what ends the run: integer division by 0, and of the lowest number by -1."""
-    for axis in case.fact(1).padded:
+def _divisible(case: Case, rank: int, *, is_number: bool) -> None:
+    """Keep the padding from what ends the run: integer division by 0, and of the lowest number by -1.
+
+    Numbers of axis lengths are written without zeros.
+    """
+    for axis in case.fact(1).padded if not is_number else ():
         padding = case.fact(1).padding(axis)
         if padding.low <= 0 <= padding.high or padding.low <= -1 <= padding.high:
             case.fill(1, axis, 1.0)

@@ -13,6 +13,7 @@ from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import same
 from compiler.analysis.layout import Axis, Frames, frames_of, has_rows
 from compiler.analysis.rules.length import created
+from compiler.analysis.rules.row_lookup import own_entry
 from compiler.analysis.rules.row_values import check_row_values
 from compiler.analysis.shape_only import counted_axis, stays_below
 from compiler.ir import Dim, int_attribute, is_op
@@ -33,6 +34,10 @@ def gather_nd(case: Case) -> Verdict:
                 "lay both out alike along the leading axes",
             )
     counted = _counted_components(case, depth)
+    if indices.is_number and data.is_plain:
+        return case.verdict("IX4", "entries of a table by numbers", NUMBER)
+    if indices.is_number and not indices.axes and None in counted and shared == 0 and counted[0] is not None:
+        return own_entry(case, counted[0])
     looked_up = range(shared, shared + depth)
     if not shared and indices.rows_axis is None and _must_be_made_again(case, counted, looked_up):
         return look_up_again(case, looked_up, case.rank(1) - 1)

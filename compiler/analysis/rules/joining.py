@@ -4,8 +4,9 @@ Rule ids: CC1 segments joined, CC2 joined along another axis, SL1 cut elsewhere,
 round, SP1 split elsewhere, SP2 split along a padded axis. Tables cut by lengths: `compiler.analysis.rules.lookup`.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sympy
 
@@ -13,12 +14,15 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.growth import never_falls, never_negative
 from compiler.analysis.interval import Interval, hull
-from compiler.analysis.known_sizes import at_zero, numbers_of
-from compiler.analysis.layout import Axis, Frames, Segment, Side, is_padded, joined
+from compiler.analysis.known_sizes import at_zero, numbers_of, same
+from compiler.analysis.layout import Axis, Frames, Segment, Side, frames_of, is_padded, joined, symbols_of
+from compiler.analysis.length_data import spread_per_row
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.lookup import rows_of_table
 from compiler.analysis.rules.movement import restated
+from compiler.analysis.rules.row_lookup import run_of
+from compiler.errors import Refused
 from compiler.ir import Dim
 from compiler.sizes import normal_form
 
@@ -29,6 +33,7 @@ TO_THE_END = 2**31 - 1
 def concat(case: Case) -> Verdict:
     """Concat: segments are appended along the joined axis; along all others the operands are laid out alike."""
     axis = case.axis_attribute("axis", 0)
+    _numbers_of_rows(case)
     operands = [operand for operand in case.present if not case.fact(operand).is_number]
     if not operands:
         return case.verdict("CC2", "numbers are joined", NUMBER)
@@ -48,6 +53,13 @@ def concat(case: Case) -> Verdict:
         return case.verdict("CC2", "numbers are joined", joint)
     reason = "segments in logical order" if along else "joined along another axis"
     return case.verdict("CC1" if along else "CC2", reason, case.output(axes, content), pointwise=not along)
+
+
+def _numbers_of_rows(case: Case) -> None:
+    """Numbers that hold the batch are one per row next to rows; numbers of rows themselves stay what they are."""
+    if any(case.fact(operand).rows_axis is not None for operand in case.present):
+        with contextlib.suppress(Refused):
+            spread_per_row(case)
 
 
 def _common_axes(case: Case, operands: Sequence[int], axis: int) -> dict[int, Axis]:
@@ -104,8 +116,11 @@ def slice_(case: Case) -> Verdict:
     fact = case.fact()
     if fact.is_number:
         return case.verdict("SL1", "numbers are picked", NUMBER)
-    work = _Cutting(case, fact)
     cuts = _cuts(case)
+    run = _run(case, cuts)
+    if run is not None:
+        return run
+    work = _Cutting(case, fact)
     for at, cut in cuts.items():
         work.cut(at, cut)
     if case.needs and len(cuts) > 1:
@@ -114,6 +129,36 @@ def slice_(case: Case) -> Verdict:
         )
     out = case.output(work.axes, work.content, work.index)
     return case.verdict(work.rule, work.reason, out, pointwise=work.pointwise, at_least_one=work.at_least)
+
+
+def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
+    """A cut that begins elsewhere in every row, or goes back from its end: entries one behind the other; else None."""
+    if len(cuts) != 1 or case.fact().rows_axis is None:
+        return None
+    ((axis, cut),) = cuts.items()
+    layout = case.fact().axis(axis)
+    frames = None if layout is None else frames_of(layout)
+    if frames is None or not frames.is_suffix_padded:
+        return None
+    size, stated = frames.size, case.out_dims()[axis]
+    is_turned = cut.step == -1 and cut.end is None and (cut.start == -1 or normal_form(cut.start - size) == -1)
+    begins = cut.step == 1 and not isinstance(cut.start, int) and _begins_inside(case, cut, size, stated)
+    if not is_turned and not begins:
+        return None
+    first = normal_form(size - 1) if is_turned else cut.start
+    out = run_of(case, axis, first, cut.step, size if is_turned else stated)
+    return case.verdict("IX6", "one run of entries of each row", out, at_least_one=[size])
+
+
+def _begins_inside(case: Case, cut: Cut, size: Dim, stated: Dim) -> bool:
+    """Whether a cut begins at an entry that moves with the length, and has the size that shape inference states."""
+    end = size if cut.end is None else cut.end
+    count = normal_form(end - cut.start)
+    if isinstance(normal_form(size - cut.start), int) or not same(count, stated):  # at a fixed distance from the end
+        return False
+    shifted = {name: name + 1 for name in symbols_of(size) if case.sides.get(str(name)) is Side.LEFT}
+    least = [sympy.sympify(each).subs(shifted) for each in (cut.start, size - end, count)]
+    return all(never_negative(normal_form(each)) for each in least)
 
 
 def _cuts(case: Case) -> dict[int, Cut]:

@@ -14,6 +14,7 @@ from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
 from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
+from compiler.analysis.length_data import spread_per_row
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol
 from compiler.sizes import normal_form
@@ -260,9 +261,11 @@ def eye(case: Case) -> Verdict:
 def reverse_sequence(case: Case) -> Verdict:
     """ReverseSequence: turns what the lengths say is there; the lengths reach no further than the valid entries."""
     time, rows = case.int_attribute("time_axis", 0), case.int_attribute("batch_axis", 1)
+    if case.fact(1).is_number:
+        spread_per_row(case)
     fact, lengths = case.fact(0), case.fact(1)
     if fact.is_number or lengths.is_number:
-        raise refuse("ReverseSequence by the length of an axis", "give the lengths as an input")
+        raise refuse("ReverseSequence of or by numbers that all rows share", "expand them to the batch")
     case.refuse_rows(0, time, "turns")
     frames = case.simple_frames(0, time)
     if lengths.axis(0) != fact.axis(rows) or (frames is not None and not frames.is_suffix_padded):

@@ -15,9 +15,11 @@ from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import Interval, hull, of_array
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of
+from compiler.analysis.length_data import place_alone, spread_per_row
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.grids import gather_nd, layout_text, look_up_again, positions_into, stay_in_range
 from compiler.analysis.rules.length import counted, created, not_negative
+from compiler.analysis.rules.row_lookup import legal_elements
 from compiler.ir import Dim, symbol
 from compiler.sizes import normal_form
 
@@ -131,8 +133,12 @@ def gather(case: Case) -> Verdict:
         distances = [_from_an_end(number, frames.size) for number in numbers]
         if not indices.is_number or None not in distances:
             return _fixed_entries(case, axis, frames, numbers)
-    counts_back = frames is not None and indices.rows_axis is None and indices.valid.low < 0
-    if indices.is_number or counts_back:
+    if indices.is_number and data.is_plain:
+        if place_alone(case, case.node.inputs[1]) is None:
+            return case.verdict("IX2", "rows of a table by numbers", NUMBER)
+        spread_per_row(case)
+        indices = case.fact(1)
+    if indices.is_number or (frames is not None and _counts_otherwise(indices, data)):
         return look_up_again(case, [axis], case.rank(1))
     if data.rows_axis is not None and indices.rows_axis is not None:
         raise refuse("Gather of one row's entries by every row's indices", "use GatherElements")
@@ -143,6 +149,12 @@ def gather(case: Case) -> Verdict:
     out = _gathered(case, axis)
     reason = "entries of another axis" if frames is None else "valid indices count from the start"
     return case.verdict("IX2" if frames is None else "IX1", reason, out, pointwise=frames is None)
+
+
+def _counts_otherwise(indices: Fact, data: Fact) -> bool:
+    """Whether positions that all rows share are counted otherwise than from the start, as those of a turned axis."""
+    shared = bool(indices.axes) and indices.rows_axis is None and data.rows_axis is not None
+    return shared and (indices.valid.low < 0 or any(not _is_suffix(axis) for _, axis in indices.axes))
 
 
 def _gathered(case: Case, axis: int) -> Fact:
@@ -213,9 +225,12 @@ def gather_elements(case: Case) -> Verdict:
     """GatherElements: along all other axes data and indices are laid out alike."""
     axis = case.axis_attribute("axis", 0)
     data, indices = case.fact(0), case.fact(1)
-    if data.is_number or indices.is_number:
-        raise refuse("GatherElements with axis lengths", "use lengths as shapes only")
+    if data.is_number:
+        raise refuse("GatherElements of axis lengths", "expand them to the batch by arithmetic")
     case.refuse_rows(0, axis, "looks up along")
+    if indices.is_number:
+        legal_elements(case, axis)
+        data, indices = case.fact(0), case.fact(1)
     case.refuse_rows(1, axis, "looks up along")
     frames = case.simple_frames(0, axis)
     for at in range(case.rank(0)):
@@ -224,7 +239,9 @@ def gather_elements(case: Case) -> Verdict:
                 f"GatherElements of {layout_text(case, 0, at)} by indices of {layout_text(case, 1, at)}",
                 "lay both out alike along the other axes",
             )
-    if frames is not None:
+    if case.needs:  # slots of each row
+        pass
+    elif frames is not None:
         positions_into(case, 1, frames)
     else:
         stay_in_range(case, 1, case.dims(0)[axis])

@@ -11,7 +11,9 @@ from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
+from compiler.analysis.known_sizes import numbers_of, same
 from compiler.analysis.layout import Axis, Frames
+from compiler.analysis.length_data import spread_per_row, uniform_source
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.convolution import largest_sum
 
@@ -48,10 +50,11 @@ def recurrent(case: Case) -> Verdict:
     """
     if case.int_attribute("layout", 0):
         raise refuse(f"{case.op} with the batch in front (layout 1), which runtimes lack", "export time first")
-    _check_operands(case)
     case.refuse_rows(0, 0, "runs along")
     frames, batch = case.simple_frames(0, 0), case.fact().axis(1)
-    rule, reason = _needed(case, frames)
+    are_true = _lengths_per_row(case, frames)
+    _check_operands(case)
+    rule, reason = ("RN2", "true lengths are given") if are_true else _needed(case, frames)
     if rule == "RN2":
         if batch is None and case.batch is not None:
             raise refuse(f"{case.op} of a value that all rows share", "give the value a batch axis")
@@ -60,6 +63,21 @@ def recurrent(case: Case) -> Verdict:
     outputs = [_states(case, run), *(_last(case, run, at) for at in range(1, len(case.node.outputs)))]
     sizes = [] if frames is None else [frames.size]
     return case.verdict(rule, reason, *outputs, pointwise=frames is None, at_least_one=sizes)
+
+
+def _lengths_per_row(case: Case, frames: Frames | None) -> bool:
+    """Take lengths that follow from those of axes per row; whether they are the true lengths of time."""
+    if not case.has(LENGTHS) or not case.fact(LENGTHS).is_number:
+        return False
+    value = case.node.inputs[LENGTHS]
+    alike = uniform_source(value)
+    known = numbers_of(value if alike is None else alike)
+    is_true = frames is not None and frames.is_suffix_padded and known is not None and same(known[0], frames.size)
+    if is_true:
+        case.facts[LENGTHS] = None
+    else:
+        spread_per_row(case)
+    return is_true
 
 
 def _needed(case: Case, frames: Frames | None) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from compiler.analysis.facts import NUMBER, Fact, Rewrite, make_fact
 from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.layout import Rows, Side, suffix
 from compiler.analysis.length_data import lengths_alone, per_row
+from compiler.analysis.row_numbers import Place
 from compiler.errors import Refused
 from compiler.ir import infer_shapes, symbol
 from tests.kit.attacked import Node, Operand, model_of, number
@@ -30,7 +31,7 @@ def test_among_rows_it_is_one_number_per_row() -> None:
     case = case_of(ROWS, "time + 2")
     assert lengths_alone(case) is None
     per_row(case)
-    assert case.needs == [Rewrite("number", (1,))]
+    assert case.needs == [Rewrite("number", (1, Place(2, 0, (Rows(symbol("batch")),), ())))]
     assert case.fact(1).valid == Interval(2.0, 2**31)
     falling = case_of(ROWS, "7 - time")
     per_row(falling)

@@ -45,12 +45,6 @@ def test_the_mask_grid_of_exporters() -> None:
 
 WRONG = {
     "rows turned round": ("rows4 =", "less = Sub(n, unit)  turned = Sub(less, rows)  rows4 =", "(rows,", "(turned,"),
-    "frames counted back": (
-        "frames4 =",
-        "end = Sub(m, unit)  back = Sub(end, frames)  frames4 =",
-        "(frames,",
-        "(back,",
-    ),
     "frames as rows": ("index = Concat<axis = -1>(r5, f5)", "index = Concat<axis = -1>(f5, r5)", "", ""),
 }
 
@@ -60,6 +54,12 @@ def test_other_grids_are_refused(old: str, new: str, then: str, now: str) -> Non
     body = f"{GRID}  {TAIL}".replace(old, new)
     with pytest.raises(Refused, match="GatherND"):
         facts_of(body.replace(f"Unsqueeze{then}", f"Unsqueeze{now}") if then else body)
+
+
+def test_frames_counted_back_are_those_of_each_row() -> None:
+    turned = "end = Sub(m, unit)  back = Sub(end, frames)  frames4 ="
+    body = f"{GRID}  {TAIL}".replace("frames4 =", turned).replace("Unsqueeze(frames,", "Unsqueeze(back,")
+    assert str(facts_of(body)).startswith("{0: rows(batch), 3: [time, left]}")
 
 
 def test_rows_with_an_index_of_data() -> None:

@@ -155,7 +155,6 @@ REFUSED = [
     (entry(1, 2, data=GAP), "Gather of entries [2] of [2] ++ [time, right]"),
     (Node("Gather", [X, IDS], {"axis": 1}), "one row's entries by every row's indices"),
     (Node("Gather", [Operand(("time", 3)), SIGNED]), "by indices of finite[-1, 0] along [time, left]"),
-    (Node("Gather", [constant(np.ones((9, 2))), number("time")]), "of entries that all rows share"),
     (Node("GatherElements", [X, dataclasses.replace(IDS, shape=(1, "time", 3))], {"axis": 2}), "rows(batch) by"),
     (Node("GatherND", [X, Operand(("batch", 2, 1), INT64)], {"batch_dims": 1}), "along [time, left]"),
     (

@@ -1,0 +1,358 @@
+"""Values that follow from axis lengths alone, per row: what to compute again of true lengths, and how it is laid out.
+
+    p = Div(Cast(Range(0, T, 1)), Cast(T))     [time], the same for all rows: T counts slots
+    plan: Apply(Div, Apply(Cast, Counted over [time, left]), Apply(Cast, Sizes(time)))
+    per row: [batch, time], entry k of a row is k / its own length
+
+A plan has the shape of the value with an axis of rows in front; axes of the value that hold the batch have one entry.
+`compiler.padding.forms_number` writes it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.facts import refuse
+from compiler.analysis.growth import never_negative
+from compiler.analysis.known_sizes import numbers_of, same
+from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
+from compiler.analysis.place_numbers import uniform
+from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
+
+Layouts: TypeAlias = tuple[Axis | None, ...]
+"""The layout of every axis of a value; None where both programs have as many entries, and for axes of the batch."""
+
+CASTS = ("Cast", "CastLike")
+
+ELEMENTWISE = (
+    *CASTS, "Abs", "Add", "And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil", "Clip",
+    "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Log",
+    "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin",
+    "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
+)  # fmt: skip
+"""Operators that compute one entry of one entry of each operand."""
+
+CURE = "compute it of lengths and positions elementwise, or expand the length to the batch and compute on that"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fixed:
+    """A constant; `sizes` where it is spread over axes, without the axis of rows in front."""
+
+    array: np.ndarray
+    sizes: tuple[Dim, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of axes, in a value of static dimensions."""
+
+    sizes: tuple[Dim, ...]
+    dims: tuple[int, ...]
+    dtype: ir.DataType
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """The numbers of a Range, one at every slot of an axis."""
+
+    start: "Plan"
+    step: "Plan"
+    frames: Frames
+    dtype: ir.DataType
+
+
+@dataclasses.dataclass(frozen=True)
+class RowNumber:
+    """The number of the row, in a value of one axis."""
+
+    dtype: ir.DataType
+
+
+@dataclasses.dataclass(frozen=True)
+class Apply:
+    """A node over operands per row.
+
+    Attributes:
+        node: the node as it is in the graph.
+        operands: of its inputs that are computed per row; others are constants of the node.
+        ranks: of those inputs.
+        sizes: of the result's axes in slots, without the axis of rows in front.
+    """
+
+    node: ir.Node
+    operands: tuple["Plan", ...]
+    ranks: tuple[int, ...]
+    sizes: tuple[Dim, ...]
+
+
+Plan: TypeAlias = Fixed | Sizes | Counted | RowNumber | Apply
+
+
+@dataclasses.dataclass(frozen=True)
+class Planner:
+    """Plans values.
+
+    Attributes:
+        batch: the batch axis.
+        numbered: whether rows may know their number, as indices that choose the row itself do.
+    """
+
+    batch: str | None
+    numbered: bool = False
+
+    def plan(self, value: ir.Value | None, layouts: Sequence[Axis | None]) -> Plan:
+        """How a value is computed per row.
+
+        Args:
+            value: follows from axis lengths alone.
+            layouts: of its axes.
+
+        Raises:
+            Refused: something in it cannot be computed per row.
+        """
+        dims = None if value is None else dims_of(value)
+        if value is None or dims is None:
+            raise refuse("a number of unknown rank is computed from axis lengths and used as data", CURE)
+        array = array_of(value)
+        if array is not None:
+            return Fixed(array)
+        sizes = self._sizes(value, dims)
+        if sizes is not None:
+            return sizes
+        alike = uniform(value)
+        if alike is not None and value.dtype is not None:
+            return Fixed(np.full([1] * len(dims), alike, value.dtype.numpy()), self.slots(dims, layouts))
+        node = value.producer()
+        rule = None if node is None or node.domain not in ("", "ai.onnx") else RULES.get(node.op_type)
+        if node is None or rule is None:
+            what = f"{value.name!r}" if node is None else node.op_type
+            raise refuse(f"{what} of axis lengths is used as data, and lengths differ from row to row", CURE)
+        return rule(self, node, tuple(layouts), dims)
+
+    def slots(self, dims: Sequence[Dim], layouts: Sequence[Axis | None]) -> tuple[Dim, ...]:
+        """The sizes of a value's axes in slots; 1 where the batch lies.
+
+        Raises:
+            Refused: one of them is not known.
+        """
+        found: list[Dim] = []
+        for dim, layout in zip(dims, layouts, strict=True):
+            if self.batch is not None and dim == symbol(self.batch):
+                found.append(1)
+            elif layout is None and not isinstance(dim, int):
+                raise refuse(f"an axis of {dim} entries, computed from axis lengths, is used as data", CURE)
+            else:
+                found.append(dim if layout is None else size_of(layout))
+        return tuple(found)
+
+    def _sizes(self, value: ir.Value, dims: Sequence[Dim]) -> Sizes | None:
+        """Sizes of axes that are known, and not just computed of such with rounding that is not that of sizes."""
+        whole = value.dtype is not None and value.dtype.is_integer()
+        known = numbers_of(value) if whole else integers_of(value)
+        static = tuple(dim for dim in dims if isinstance(dim, int))
+        if known is None or len(static) != len(dims) or math.prod(static) != len(known) or value.dtype is None:
+            return None
+        if self.batch is not None and any(symbol(self.batch) in symbols_of(size) for size in known):
+            raise refuse("computes with the batch size: rows of one batch would mix", "leave it out")
+        if _computes(value.producer()) and not all(_is_size(size) for size in known):
+            return None
+        return Sizes(known, static, value.dtype)
+
+
+def _computes(node: ir.Node | None) -> bool:
+    """Whether a number comes of others by arithmetic."""
+    return is_op(node, "Add", "Sub", "Mul", "Div", "Mod", "Neg", "Max", "Min", "Abs", "Cast", "Concat", "Gather")
+
+
+def _is_size(number: Dim) -> bool:
+    """Whether a number, and whatever it divides, is 0 or more at every length, as sizes are; others are no sizes."""
+    parts = [] if isinstance(number, int) else [each.args[0] for each in number.atoms(sympy.floor, sympy.Mod)]
+    tops = (sympy.fraction(sympy.together(each))[0] for each in parts)
+    return all(never_negative(each) for each in (number, *tops))
+
+
+Rule: TypeAlias = Callable[[Planner, ir.Node, Layouts, Sequence[Dim]], Plan]
+"""Plans a node: the planner, the node, the layouts of its output, and the output's dimensions."""
+
+
+def _applied(
+    planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim], operands: Sequence[tuple[int, Layouts]]
+) -> Apply:
+    """The node over inputs, each with its layouts."""
+    plans = tuple(planner.plan(node.inputs[at], each) for at, each in operands)
+    return Apply(node, plans, tuple(len(each) for _, each in operands), planner.slots(dims, layouts))
+
+
+def _elementwise(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    count = 1 if is_op(node, *CASTS, "Clip") else len(node.inputs)
+    if is_op(node, "Clip") and any(array_of(each) is None for each in node.inputs[1:] if each is not None):
+        raise refuse("Clip of axis lengths between computed numbers is used as data", "use Max and Min")
+    operands = []
+    for at in range(count):
+        own = _dims(node, at)
+        kept = layouts[len(layouts) - len(own) :]
+        operands.append((at, tuple(None if dim == 1 else axis for dim, axis in zip(own, kept, strict=True))))
+    return _applied(planner, node, layouts, dims, operands)
+
+
+def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    """Axes whose sizes follow from lengths stay whole and in order; those between them may be cut and merged."""
+    own = _dims(node, 0)
+    found: list[Axis | None] = [None] * len(own)
+    before = [at for at, dim in enumerate(own) if dim != 1]
+    after = [at for at, dim in enumerate(dims) if dim != 1]
+    while before and after:
+        if same(own[before[0]], dims[after[0]]):
+            found[before.pop(0)] = layouts[after.pop(0)]
+            continue
+        left, right = own[before.pop(0)], dims[after.pop(0)]
+        while (
+            left != right and isinstance(left, int) and isinstance(right, int) and (before if left < right else after)
+        ):
+            more, size = (before, own) if left < right else (after, dims)
+            factor = size[more.pop(0)]
+            if not isinstance(factor, int):
+                break
+            left, right = (left * factor, right) if left < right else (left, right * factor)
+        if left != right:
+            break
+    if before or after:
+        raise refuse(f"{node.op_type} of axis lengths merges or cuts axes of unknown size, and is used as data", CURE)
+    return _applied(planner, node, layouts, dims, [(0, tuple(found))])
+
+
+def _transposed(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    order = ints_attribute(node, "perm") or tuple(reversed(range(len(dims))))
+    return _applied(planner, node, layouts, dims, [(0, tuple(layouts[order.index(at)] for at in range(len(dims))))])
+
+
+def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    own = _dims(node, 0)
+    kept = layouts[len(layouts) - len(own) :]
+    return _applied(
+        planner, node, layouts, dims, [(0, tuple(None if d == 1 else axis for d, axis in zip(own, kept, strict=True)))]
+    )
+
+
+def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    at = int_attribute(node, "axis", 0) % len(dims)
+    if layouts[at] is not None or not isinstance(dims[at], int):
+        raise refuse("Concat of axis lengths along an axis of unknown size is used as data", CURE)
+    return _applied(planner, node, layouts, dims, [(operand, layouts) for operand in range(len(node.inputs))])
+
+
+def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    bounds = [array_of(each) for each in node.inputs[1:] if each is not None]
+    named = bounds[2] if len(bounds) > 2 else np.arange(len(dims))
+    if any(each is None for each in bounds) or named is None or any(layouts[int(at)] is not None for at in named):
+        raise refuse("Slice of what follows from axis lengths is used as data", CURE)
+    return _applied(planner, node, layouts, dims, [(0, layouts)])
+
+
+def _looked_up(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    """Rows of a table by numbers."""
+    by_rows = int_attribute(node, "axis", 0) % len(_dims(node, 0)) == 0
+    if is_op(node, "GatherND"):
+        by_rows = _dims(node, 1)[-1] == 1 and not int_attribute(node, "batch_dims", 0)
+    if array_of(node.inputs[0]) is None or not by_rows:
+        raise refuse(f"{node.op_type} by axis lengths is used as data", "look up rows (axis 0) of a constant table")
+    if is_op(node, "GatherND"):
+        return _applied(planner, node, layouts, dims, [(1, (*layouts[: len(_dims(node, 1)) - 1], None))])
+    return _applied(planner, node, layouts, dims, [(1, layouts[: len(_dims(node, 1))])])
+
+
+def _multiplied(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    """A product with constant weights."""
+    constants = [array_of(each) for each in node.inputs[1:] if each is not None]
+    fits = all(each is not None for each in constants) and len(_dims(node, 1)) == 2 and len(_dims(node, 0)) >= 2
+    if not fits or layouts[-1] is not None or int_attribute(node, "transA", 0):
+        raise refuse(f"{node.op_type} of axis lengths is used as data", "multiply by constant weights")
+    return _applied(planner, node, layouts, dims, [(0, (*layouts[:-1], None))])
+
+
+def _over_rows(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    """The largest of the rows' equal numbers is any of them."""
+    own = _dims(node, 0)
+    named = (
+        array_of(node.inputs[1]) if len(node.inputs) > 1 else np.array(ints_attribute(node, "axes") or range(len(own)))
+    )
+    axes = {int(at) % len(own) for at in named} if named is not None else set(range(len(own)))
+    if any(own[at] != 1 and own[at] != symbol(str(planner.batch)) for at in axes):
+        raise refuse(f"{node.op_type} of axis lengths is used as data", CURE)
+    rest = iter(layouts)
+    keep = bool(int_attribute(node, "keepdims", 1))
+    found = [None if at in axes and not keep else next(rest) for at in range(len(own))]
+    return _applied(planner, node, layouts, dims, [(0, tuple(found))])
+
+
+def _range(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    dtype = node.outputs[0].dtype or ir.DataType.INT64
+    if planner.batch is not None and dims[0] == symbol(planner.batch):
+        if not planner.numbered or numbers_of(node.inputs[0]) != (0,) or numbers_of(node.inputs[2]) != (1,):
+            raise refuse("numbers of rows are used as data: rows of one batch would mix", "leave them out")
+        return RowNumber(dtype)
+    layout = layouts[0]
+    frames = layout[0] if layout is not None and len(layout) == 1 and isinstance(layout[0], Frames) else None
+    if frames is None or not same(frames.size, dims[0]):
+        raise refuse(f"a Range of {dims[0]} numbers of axis lengths is used as data", "count from 0 to a length")
+    return Counted(planner.plan(node.inputs[0], ()), planner.plan(node.inputs[2], ()), frames, dtype)
+
+
+def _dims(node: ir.Node, at: int) -> tuple[Dim, ...]:
+    value = node.inputs[at]
+    dims = None if value is None else dims_of(value)
+    if dims is None:
+        raise refuse(f"{node.op_type} of numbers of unknown rank is used as data", CURE)
+    return dims
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _reshaped),
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin"), _over_rows),
+    **dict.fromkeys(("Gemm", "MatMul"), _multiplied),
+    "Concat": _joined,
+    "Expand": _expanded,
+    "Gather": _looked_up,
+    "GatherND": _looked_up,
+    "Range": _range,
+    "Slice": _cut,
+    "Transpose": _transposed,
+}
+"""How every operator is computed per row; what is not here is refused."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a value per row lies in what reads it.
+
+    Attributes:
+        rank: of the operand as it is read, broadcasting included.
+        rows_at: the axis of rows then.
+        rows: the layout of that axis; other factors repeat the row's value.
+        layouts: of the value's own axes.
+        whole: whether every axis has all its entries, with nothing left to broadcasting.
+    """
+
+    rank: int
+    rows_at: int
+    rows: Axis
+    layouts: Layouts
+    whole: bool = False
+
+    def __str__(self) -> str:
+        own = ", ".join("-" if axis is None else " * ".join(map(str, axis)) for axis in self.layouts)
+        return f"rows at {self.rows_at} of {self.rank}; {own}"
+
+    @property
+    def axes(self) -> dict[int, Axis]:
+        """The layouts of the value's own axes as they are read, that of rows where it is one of them."""
+        own = {at: axis for at, axis in enumerate(self.layouts) if axis is not None}
+        inside = self.rows_at - self.rank + len(self.layouts)
+        return own | ({inside: self.rows} if inside >= 0 else {})
