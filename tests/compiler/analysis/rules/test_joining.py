@@ -11,7 +11,7 @@ from compiler.analysis.layout import Axis, Segment, Side, joined, size_of
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from tests.kit.graphs import parse
 from tests.kit.judged import attack, check, check_refused, integers, rewrites
-from tests.kit.soundness import Node, Operand, check_node, constant, number
+from tests.kit.soundness import Node, Operand, constant, number
 
 TIME, CACHE = house.symbol("time"), house.symbol("cache")
 END = 2**63 - 1
@@ -110,14 +110,6 @@ def test_the_newest_frames_of_a_joined_window_are_all_there() -> None:
 @pytest.mark.parametrize(("before", "after"), [(RIGHT, "[time, left]"), (GAP, "[2] ++ [time, right]")])
 def test_turned_round(before: Axis, after: str) -> None:
     check(cut(before, -1, -END - 1, -1), "SL3", f"{ROWS}, 1: {after}")
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "step"), [(-1, -END - 1, -1), ("time//2", END, 1), ("time//2", "time//2 + 1", 1)]
-)
-def test_runs_of_each_row(start: int | str, end: int | str, step: int) -> None:
-    verdict = check_node(cut(LEFT, start, end, step))
-    assert (verdict.rule, rewrites(verdict)) == ("IX6", ["run_of_entries"])
 
 
 def test_positions_move_with_the_start() -> None:
