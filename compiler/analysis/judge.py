@@ -38,7 +38,7 @@ def judge(case: Case) -> Verdict:
         domain = f"{case.node.domain}::" if case.node.domain else ""
         raise refuse(
             f"no rule for operator {domain}{case.op} of opset {opset}",
-            "write the model with operators of the rule table, or add a rule under compiler/analysis/rules",
+            "write that part of the model with the operators that docs/coverage.md lists",
         )
     if case.tracked:
         return _with_rows_once(case, rule(case))

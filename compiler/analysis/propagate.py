@@ -273,7 +273,7 @@ class _Propagation:
             if any(value in self.facts and not self.facts[value].is_plain for value in inner.inputs if value):
                 raise refuse(
                     f"the body of {node.op_type} reads a padded value",
-                    "write the model with operators of the rule table",
+                    "write that part of the model without a body, with the operators that docs/coverage.md lists",
                 )
 
 
