@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from compiler.data import completed
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.onnx_source import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.recipe import Graph, Input, RecipePlaces, Source
-from compiler.references import call, importable, resolve, shown_path
+from compiler.references import call, importable, is_users, resolve, shown_path, users_line
 from compiler.stages import Array, Feed, RowPlace, State, newest
 from compiler.witness import WITNESS
 
@@ -55,15 +56,20 @@ def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> t
             cure="return the module itself",
         )
     if source.checkpoint is not None:
-        load_checkpoint(module, places.locate(source.checkpoint))
+        load_checkpoint(module, places.locate(source.checkpoint), cast=source.cast)
     return module.eval()
 
 
-def load_checkpoint(module: torch.nn.Module, path: Path) -> None:
+def load_checkpoint(module: torch.nn.Module, path: Path, *, cast: bool = False) -> None:
     """Load a safetensors file into a module, strictly.
 
+    Args:
+        module: has every tensor of the file, and no others.
+        path: the file.
+        cast: whether tensors of another type than the module's are converted.
+
     Raises:
-        CheckpointError: with the names of missing, unexpected and misshapen tensors.
+        CheckpointError: with the names of missing, unexpected and misshapen tensors, and of those of another type.
     """
     shown = shown_path(path)
     if not path.is_file():
@@ -91,6 +97,16 @@ def load_checkpoint(module: torch.nn.Module, path: Path) -> None:
         raise CheckpointError(
             f"{shown}: expected the {len(expected)} tensors of the model, got {'; '.join(parts)}",
             cure="use the checkpoint of this model and configuration",
+        )
+    apart = sorted(
+        f"{name} {_kind(tensor)} instead of {_kind(expected[name])}"
+        for name, tensor in tensors.items()
+        if tensor.dtype != expected[name].dtype
+    )
+    if apart and not cast:
+        raise CheckpointError(
+            f"{shown}: expected the types of the model, got {_some(apart)}",
+            cure="build the model in the checkpoint's type, convert the file, or write cast: true beside checkpoint",
         )
     bad = sorted(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor.float()).all()))
     if bad:
@@ -132,6 +148,10 @@ def _add_value(digest: Any, value: Any) -> None:
         digest.update(type(value).__qualname__.encode())
 
 
+def _kind(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def _some(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -169,7 +189,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
         raise Refused(
             f"the exporter cannot capture the model: {first_words(error)}",
             cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
-            place=place,
+            place=dataclasses.replace(place, source=exported_line(error)),
         ) from error
     assert program is not None
     model = program.model
@@ -213,6 +233,18 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     keep_numbers(model)
     require_runnable(model, shown, place)
     return model
+
+
+def exported_line(error: BaseException) -> str:
+    """The line of the model at which the exporter stopped: on the way to the error, or named in its text."""
+    cause: BaseException | None = error
+    while cause is not None:
+        named = [each for each in re.findall(r'File "([^"]+)", line (\d+), in (\w+)', str(cause)) if is_users(each[0])]
+        if named:
+            file, line, function = named[-1]
+            return f"{shown_path(Path(file))}:{line} in {function}"
+        cause = cause.__cause__ or cause.__context__
+    return users_line(error)
 
 
 def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:
@@ -307,7 +339,7 @@ def _try(
         raise RecipeError(
             f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
             cure="check order, shapes and dtypes of inputs in the recipe against the model's forward",
-            place=place,
+            place=dataclasses.replace(place, source=users_line(error)),
         ) from error
     count = len(results) if isinstance(results, tuple | list) else 1
     if count != len(spec.outputs):

@@ -321,7 +321,7 @@ def describe_stage(report: StageReport) -> str:
     if report.matched or report.rewritten or report.refused:
         parts.append(f"{report.rewritten} of {report.matched} rewritten")
     if report.refused:
-        parts.append(f"{len(report.refused)} refused")
+        parts.append(f"{len(report.refused)} left as they are")
     if report.max_abs is not None:
         limit = f" (limit {report.limit:.1e})" if report.limit is not None else ""
         parts.append(f"differs by {report.max_abs:.1e}{limit}")
@@ -339,10 +339,13 @@ def _table(title: str, *columns: str) -> Table:
 
 def _pass_table(report: BuildReport) -> Table | None:
     passes = [stage for stage in report.stages if stage.matched or stage.rewritten or stage.refused]
-    table = _table("Passes", "graph", "pass", "[matched]", "[rewritten]", "refused")
+    table = _table("Passes", "graph", "pass", "[matched]", "[rewritten]", "[left as they are]")
     for stage in passes:
-        refused = "\n".join(escape(reason) for reason in dict.fromkeys(stage.refused))
-        table.add_row(escape(stage.graph), escape(stage.stage), str(stage.matched), str(stage.rewritten), refused)
+        counts = (stage.matched, stage.rewritten, len(stage.refused))
+        table.add_row(escape(stage.graph), escape(stage.stage), *map(str, counts))
+    if any(stage.refused for stage in passes):
+        table.caption = "what a pass leaves as it is was proved and compared with the rest; --report says why"
+        table.caption_justify = "left"
     return table if passes else None
 
 

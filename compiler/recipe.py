@@ -83,12 +83,14 @@ class Source(_Record):
         onnx: path of an ONNX file.
         checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
         files: files and folders that the factory reads by itself; their content is part of the cache key.
+        cast: whether weights of another type than the module's are converted; refused otherwise.
     """
 
     factory: Reference | None = None
     onnx: FilePath | None = None
     checkpoint: FilePath | None = None
     files: tuple[FilePath, ...] = ()
+    cast: bool = False
 
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -98,6 +100,9 @@ class Source(_Record):
         if self.onnx is not None and self.checkpoint is not None:
             cure = "delete the key; an ONNX file holds its own weights"
             raise _disagree("expected no checkpoint beside onnx, got one", cure, "checkpoint")
+        if self.cast and self.checkpoint is None:
+            cure = "delete the key, or name the checkpoint that is to be converted"
+            raise _disagree("expected a checkpoint beside cast, got none", cure, "cast")
         return self
 
 
@@ -605,6 +610,11 @@ class LoadedRecipe(RecipePlaces):
         for name, graph in self.recipe.graphs.items():
             for index, spec in enumerate(graph.passes):
                 where = self.where("graphs", name, "passes", index)
+                if spec.name not in registry:
+                    known = [*registry, recipe_tree.STANDARD]
+                    raise RecipeError(
+                        f"{where}: expected the name of a pass, got {spec.name!r}", cure=did_you_mean(spec.name, known)
+                    )
                 _check_options(where, "pass", spec.name, spec.options, registry)
 
     def check_targets(self, registry: Mapping[str, Collection[str]]) -> None:

@@ -32,14 +32,19 @@ def join_keys(keys: Sequence[Key]) -> str:
 
 
 def where(tree: Node, keys: Sequence[Key]) -> str:
-    """The start of a message: `recipes/cpu.yaml:12: graphs.encoder`, with the line of the deepest key that exists."""
-    node = tree
-    for key in keys:
+    """The start of a message: `recipes/cpu.yaml:12: graphs.encoder`, with the line of the deepest key that exists.
+
+    A pass is known by its name: its number counts the standard passes, which nobody has written.
+    """
+    node, shown = tree, list(keys)
+    for place, key in enumerate(keys):
         child = child_of(node, key)
         if child is None:
             break
         node = child
-    return f"{node.origin}: {join_keys(keys)}" if keys else node.origin
+        if place and keys[place - 1] == "passes" and isinstance(node.value, dict) and "name" in node.value:
+            shown[place] = str(node.value["name"].value)
+    return f"{node.origin}: {join_keys(shown)}" if keys else node.origin
 
 
 def child_of(node: Node, key: Key) -> Node | None:

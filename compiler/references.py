@@ -3,11 +3,15 @@
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import runtime_lite
 from compiler.errors import RecipeError, SlipwayError, did_you_mean
 from compiler.witness import WITNESS
 
@@ -49,7 +53,8 @@ def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[...
             ) from error
         except (Exception, SystemExit) as error:
             raise RecipeError(
-                f"{where}: expected {module_name!r} to import, got {type(error).__name__}: {error}",
+                f"{where}: expected {module_name!r} to import, got {type(error).__name__}: {error}"
+                + (f" at {line}" if (line := users_line(error)) else ""),
                 cure=f"python -c 'import {module_name}' shows where it fails",
             ) from error
     found = getattr(module, name, None)
@@ -88,7 +93,7 @@ def call(
     except (Exception, SystemExit) as error:
         raise kind(
             f"{where}: expected {function_name(named or function)} to return, got {type(error).__name__}: {error}",
-            cure=f"the exception came from {_last_line(error)}; mend it there",
+            cure=f"the exception came from {users_line(error) or 'code that is not yours'}; mend it there",
         ) from error
 
 
@@ -97,13 +102,36 @@ def function_name(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', function)}"
 
 
-def _last_line(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "unknown code"
-    return f"{shown_path(Path(trace.tb_frame.f_code.co_filename))}:{trace.tb_lineno}"
+def users_line(error: BaseException) -> str:
+    """The deepest line of the user's own code on the way to an error or its causes: `file.py:12 in forward: x = ...`.
+
+    Empty where no line of theirs is on the way.
+    """
+    if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
+        return f"{shown_path(Path(error.filename))}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+    if frames:
+        last = frames[-1]
+        line = f": {last.line}" if last.line else ""
+        return f"{shown_path(Path(last.filename))}:{last.lineno} in {last.name}{line}"
+    cause = error.__cause__ or error.__context__
+    return "" if cause is None else users_line(cause)
+
+
+_FOREIGN = tuple(
+    f"{Path(folder).resolve()}{os.sep}"
+    for folder in {
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(__file__).parent),
+        str(Path(runtime_lite.__file__).parent),
+    }
+)
+"""Folders of Python, of installed packages and of Slipway."""
+
+
+def is_users(file: str) -> bool:
+    """Whether a source file is the user's own."""
+    return not file.startswith("<") and not str(Path(file).resolve()).startswith(_FOREIGN)
 
 
 def shown_path(path: Path) -> str:

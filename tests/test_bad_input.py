@@ -265,6 +265,7 @@ RECIPES = [
     ),
     Row("gate of another graph", recipe("    net: {max", "    nett: {max"), WRONG, ("nett", "'net'")),
     Row("unknown pass", recipe("- pad_axes", "- pad_axis"), WRONG, ("'pad_axis'", "did you mean 'pad_axes'")),
+    Row("misspelt standard", recipe("- pad_axes", "- standart"), WRONG, ("passes.standart", "did you mean 'standard'")),
     Row("unknown option of a pass", recipe("- pad_axes", "- pad_axes: {wide: 1}"), WRONG, ("pad_axes", "'wide'")),
     Row(
         "option of another type",

@@ -112,6 +112,45 @@ def test_checkpoint_of_another_model_is_refused_by_tensor(
     assert torch.equal(before, module.linear.weight)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool])
+def test_weights_of_another_type_are_converted_only_when_asked_for(dtype: torch.dtype, tmp_path: Path) -> None:
+    path = save(tmp_path / "c.safetensors", linear__bias=torch.ones(4, dtype=dtype))
+    module = Scaled()
+    before = module.linear.bias.clone()
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(CheckpointError, match=f"got linear.bias {kind} instead of float32; .* cast: true"):
+        capture.load_checkpoint(module, path)
+    assert torch.equal(before, module.linear.bias)
+    capture.load_checkpoint(module, path, cast=True)
+    assert module.linear.bias.tolist() == [1.0] * 4
+
+
+class Inner(nn.Module):
+    """Fails, or cannot be exported, one level below forward."""
+
+    def __init__(self, data_dependent: bool) -> None:
+        super().__init__()
+        self.data_dependent = data_dependent
+
+    def pick(self, x: Tensor) -> Tensor:
+        if self.data_dependent and x.sum() > 0:  # the value decides
+            return x * 2
+        return x.reshape(3, 1000) if not self.data_dependent else x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pick(x)
+
+
+def test_an_error_inside_the_model_shows_the_models_line() -> None:
+    with pytest.raises(RecipeError, match=r"source .*test_capture.py:\d+ in pick: return x.reshape\(3, 1000\)"):
+        capture.capture_module(Inner(data_dependent=False), "net", ONE, ["x"])
+
+
+def test_what_the_exporter_cannot_capture_shows_the_models_line() -> None:
+    with pytest.raises(Refused, match=r"source .*test_capture.py:\d+ in pick"):
+        capture.capture_module(Inner(data_dependent=True), "net", ONE, ["x"])
+
+
 # ONNX files
 
 STREAM = graph(

@@ -774,7 +774,7 @@ def test_relative_paths_mean_the_current_directory_then_the_recipes_folder(
 
 def test_where_names_the_line_of_a_key(tmp_path: Path) -> None:
     loaded = load_recipe(write(tmp_path, GOOD))
-    assert loaded.where("graphs", "encoder", "passes", 1).endswith("tiny.yaml:18: graphs.encoder.passes.1")
+    assert loaded.where("graphs", "encoder", "passes", 1).endswith("tiny.yaml:18: graphs.encoder.passes.simplify")
     assert loaded.where("graphs", "encoder", "inputs", "cache_2").endswith(
         "tiny.yaml:11: graphs.encoder.inputs.cache_2"
     )
@@ -785,11 +785,12 @@ def test_passes_and_targets_are_checked_against_registries(tmp_path: Path) -> No
     loaded.check_passes({"pad_axes": {"fill"}, "simplify": set()})
     loaded.check_targets({"onnx_static": {"opset"}})
     with pytest.raises(
-        RecipeError, match=r"tiny.yaml:18: graphs.encoder.passes.1: expected the name of a pass, got 'simplify'; did"
+        RecipeError,
+        match=r"tiny.yaml:18: graphs.encoder.passes.simplify: expected the name of a pass, got 'simplify'; did",
     ):
         loaded.check_passes({"pad_axes": {"fill"}, "simplify_graph": set()})
     with pytest.raises(
-        RecipeError, match=r"tiny.yaml:17: graphs.encoder.passes.0: expected an option of pad_axes, got 'fill'"
+        RecipeError, match=r"tiny.yaml:17: graphs.encoder.passes.pad_axes: expected an option of pad_axes, got 'fill'"
     ):
         loaded.check_passes({"pad_axes": {"filling"}, "simplify": set()})
     with pytest.raises(RecipeError, match=r"tiny.yaml:24: targets.0: expected the name of a target, got 'onnx_static'"):
