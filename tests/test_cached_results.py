@@ -277,6 +277,7 @@ CHANGES: dict[str, list[Change]] = {
     "Source.factory": [("scale", at(*NET, "source", "factory", value="scale:build_more"))],
     "Source.onnx": [("stream", at(*NET, "source", "onnx", value="product.onnx"))],
     "Source.checkpoint": [("scale", at(*NET, "source", "checkpoint", value="scale.safetensors"))],
+    "Source.cast": [("scale", lambda r: graph(r)["source"].update(checkpoint="scale.safetensors", cast=True))],
     "Source.files": [("stream", at(*NET, "source", "files", value=["level.txt"]))],
     "Input.shape": [("stream", at(*INPUTS, "features", "shape", value=["batch", 4, 9]))],
     "Input.dtype": [("stream", at(*INPUTS, "features", "dtype", value="float64"))],
