@@ -85,7 +85,11 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
         house.prune(model)
         house.forget_shapes(model)
         house.infer_shapes(model)
-    limits = {limit: None for node in model.graph for limit in (*_limits(node), *_last_entries(node, behind))}
+    limits = {
+        limit: None
+        for node in model.graph
+        for limit in (*_limits(node), *_last_entries(node, behind), *_first_entries(node, behind))
+    }
     if limits:
         settled: dict[sympy.Expr, sympy.Expr] = {}
         for size, most in limits:
@@ -155,6 +159,22 @@ def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
         if after[int(axis)] == sympy.Min(-start, rows) and {str(name) for name in rows.free_symbols} <= set(behind):
             found.append((-rows, start))
     return found
+
+
+def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
+    """x[:n] in Concat(x[n:], x[:n]), which is x rolled, takes n entries of at least as many."""
+    makers = [None if value is None else value.producer() for value in node.inputs]
+    slices = [maker for maker in makers if maker is not None and house.is_op(maker, "Slice")]
+    sources = {source for maker in slices if (source := maker.inputs[0]) is not None}
+    if not house.is_op(node, "Concat") or len(slices) != len(makers) or len(makers) < 2 or len(sources) != 1:
+        return []
+    axis, before = house.int_attribute(node, "axis", 0), house.dims_of(sources.pop()) or ()
+    rows: Dim = before[axis] if axis < len(before) else 0
+    if isinstance(rows, int) or not {str(name) for name in rows.free_symbols} <= set(behind):
+        return []
+    sizes = [dims[axis] for maker in slices if (dims := house.dims_of(maker.outputs[0]))]
+    few = [each for size in sizes if isinstance(size, sympy.Min) for each in size.args if each.is_Integer]
+    return [(-rows, -int(each)) for each in few if sympy.Min(each, rows) in sizes]
 
 
 def _grown(amount: Dim) -> list[Limit]:

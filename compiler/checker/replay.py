@@ -86,8 +86,10 @@ class Replay:
         return self.sizes[name]
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a value is a constant of either graph."""
-        return self.before.constant(name) is not None or self.after.constant(name) is not None
+        """Whether a value is a constant of either graph, or computed of such."""
+        if self.before.constant(name) is not None or self.after.constant(name) is not None:
+            return True
+        return name in self.after.producers and self.computed(name) is not None
 
     def _with_live_outputs(self, record: Record) -> Record:
         """The record without outputs that another form left out because nothing reads them."""
@@ -271,9 +273,7 @@ class Replay:
     ) -> Array:
         """A padded value that the fact allows, as bad as it allows; valid entries keep to what is assumed of them."""
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
-        if layout.record.get("number"):
-            return self._number(self.after if name in self.after.producers else self.before, name, lengths.slots)
-        if self._follows_from_sizes(name, layout.record):
+        if layout.record.get("number") or self._follows_from_sizes(name, layout.record):
             now = self.becomes.get(name, name)
             if now not in self.after.producers:  # made again for every row where it was read
                 return self._number(self.before, name, lengths.slots)

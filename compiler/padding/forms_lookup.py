@@ -222,6 +222,70 @@ def _spread(site: Site, index: ir.Value, shape: Sequence[Dim], depth: int, layou
     return insert.op("Reshape", [spread_rows(site, flat, 2, layout), target], name="index_rows", dtype=index.dtype)
 
 
+def from_end(site: Site) -> None:
+    """Negative indices count from the true end of their row; details: the operand and the size of the axis.
+
+    Of indices (row, entry) the entries alone do, for no row is negative.
+    """
+    operand, size = site.details
+    value, insert = site.node.inputs[operand], site.insert
+    assert value is not None and value.dtype is not None
+    rows_axis = site.fact(operand).rows_axis or 0
+    count = site.places.count(size, len(site.dims(operand)), rows_axis, value.dtype)
+    zero = insert.constant(np.array(0, value.dtype.numpy()), "first_index")
+    behind = insert.op("Less", [value, zero], name="counts_back", dtype=ir.DataType.BOOL)
+    counted = insert.op("Add", [value, count], name="index_from_end", dtype=value.dtype)
+    found = insert.op("Where", [behind, counted, value], name="index", shape=value.shape, dtype=value.dtype)
+    site.node.replace_input_with(operand, found)
+
+
+def move_together(site: Site) -> None:
+    """Joined parts without the gaps between their entries; details: the axis and the segments, padded behind if at all.
+
+    The entry at position j lies behind the gaps of all parts that end at j or before.
+    """
+    axis, parts = site.details
+    insert, places = site.insert, site.places
+    key = ("move_together", *parts)
+    if key not in places.made:
+        places.made[key] = _behind_gaps(site, parts)
+    output = site.node.outputs[0]
+    rank, name = len(site.dims()), str(output.name)
+    joined = insert.op("Concat", list(site.node.inputs), {"axis": axis}, name=f"{name}_apart", dtype=output.dtype)
+    rows_axis, layout = rows_of(site)
+    front = [] if rows_axis is None else [rows_axis]
+    slots = spread_rows(site, places.made[key], 2, layout)
+    if rows_axis is None:
+        slots = insert.op("Squeeze", [slots, insert.int64s(0)], name="slots_of_one_row", dtype=slots.dtype)
+    order = [*front, axis, *(at for at in range(rank) if at not in (*front, axis))]
+    turned = insert.op("Transpose", [joined], {"perm": order}, name=f"{name}_turned", dtype=output.dtype)
+    index = insert.op("Unsqueeze", [slots, insert.int64s(-1)], name="slot_entry", dtype=ir.DataType.INT64)
+    depth = {"batch_dims": len(front)}
+    found = insert.op("GatherND", [turned, index], depth, name=f"{name}_together", dtype=output.dtype)
+    back = [order.index(at) for at in range(rank)]
+    site.replace(0, insert.op("Transpose", [found], {"perm": back}, name=f"{name}_back", dtype=output.dtype))
+
+
+def _behind_gaps(site: Site, parts: Sequence[Segment]) -> ir.Value:
+    """The slot of every position, int64 [batch, slots]."""
+    places, insert = site.places, site.places.insert
+    whole: Dim = 0
+    for part in parts:
+        whole = whole + part.size
+    positions = insert.op("Unsqueeze", [places.iota(whole), insert.int64s(0)], name="position")
+    slots, end = positions, None
+    for part in parts[:-1]:
+        true = places.count(part.size, 2)
+        end = true if end is None else insert.op("Add", [end, true], name="part_end", dtype=ir.DataType.INT64)
+        gap = insert.op("Sub", [places.slot_count(part.size), true], name="gap", dtype=ir.DataType.INT64)
+        passed = insert.op("GreaterOrEqual", [positions, end], name="passed", dtype=ir.DataType.BOOL)
+        passed = insert.op("Cast", [passed], {"to": ir.DataType.INT64}, name="passed", dtype=ir.DataType.INT64)
+        slots = insert.op("Add", [slots, insert.op("Mul", [gap, passed], name="gap_passed")], name="slot")
+    one = insert.constant(np.array(1, np.int64), "bound")
+    last = insert.op("Sub", [places.slot_count(whole), one], name="last_slot", dtype=ir.DataType.INT64)
+    return places.all_rows(insert.op("Min", [slots, last], name="slot_legal"))
+
+
 def in_range(site: Site) -> None:
     """Indices that all rows share stay within the slots; details: the operand, the size of what they choose from."""
     operand, size = site.details
@@ -308,7 +372,9 @@ def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int 
 FORMS: dict[str, Form] = {
     "look_up_positions": look_up_positions,
     "look_up_again": look_up_again,
+    "from_end": from_end,
     "in_range": in_range,
+    "move_together": move_together,
     "entries": entries,
     "legal_numbers": legal_numbers,
     "own_entries": own_entries,

@@ -33,7 +33,7 @@ def gather_nd(case: Case) -> Verdict:
                 f"GatherND of {layout_text(case, 0, at)} by indices of {layout_text(case, 1, at)}",
                 "lay both out alike along the leading axes",
             )
-    counted = _counted_components(case, depth)
+    counted = counted_components(case, depth)
     if indices.is_number and data.is_plain:
         return case.verdict("IX4", "entries of a table by numbers", NUMBER)
     if indices.is_number and not indices.axes and None in counted and shared == 0 and counted[0] is not None:
@@ -119,7 +119,7 @@ def _has_rows(axes: Mapping[int, Axis]) -> bool:
     return any(has_rows(axis) for axis in axes.values())
 
 
-def _counted_components(case: Case, depth: int) -> list[int | None]:
+def counted_components(case: Case, depth: int) -> list[int | None]:
     """Per component of the indices, the axis along which it counts 0, 1, 2, ..., or None."""
     value = case.node.inputs[1]
     assert value is not None

@@ -1,7 +1,8 @@
 """Rules CC, SL and SP: axes joined and cut.
 
-Rule ids: CC1 segments joined, CC2 joined along another axis, SL1 cut elsewhere, SL2 cut along a padded axis, SL3 turned
-round, SP1 split elsewhere, SP2 split along a padded axis. Tables cut by lengths: `compiler.analysis.rules.lookup`.
+Rule ids: CC1 segments joined, CC2 joined along another axis, CC3 one axis in another order, SL1 cut elsewhere, SL2 cut
+along a padded axis, SL3 turned round, SL4 the last entries of each row, SP1 split elsewhere, SP2 split along a padded
+axis. Tables cut by lengths: `compiler.analysis.rules.lookup`.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from compiler.analysis.rules.lookup import rows_of_table
 from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
-from compiler.ir import Dim
+from compiler.ir import Dim, dims_of, is_op
 from compiler.sizes import normal_form
 
 TO_THE_END = 2**31 - 1
@@ -41,6 +42,9 @@ def concat(case: Case) -> Verdict:
     parts = [part for operand in operands for part in _segments(case, operand, axis)]
     if any(case.fact(operand).axis(axis) is not None for operand in operands):
         axes[axis] = restated(joined(parts), case.out_dims()[axis])
+        whole = _rearranged(case, operands, axis, axes[axis])
+        if whole is not None:
+            return _moved_together(case, axis, parts, {**axes, axis: whole})
 
     def content(region: Region) -> Interval:
         """The padding of the joined axis is that of the operands that have some."""
@@ -60,6 +64,37 @@ def _numbers_of_rows(case: Case) -> None:
     if any(case.fact(operand).rows_axis is not None for operand in case.present):
         with contextlib.suppress(Refused):
             spread_per_row(case)
+
+
+def _rearranged(case: Case, operands: Sequence[int], axis: int, found: Axis) -> Axis | None:
+    """The layout of the axis whose parts are joined in another order, with a gap between them; else None."""
+    makers = [value.producer() if (value := case.node.inputs[operand]) is not None else None for operand in operands]
+    sources = {maker.inputs[0] if maker is not None and is_op(maker, "Slice", "Split") else None for maker in makers}
+    source = sources.pop() if len(sources) == 1 else None
+    dims = None if source is None else dims_of(source)
+    frames = frames_of(found)
+    if dims is None or frames is None or frames.is_suffix_padded or len(operands) < 2:
+        return None
+    rows = case.fact(operands[0]).rows_axis
+    if len(operands) < len(case.present) or (case.batch is not None and rows is None):
+        return None
+    only_behind = all(each.is_full or each.side is Side.LEFT for each in frames.segments)
+    whole = case.layout(dims[axis]) if only_behind and same(frames.size, dims[axis]) else None
+    return whole if whole is not None and len(whole) == 1 else None
+
+
+def _moved_together(case: Case, axis: int, parts: Sequence[Segment], axes: Mapping[int, Axis]) -> Verdict:
+    """As many entries as the axis had: they move together, so that padding lies behind them as it did."""
+    case.rewrite("move_together", axis, tuple(parts))
+    facts = [case.fact(operand) for operand in case.present]
+
+    def content(region: Region) -> Interval:
+        regions = [region, region - {axis}] if axis in region else [region]
+        return hull(*(fact.content(each & frozenset(fact.padded)) for fact in facts for each in regions))
+
+    reason = "the entries of one axis in another order"
+    sizes = [part.size + 1 for part in parts if not isinstance(part.size, int) and (at_zero(part.size) or 0) < 0]
+    return case.verdict("CC3", reason, case.output(axes, content), at_least_one=sizes)
 
 
 def _common_axes(case: Case, operands: Sequence[int], axis: int) -> dict[int, Axis]:

@@ -1,25 +1,35 @@
 """Rules LK and IX: entries chosen by index, and tables cut by lengths.
 
 Rule ids: LK1 rows of a table from a fixed one on, LK2 rows up to or around a fixed one, LK3 rows per row of the batch,
-IX1 entries of a padded axis, IX2 entries of another axis, IX3 entries put in place, IX19 one class at every place.
+IX1 entries of a padded axis, IX2 entries of another axis, IX3 entries put in place, IX8 the same along a padded axis,
+IX19 one class at every place.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.analysis.case import Case
+from compiler.analysis.case import Case, everywhere
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
 from compiler.analysis.growth import never_falls
-from compiler.analysis.interval import Interval, hull, of_array
+from compiler.analysis.interval import ANYTHING, LONGEST, Interval, hull, of_array
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
-from compiler.analysis.layout import Axis, Frames, Rows, frames_of
+from compiler.analysis.layout import Axis, Frames, Rows, frames_of, has_rows
 from compiler.analysis.length_data import place_alone, spread_per_row
 from compiler.analysis.registry import Table, named_refusal
-from compiler.analysis.rules.grids import gather_nd, layout_text, look_up_again, positions_into, stay_in_range
+from compiler.analysis.rules.grids import (
+    counted_components,
+    gather_nd,
+    layout_text,
+    look_up_again,
+    positions_into,
+    stay_in_range,
+)
 from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.analysis.rules.row_lookup import legal_elements
+from compiler.analysis.transfer import stored
 from compiler.ir import Dim, symbol
 from compiler.sizes import normal_form
 
@@ -281,28 +291,136 @@ def _is_suffix(axis: Axis) -> bool:
     return frames is not None and frames.is_suffix_padded
 
 
+ADDED = {"add": 0.0, "mul": 1.0}
+"""What an update may be that changes nothing, by reduction; the extremes depend on the type."""
+
+
 def scatter_elements(case: Case) -> Verdict:
-    """ScatterElements: along an untracked axis, all others laid out alike in data, indices and updates."""
+    """ScatterElements: all other axes laid out alike in data, indices and updates.
+
+    Along a padded axis, indices in the padding point at entry 0 and what they put there changes nothing.
+    """
     axis = case.axis_attribute("axis", 0)
-    data, indices, updates = case.fact(0), case.fact(1), case.fact(2)
-    if any(fact.is_number for fact in (data, indices, updates)):
-        raise refuse(f"{case.op} with axis lengths", "use lengths as shapes only")
-    if any(fact.axis(axis) is not None for fact in (data, indices, updates)):
-        raise refuse(f"{case.op} along a padded axis or the batch", "write the values by Where")
-    if not data.axes == indices.axes == updates.axes:
+    _check_scattered(case)
+    for operand in range(3):
+        case.refuse_rows(operand, axis, "writes along")
+    data, indices, updates = (case.fact(operand) for operand in range(3))
+    elsewhere = [{at: layout for at, layout in fact.axes if at != axis} for fact in (data, indices, updates)]
+    if not elsewhere[0] == elsewhere[1] == elsewhere[2] or indices.axis(axis) != updates.axis(axis):
         raise refuse(f"{case.op} of differently laid out data, indices and updates", "lay all three out alike")
-    for at in data.tracked:
+    for at in elsewhere[0]:
         if case.dims(0)[at] != case.dims(1)[at]:
             raise refuse(
                 f"{case.op} with {case.dims(1)[at]} indices for {case.dims(0)[at]} entries", "give all of them"
             )
-    stay_in_range(case, 1, case.dims(0)[axis])
-    if case.attribute("reduction", "none") not in ("none", "max", "min"):
+    frames, written = case.simple_frames(0, axis), case.simple_frames(1, axis)
+    if frames is None and written is None:
+        stay_in_range(case, 1, case.dims(0)[axis])
+        out = case.output(data.tracked, lambda region: _scattered(case, region, axis))
+        return case.verdict("IX3", "entries put in place along another axis", out, pointwise=True)
+    _count_from_start(case, frames)
+    for at in indices.padded:
+        case.fill(2, at, _nothing(case))
+        case.fill(1, at, 0.0)
+    out = case.output(case.fact(0).tracked, lambda region: _scattered(case, region, axis))
+    sizes = [case.dims(0)[axis] if frames is None else frames.size]
+    return case.verdict("IX8", "what padding puts in place changes nothing", out, at_least_one=sizes)
+
+
+def _check_scattered(case: Case) -> None:
+    if any(case.fact(operand).is_number for operand in (0, 2)) or (case.fact(1).is_number and case.op != "ScatterND"):
+        raise refuse(f"{case.op} with axis lengths", "use lengths as shapes only")
+
+
+def _count_from_start(case: Case, frames: Frames | None) -> None:
+    """Indices of valid updates point at the same entries in both programs: from the end is from the end of the row.
+
+    Raises:
+        Refused: entries of the axis lie elsewhere, or the rows of the batch share an axis with others.
+    """
+    fact = case.fact(1)
+    if frames is None or (frames.is_suffix_padded and fact.valid.low >= 0):
+        return
+    rows = () if fact.rows_axis is None else fact.axis(fact.rows_axis) or ()
+    if not frames.is_suffix_padded or (case.batch is not None and len(rows) != 1):
         raise refuse(
-            f"{case.op} that reduces by {case.attribute('reduction')}", "write the values by Where and ReduceSum"
+            f"{case.op} by indices of {fact.valid} along {frames}",
+            "count indices from the start of an axis padded behind: Clip them to 0 or more",
         )
-    out = case.output(data.tracked, lambda region: hull(data.content(region), updates.content(region)))
-    return case.verdict("IX3", "entries put in place along another axis", out, pointwise=True)
+    case.rewrite("from_end", 1, frames.size)
+
+
+def _nothing(case: Case) -> float:
+    """An update that changes nothing.
+
+    Raises:
+        Refused: updates replace what is there.
+    """
+    reduction = str(case.attribute("reduction", "none"))
+    if reduction in ADDED:
+        return ADDED[reduction]
+    if reduction in ("max", "min"):
+        if case.fact(0).anywhere.nan or case.fact(2).valid.nan:
+            raise refuse(f"{case.op} by {reduction} of NaN, which a later update may hide", "keep NaN out by Where")
+        sign = -1 if reduction == "max" else 1
+        if case.dtype(2).is_floating_point():
+            return sign * math.inf
+        return case.lowest(2) if sign < 0 else case.highest(2)
+    raise refuse(
+        f"{case.op} replaces entries by padded updates", "scatter by add, max or min, or select the entries by Where"
+    )
+
+
+def _scattered(case: Case, region: Region, axis: int) -> Interval:
+    """What lies at places of the data after updates from anywhere along the axis."""
+    data, updates = case.fact(0), case.fact(2)
+    reduction = case.attribute("reduction", "none")
+    kept = data.content(region & frozenset(data.padded))
+    others = region & frozenset(updates.padded) - {axis}
+    added = updates.content(others) if axis not in updates.padded else everywhere(updates, others, axis)
+    if reduction in ("none", "max", "min"):
+        return hull(kept, added)
+    if not kept.is_finite or not added.is_finite:
+        return ANYTHING
+    if reduction == "mul":
+        return Interval(-1.0, 1.0) if max(kept.magnitude, added.magnitude) <= 1 else ANYTHING
+    dims = [case.dims(2)[axis]]
+    count = float(dims[0]) if isinstance(dims[0], int) else LONGEST
+    low = kept.low + min(added.low, 0.0) * count
+    held = stored(Interval(low, kept.high + max(added.high, 0.0) * count), case.dtype())
+    return held if held.is_finite else ANYTHING
+
+
+def scatter_nd(case: Case) -> Verdict:
+    """ScatterND of updates [rows, places, ..] by indices (row, entry): every row writes into itself.
+
+    Raises:
+        Refused: the indices are of another kind, or rows write into others.
+    """
+    _check_scattered(case)
+    data, updates = case.fact(0), case.fact(2)
+    depth = case.dims(1)[-1]
+    if depth != 2 or case.rank(1) != 3:
+        raise refuse(
+            "ScatterND by indices other than (row, entry) of every place", "write it by ScatterElements, as scatter_add"
+        )
+    counted = counted_components(case, 2)
+    rows = data.axis(0)
+    if rows is None or rows != updates.axis(0) or not has_rows(rows) or len(rows) > 1 or counted[0] != 0:
+        raise refuse("ScatterND into other rows than its own: rows of one batch would mix", "write row i into row i")
+    frames, written = case.simple_frames(0, 1), case.simple_frames(2, 1)
+    laid_out = case.fact(1).axis(1)
+    if {at: each for at, each in data.axes if at > 1} != {at: each for at, each in updates.axes if at > 1} or (
+        laid_out is not None and laid_out != updates.axis(1)
+    ):
+        raise refuse("ScatterND of differently laid out data, indices and updates", "lay all three out alike")
+    _count_from_start(case, frames)
+    if written is not None:
+        case.fill(2, 1, _nothing(case))
+        case.fill(1, 1, 0.0)
+    out = case.output(case.fact(0).tracked, lambda region: _scattered(case, region, 1))
+    sizes = [case.dims(0)[1] if frames is None else frames.size]
+    return case.verdict("IX8", "what padding puts in place changes nothing", out, at_least_one=sizes)
 
 
 TABLE: Table = {
@@ -311,7 +429,7 @@ TABLE: Table = {
     ("", "GatherND"): gather_nd,
     ("", "OneHot"): one_hot,
     ("", "ScatterElements"): scatter_elements,
-    ("", "ScatterND"): named_refusal("writes by index over padded axes or rows", "write the values by Where"),
+    ("", "ScatterND"): scatter_nd,
     ("", "Scatter"): named_refusal("is out of date", "use ScatterElements"),
     ("", "TensorScatter"): named_refusal("writes rows at places that lengths choose", "join caches by Concat"),
 }

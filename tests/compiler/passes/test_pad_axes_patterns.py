@@ -11,14 +11,17 @@ from tests.kit.offline import check_padded, offline
 
 CONSTANTS = """<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] last = {-1},
  int64[1] end = {9223372036854775807}, int64 first = {0}, int64 step = {1}, int64 twice = {2}, int64 thrice = {3},
+ int64[1] four = {4}, int64[1] eight = {8}, int64[1] less_two = {-2},
  float half = {0.5}, float nought = {0.0}, float unit = {1.0}>"""
-WEIGHTS = random_weights({"w": (4, 4), "kernel": (4, 4, 3)})
+WEIGHTS = random_weights(
+    {"w": (4, 4), "kernel": (4, 4, 3), "weigh": (4, 1), "gates": (2, 16, 4), "again": (2, 16, 4), "both": (8, 4)}
+)
+DECLARED = ", ".join(f"float[{','.join(map(str, array.shape))}] {name}" for name, array in WEIGHTS.items())
 
 
 def proved(body: str, result: str = "batch,r,4", dims: str = "batch,time,4", *, shortest: int = 0) -> Outcome:
     """The padded graph from x [batch, time, 4] to y, whose certificate holds and whose rows are those alone."""
-    inputs = f"float[{dims}] x, float[4,4] w, float[4,4,3] kernel"
-    lowered = offline(f"({inputs}) => (float[{result}] y) {CONSTANTS} {{ {body} }}", _weights())
+    lowered = offline(f"(float[{dims}] x, {DECLARED}) => (float[{result}] y) {CONSTANTS} {{ {body} }}", _weights())
     before = copy_of(lowered)
     outcome = PadAxes().apply(copy_of(lowered))
     assert replay_certificates(before, outcome)
@@ -75,3 +78,87 @@ def test_a_grid_of_positions() -> None:
         y = ReduceMax<keepdims = 0>(z, two)"""
     )
     assert outcome.records[0]["minimum"] == {"time": 1}
+
+
+ROLLS = {
+    "by one": "a = Slice(x, last, end, one)  b = Slice(x, zero, last, one)  y = Concat<axis = 1>(a, b)",
+    "by two": "a = Slice(x, less_two, end, one)  b = Slice(x, zero, less_two, one)  y = Concat<axis = 1>(a, b)",
+    "back by one": "a = Slice(x, one, end, one)  b = Slice(x, zero, one, one)  y = Concat<axis = 1>(a, b)",
+    "back by two, in front of a convolution": """a = Slice(x, two, end, one)  b = Slice(x, zero, two, one)
+        v = Concat<axis = 1>(a, b)  c = Transpose<perm = [0, 2, 1]>(v)  y = Conv<pads = [1, 1]>(c, kernel)""",
+    "differences": """a = Slice(x, one, end, one)  b = Slice(x, zero, one, one)  v = Concat<axis = 1>(a, b)
+        y = Sub(x, v)""",
+}
+
+
+@pytest.mark.parametrize("body", ROLLS.values(), ids=ROLLS)
+def test_roll_along_time_wraps_at_the_length_of_the_row(body: str) -> None:
+    proved(body)
+
+
+BATCH_SIZE = "s = Shape<start = 1, end = 2>(x)  n = Squeeze(s)  rows = Shape<start = 0, end = 1>(x)"
+WHOLE = f"""{BATCH_SIZE}  back = Neg(s)  rest = Mod(back, four)
+    pads = Concat<axis = 0>(zero, zero, zero, zero, rest, zero)  p = Pad(x, pads)"""
+CUT = f"{BATCH_SIZE}  m = Div(s, four)  k = Mul(m, four)  p = Slice(x, zero, k, one)"
+DUAL_PATH = """shape = Concat<axis = 0>(rows, last, four, four)  c = Reshape(p, shape)
+    in1 = Concat<axis = 0>(last, four, four)  i1 = Reshape(c, in1)  i2 = Transpose<perm = [1, 0, 2]>(i1)
+    i3, ih, ic = LSTM<hidden_size = 4, direction = "bidirectional">(i2, gates, again)
+    i4 = Transpose<perm = [2, 0, 1, 3]>(i3)  in2 = Concat<axis = 0>(last, four, eight)  i5 = Reshape(i4, in2)
+    i6 = MatMul(i5, both)  i7 = Reshape(i6, shape)  inside = Add(i7, c)
+    o1 = Transpose<perm = [0, 2, 1, 3]>(inside)  lanes = Mul(rows, four)  chunks = Shape<start = 1, end = 2>(inside)
+    out1 = Concat<axis = 0>(lanes, chunks, four)  o2 = Reshape(o1, out1)  o3 = Transpose<perm = [1, 0, 2]>(o2)
+    o4, oh, oc = LSTM<hidden_size = 4, direction = "bidirectional">(o3, gates, again)
+    o5 = Transpose<perm = [2, 0, 1, 3]>(o4)  out2 = Concat<axis = 0>(lanes, chunks, eight)  o6 = Reshape(o5, out2)
+    o7 = MatMul(o6, both)  out3 = Concat<axis = 0>(rows, four, chunks, four)  o8 = Reshape(o7, out3)
+    o9 = Transpose<perm = [0, 2, 1, 3]>(o8)  across = Add(o9, inside)
+    joined = Concat<axis = 0>(rows, last, four)  z = Reshape(across, joined)"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [f"{WHOLE}  {DUAL_PATH}  y = Slice(z, zero, s, one)", f"{CUT}  {DUAL_PATH}  y = Relu(z)"],
+    ids=["padded to whole chunks", "cut to whole chunks"],
+)
+def test_dual_path_recurrence(body: str) -> None:
+    proved(body)
+
+
+FIRED = """s = Shape<start = 1, end = 2>(x)  n = Squeeze(s)  rows = Shape<start = 0, end = 1>(x)
+    a0 = MatMul(x, weigh)  alpha = Sigmoid(a0)  a = Squeeze(alpha, two)  sums = CumSum(a, step)  fired = Floor(sums)
+    at = Cast<to = 7>(fired)  top = Sub(n, step)  kept = Min(at, top)  d = Mul(x, alpha)  all = Shape(x)"""
+INTEGRATED = {
+    "scatter_add": """column = Unsqueeze(kept, two)  index = Expand(column, all)  none = ConstantOfShape(all)
+        y = ScatterElements<axis = 1, reduction = "add">(none, index, d)""",
+    "of a fixed number of tokens": """nine = Constant<value_int = 9>()  ten = Constant<value_ints = [10]>()
+        few = Min(at, nine)  column = Unsqueeze(few, two)  index = Expand(column, all)
+        tokens = Concat<axis = 0>(rows, ten, four)  none = ConstantOfShape(tokens)
+        y = ScatterElements<axis = 1, reduction = "add">(none, index, d)""",
+    "index_put": """r = Squeeze(rows)  i = Range(first, r, step)  i2 = Unsqueeze(i, one)  wide = Shape(kept)
+        own = Expand(i2, wide)  own3 = Unsqueeze(own, two)  at3 = Unsqueeze(kept, two)
+        index = Concat<axis = 2>(own3, at3)  none = ConstantOfShape(all)
+        y = ScatterND<reduction = "add">(none, index, d)""",
+    "split at what fires": """front = Constant<value_ints = [0, 1, 0, 0]>()  shorter = Slice(at, zero, last, one)
+        left = Pad(shorter, front)  fires = Greater(at, left)  over = Sub(sums, fired)
+        right = Where(fires, over, nought)  rest = Sub(a, right)  more = Add(s, one)
+        shape = Concat<axis = 0>(rows, more, four)  none = ConstantOfShape(shape)  l = Unsqueeze(left, two)
+        li = Expand(l, all)  r = Unsqueeze(at, two)  ri = Expand(r, all)  lw = Unsqueeze(rest, two)
+        rw = Unsqueeze(right, two)  lx = Mul(x, lw)  rx = Mul(x, rw)
+        o = ScatterElements<axis = 1, reduction = "add">(none, li, lx)
+        y = ScatterElements<axis = 1, reduction = "add">(o, ri, rx)""",
+}
+
+
+@pytest.mark.parametrize("body", INTEGRATED.values(), ids=INTEGRATED)
+def test_continuous_integrate_and_fire(body: str) -> None:
+    proved(f"{FIRED}  {body}")
+
+
+@pytest.mark.parametrize(("width", "hop"), [(4, 4), (4, 2), (3, 1), (5, 3)])
+def test_overlapping_windows_along_time(width: int, hop: int) -> None:
+    proved(
+        f"""{SIZE}  width = Constant<value_int = {width}>()  hop = Constant<value_int = {hop}>()
+        d = Sub(n, width)  l = Add(d, step)  i = Range(first, l, hop)  column = Unsqueeze(i, one)
+        inside = Constant<value_ints = {list(range(width))}>()  index = Add(column, inside)
+        z = Gather<axis = 1>(x, index)  y = ReduceMax<keepdims = 0>(z, two)""",
+        shortest=width,
+    )

@@ -143,9 +143,26 @@ def test_indices_that_all_rows_share_stay_within_the_slots() -> None:
         assert rewrites(check_node(Node("Gather", [data, indices], {"axis": axis}), trials=25)) == ["in_range"]
 
 
+def test_updates_in_the_padding_change_nothing() -> None:
+    whole = Interval(-1, 1)
+    tame = Operand(("batch", "time", 3), valid=whole, padding=whole)
+    few = Operand(("batch", 5, 3), valid=whole)
+    for reduction in ("add", "mul", "max", "min"):
+        how = {"axis": 1, "reduction": reduction}
+        extreme = reduction in ("max", "min")
+        data, updates = tame if extreme else X, dataclasses.replace(X, valid=whole) if extreme else X
+        written = Node("ScatterElements", [data, LONG_EACH, updates], how)
+        check(written, "IX8", f"{ROWS}, 1: [time, left]", extremes=False)
+        check(Node("ScatterElements", [few, LONG_EACH, updates], how), "IX8", ROWS, extremes=False)
+        one = Operand(("batch", 1, 3), valid=whole)
+        for indices in (ONE_EACH, LAST_EACH):
+            check(Node("ScatterElements", [data, indices, one], how), "IX8", f"{ROWS}, 1: [time, left]", extremes=False)
+
+
 GAP = Operand(("batch", "time + 2", 3), axes={1: joined([Segment(2), Segment(TIME, Side.RIGHT)])})
 SIGNED = dataclasses.replace(IDS, valid=Interval(-1, 0))
 ONE_EACH = dataclasses.replace(IDS, shape=("batch", 1, 3))
+LONG_EACH = dataclasses.replace(IDS, shape=("batch", "time", 3))
 LAST_EACH = Operand(("batch", 1, 3), INT64, valid=Interval(-1, -1))
 REFUSED = [
     (rows_of("time", "time + 2", constant(np.ones((2, 16, 3)))), "looked up at positions of each row"),
@@ -166,9 +183,8 @@ REFUSED = [
         "OneHot of indices of finite[0, 3]",
     ),
     (Node("OneHot", [SIGNED, number("time"), constant([0.0, 1.0])]), "OneHot of indices of finite[-1, 0]"),
-    (Node("ScatterElements", [X, ONE_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
-    (Node("ScatterElements", [X, LAST_EACH, Operand(("batch", 1, 3))], {"axis": 1}), "along a padded axis"),
-    (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "writes by index over padded axes"),
+    (Node("ScatterElements", [X, LONG_EACH, X], {"axis": 1}), "replaces entries by padded updates"),
+    (Node("ScatterND", [X, Operand((2, 1), INT64), Operand((2, "time", 3))]), "other than (row, entry)"),
 ]  # fmt: skip
 
 
