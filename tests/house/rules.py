@@ -206,7 +206,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime_lite", ("runtime_lite",)),
     ("build", ("compiler", "runtime_lite")),
     ("examples", ("examples", "runtime_lite")),
-    ("benchmarks", ("benchmarks", "compiler", "examples", "runtime_lite")),
+    ("benchmarks", ("benchmarks", "compiler", "examples", "runtime_lite", "tests")),
     ("tests", OWN),
 )
 """What of ours a module may import; the first row that fits counts."""
