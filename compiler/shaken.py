@@ -48,7 +48,8 @@ def _shaken(model: ir.Model) -> ir.Model:
     for index, node in enumerate(rounding):
         insert = house.Inserter(copy, STAMP, after=node)
         for output in node.outputs:
-            if output.dtype == ir.DataType.FLOAT and (output.uses() or output.is_graph_output()):
+            is_array = isinstance(output.type, ir.TensorType) and output.dtype == ir.DataType.FLOAT  # or a sequence
+            if is_array and (output.uses() or output.is_graph_output()):
                 _shake(copy, insert, output, size, number=index + 1)
     return copy
 

@@ -42,3 +42,11 @@ def test_names_of_inputs_and_outputs_stay() -> None:
     graph = shaken(lowered).model.graph
     assert [[value.name for value in values] for values in (graph.inputs[:-1], graph.outputs)] == names
     assert graph.inputs[-1].name == SIZE
+
+
+def test_pieces_of_a_sequence_are_left_alone() -> None:
+    text = """(float[2,6] x) => (float[2,3] y) <int64 first = {0}, int64[2] sizes = {3, 3}> {
+        z = Exp(x)  pieces = SplitToSequence<axis = 1>(z, sizes)  y = SequenceAt(pieces, first) }"""
+    feed = {"x": np.ones((2, 6), np.float32)}
+    moved = run_model(shaken(Lowered("net", parse(text))).model, {**feed, SIZE: np.array(FINE, np.float32)})["y"]
+    assert 0 < np.abs(moved / np.exp(feed["x"][:, :3]) - 1).max() < 4e-6
