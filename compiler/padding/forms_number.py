@@ -38,6 +38,8 @@ def number(site: Site) -> None:
     found = per_row(site, value, place)
     if operand == 1 and house.is_op(site.node, "Div", "Mod") and found.dtype is not None and found.dtype.is_integer():
         found = Writer(site).divisor(found)
+    if found.shape is None and place.rank == len(place.layouts):
+        found.shape = value.shape  # a mask may be laid over it
     site.node.replace_input_with(operand, found)
 
 
