@@ -4,9 +4,9 @@
 
 Inside, entries lie across padded axes; at the end out[i, j] is score j - i + T - 1 again, for every T. The way back
 puts weights [H, T, T] about the middle of [H, T, 2T-1], among zeros that the padding has to hold already. No syntax is
-matched: the chain is executed on place numbers, for rows alone and for padded rows together, and accepted if every
-valid entry of the result comes from where the layout of the operand says. All steps are affine in the number of frames,
-but for the division by it that a Reshape makes; so every number of frames up to some is tried, and a few far ones.
+matched: the chain is executed on place numbers, for rows alone and for padded rows together. From some numbers of
+frames a layout of the result is guessed. It is accepted if every valid entry comes from where the layout of the operand
+says, derived in symbols for every number of frames (`compiler.analysis.index_map`, `compiler.analysis.same_places`).
 """
 
 import dataclasses
@@ -19,10 +19,12 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region, Verdict, make_fact
+from compiler.analysis.index_map import FRAMES, ROWS, derive
 from compiler.analysis.interval import Interval, constant, hull
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, size_of, suffix
 from compiler.analysis.place_numbers import STEPS, Array, Sizes, entry_places, label, number, pad_value, run, uniform
 from compiler.analysis.rules.length import is_known
+from compiler.analysis.same_places import holds
 from compiler.ir import dims_of, is_op
 from compiler.sizes import Dim, normal_form, symbol
 
@@ -70,9 +72,11 @@ def match(case: Case) -> Chain | None:
     nodes: list[ir.Node] = []
     for node in _followers(case.node):
         nodes.append(node)
-        trials = _Trials(case, moved, nodes).ran if len(nodes) > 1 else []
-        axes = _plain_axes(moved, trials) if trials else None
-        if axes is not None and _holds(moved, axes, trials):
+        if len(nodes) < 2:
+            continue
+        trials = _Trials(case, moved, nodes)
+        axes = _plain_axes(moved, trials.ran) if trials.ran else None
+        if axes is not None and _holds(moved, axes, trials.ran) and _is_derived(moved, nodes, axes, trials):
             return Chain(tuple(nodes), _verdict(moved, nodes, axes))
     return None
 
@@ -134,6 +138,7 @@ class _Trials:
     def __init__(self, case: Case, moved: Moved, nodes: Sequence[ir.Node]) -> None:
         self.case, self.moved, self.nodes = case, moved, nodes
         self.batch = None if case.batch is None else symbol(case.batch)
+        self.atoms = self._atoms(self._sizes())
         self.ran = [trial for lengths in self._lengths() if (trial := self._run(*lengths)) is not None]
 
     def _lengths(self) -> Iterator[tuple[Sizes, tuple[Sizes, ...]]]:
@@ -263,6 +268,27 @@ def _holds(moved: Moved, axes: Mapping[int, Axis], trials: Sequence[Trial]) -> b
     return sum(trial.slots != trial.rows[0] for trial in trials) >= FEWEST
 
 
+def _is_derived(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis], trials: "_Trials") -> bool:
+    """Whether what the trials show follows for every number of frames."""
+    known: dict[sympy.Basic, sympy.Expr] = {} if trials.batch is None else {trials.batch: ROWS}
+    known |= {atom: _in_frames(atom, axes) for atom in trials.atoms}
+    try:
+        return holds(derive(nodes, moved.dims, known), moved.fact, axes, known)
+    except ValueError:
+        return False
+
+
+def _in_frames(atom: sympy.Basic, axes: Mapping[int, Axis]) -> sympy.Expr:
+    """What sizes are made of in terms of the number of frames: the shortest axis, which has 1 or more."""
+    gaps = [normal_form(size - atom) for size in _frame_sizes(axes) if not isinstance(size, int)]
+    return FRAMES - min((gap for gap in gaps if isinstance(gap, int)), default=0)
+
+
+def _frame_sizes(axes: Mapping[int, Axis]) -> list[Dim]:
+    """Sizes of the padded axes, each 1 or more in the verdict."""
+    return [axis[0].size for axis in axes.values() if isinstance(axis[0], Frames)]
+
+
 def _verdict(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis]) -> Verdict:
     """Valid places hold valid entries; the padding may hold anything that is in the operand, or was put in between."""
     added = [pad_value(node) for node in nodes if is_op(node, "Pad")]
@@ -273,6 +299,5 @@ def _verdict(moved: Moved, nodes: Sequence[ir.Node], axes: Mapping[int, Axis]) -
     def content(region: Region) -> Interval:
         return outside if region else inside
 
-    sizes = [axis[0].size for axis in axes.values() if isinstance(axis[0], Frames)]
-    reason = f"{len(nodes)} movements, executed: every valid entry comes from its place"
-    return Verdict("RS1", (make_fact(axes, content),), reason, at_least_one=tuple(dict.fromkeys(sizes)))
+    reason = f"{len(nodes)} movements, followed in symbols: every valid entry comes from its place"
+    return Verdict("RS1", (make_fact(axes, content),), reason, at_least_one=tuple(dict.fromkeys(_frame_sizes(axes))))

@@ -128,3 +128,20 @@ def test_an_unpadded_operand_is_no_business_of_chains() -> None:
     model = graph(SHIFT)
     node = node_named(model, "p")
     assert match(Case(node, [Fact() for _ in node.inputs], "batch", {"time": Side.LEFT})) is None
+
+
+INTERLEAVED = """across = Concat<axis = 0>(n, two, minus, t)  p = Reshape(x, across)  b = Slice(p, LAST, end, two)
+    back = Concat<axis = 0>(n, two, t, minus)  y = Reshape(b, back)"""
+
+
+@pytest.mark.parametrize("last", [60, 200])
+def test_what_the_trials_do_not_reach_is_not_taken_for_granted(last: int) -> None:
+    """A cut that leaves everything as it was up to 60 frames changes the places of all frames from there on."""
+    body = INTERLEAVED.replace("LAST", "far")
+    text = f"(float[batch,2,time,4] x) => (float[a,b,c,d] out) {CONSTANTS} {{ {SIZES} {body} out = Relu(y) }}"
+    model = parse(text.replace("int64[1] one", f"int64[1] far = {{{-last}}}, int64[1] one"))
+    layouts: dict[int, Axis] = {0: (Rows(BATCH),), 2: suffix(TIME)}
+    fact = make_fact(layouts, lambda region: ANYTHING if region else SCORES)
+    node = node_named(model, "p")
+    facts = [fact if value is model.graph.inputs[0] else None if value is None else Fact() for value in node.inputs]
+    assert match(Case(node, facts, "batch", {"time": Side.LEFT})) is None
