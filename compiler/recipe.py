@@ -6,6 +6,7 @@ Every message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 """
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -268,6 +269,7 @@ class Graph(_Record):
     def _agree(self) -> Self:
         _check_distinct("outputs", self.outputs)
         _check_axes(self)
+        _check_combinations(self)
         _check_states(self)
         _check_padded(self)
         _check_originals(self)
@@ -282,6 +284,19 @@ class Graph(_Record):
     def batch(self) -> str | None:
         """The axis of rows."""
         return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)
+
+
+MAX_COMBINATIONS = 256
+"""Of buckets per graph: each is a graph that is written, verified and timed."""
+
+
+def _check_combinations(graph: Graph) -> None:
+    sizes = {name: len(axis.buckets) for name, axis in graph.axes.items() if axis.buckets}
+    if math.prod(sizes.values()) > MAX_COMBINATIONS:
+        got = " times ".join(f"{count} of {name}" for name, count in sizes.items())
+        most = max(sizes, key=lambda name: sizes[name])
+        message = f"expected at most {MAX_COMBINATIONS} combinations of buckets, each a graph of its own, got {got}"
+        raise _disagree(message, "choose fewer: a feed is padded to the next larger one", "axes", most, "buckets")
 
 
 def _check_distinct(key: str, names: Sequence[str]) -> None:

@@ -265,6 +265,12 @@ RECIPES = [
     ),
     Row("gate of another graph", recipe("    net: {max", "    nett: {max"), WRONG, ("nett", "'net'")),
     Row("unknown pass", recipe("- pad_axes", "- pad_axis"), WRONG, ("'pad_axis'", "did you mean 'pad_axes'")),
+    Row(
+        "2999 buckets",
+        recipe("buckets: [1, 2]", f"buckets: {list(range(1, 3000))}"),
+        WRONG,
+        ("axes.batch.buckets", "at most 256 combinations", "2999 of batch", "choose fewer"),
+    ),
     Row("misspelt standard", recipe("- pad_axes", "- standart"), WRONG, ("passes.standart", "did you mean 'standard'")),
     Row("unknown option of a pass", recipe("- pad_axes", "- pad_axes: {wide: 1}"), WRONG, ("pad_axes", "'wide'")),
     Row(
