@@ -69,7 +69,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def test_full_disk_leaves_the_previous_bundle(project: Project, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "256k") as disk:
+    pages = sum(-(-file.stat().st_size // 4096) + 1 for file in (project.folder / "bundle").rglob("*"))
+    with small_disk(tmp_path / "disk", f"{6 * pages}k") as disk:  # one bundle and a half
         shutil.copytree(project.folder / "bundle", disk / "bundle")
         before = digest_of(disk / "bundle")
         for options in ((), ("--set", "front_end.hop=6")):  # from the cache, and made anew
