@@ -34,6 +34,7 @@ KERNEL_VARIABLES = (
     "ONEDNN_",
     "OPENBLAS_",
     "ORT_",
+    "PYTORCH_",
     "TORCH_",
 )
 """Environment variables, by their beginnings, that libraries read by themselves and that choose kernels."""

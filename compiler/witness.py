@@ -15,6 +15,7 @@ watching.
 """
 
 import contextlib
+import inspect
 import linecache
 import os
 import stat
@@ -43,7 +44,7 @@ OPAQUE = (
 SPECIAL = ("/proc/", "/sys/", "/dev/")
 """Files whose content is made when it is read."""
 
-HEARD = ("open", "os.listdir", "os.scandir")
+LISTING = ("os.listdir", "os.scandir")
 
 IMPORT_SYSTEM = "<frozen importlib"
 
@@ -129,25 +130,32 @@ class Witness:
         dependency = dependencies.variable_named(os.fsdecode(name) if isinstance(name, bytes) else str(name))
         self._variables.setdefault(dependency, dependencies.state_of(dependency))
 
-    def note(self, see: Callable[[Any], None], what: Any) -> None:
-        """Take note of one thing, unless the witness itself is looking; never disturbs who reads."""
+    def note(self, see: Callable[[Any], None], what: Any, is_own: Callable[[types.FrameType | None], bool]) -> None:
+        """Take note of one thing that the caller's caller does; never disturbs who reads.
+
+        Args:
+            see: takes it in.
+            what: what it is.
+            is_own: whether it is Python's own business, by the frame in which it happens.
+        """
         if not self._watching or getattr(self._inside, "busy", False):
             return
-        self._inside.busy = True
+        self._inside.busy = True  # what the witness itself looks at is not noted
         try:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                see(what)
+                if not is_own(sys._getframe(2)):
+                    see(what)
         finally:
             self._inside.busy = False
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Called by the interpreter for every audit event of the process."""
-        if not self._watching:
-            return
-        if event.startswith(OPAQUE):
-            self.note(self._lead_out, event)
-        elif event in HEARD and not _is_bookkeeping(sys._getframe(1)):
-            self.note(self._open if event == "open" else self._list, arguments)
+        if event == "open":
+            self.note(self._open, arguments, _is_bookkeeping)
+        elif event in LISTING:
+            self.note(self._list, arguments, _is_bookkeeping)
+        elif event.startswith(OPAQUE):
+            self.note(self._lead_out, event, _imports_package)
 
     def _open(self, arguments: tuple[Any, ...]) -> None:
         path, _, flags = arguments
@@ -174,11 +182,20 @@ class Witness:
 
 
 def _is_bookkeeping(frame: types.FrameType | None) -> bool:
-    """Whether Python itself looks: for modules, or for lines of a stack trace."""
+    """Whether Python itself looks: for modules, their source files, or lines of a stack trace."""
     if frame is None or frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
         return True
     above = (frame, frame.f_back, frame.f_back and frame.f_back.f_back)
-    return any(each is not None and each.f_code.co_filename == linecache.__file__ for each in above)
+    if any(each is not None and each.f_code.co_filename in (inspect.__file__, linecache.__file__) for each in above):
+        return True
+    return _imports_package(frame)
+
+
+def _imports_package(frame: types.FrameType | None) -> bool:
+    """Whether an installed package is being imported: its version stands for what it does meanwhile."""
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and dependencies.is_installed(frame.f_code.co_filename)
 
 
 def _name_of(path: object) -> str | None:
@@ -212,17 +229,17 @@ def _put_in_front(witness: Witness) -> Callable[[], None]:
     stat_before, access_before, variable_before = os.stat, os.access, environ.__getitem__
 
     def stat_file(path: Any, *arguments: Any, **options: Any) -> Any:
-        if options.get("dir_fd") is None and not _is_bookkeeping(sys._getframe(1)):
-            witness.note(witness.see_file, path)
+        if options.get("dir_fd") is None:
+            witness.note(witness.see_file, path, _is_bookkeeping)
         return stat_before(path, *arguments, **options)
 
     def access_file(path: Any, *arguments: Any, **options: Any) -> bool:
         if options.get("dir_fd") is None:
-            witness.note(witness.see_file, path)
+            witness.note(witness.see_file, path, _is_bookkeeping)
         return access_before(path, *arguments, **options)
 
     def variable(mapping: Any, name: Any) -> Any:
-        witness.note(witness.see_variable, name)
+        witness.note(witness.see_variable, name, lambda frame: False)
         return variable_before(mapping, name)
 
     def restore() -> None:
