@@ -174,10 +174,7 @@ class Witness:
             self._folders.setdefault(name, dependencies.state_of(dependencies.folder_at(name)))
 
     def _lead_out(self, what: str) -> None:
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_name != "<module>":
-            frame = frame.f_back
-        on_import = frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(IMPORT_SYSTEM)
+        on_import = _importing(sys._getframe(1)) is not None
         (self._unseen_on_import if on_import else self._unseen).append(what)
 
 
@@ -193,9 +190,16 @@ def _is_bookkeeping(frame: types.FrameType | None) -> bool:
 
 def _imports_package(frame: types.FrameType | None) -> bool:
     """Whether an installed package is being imported: its version stands for what it does meanwhile."""
+    module = _importing(frame)
+    return module is not None and dependencies.is_installed(module.f_code.co_filename)
+
+
+def _importing(frame: types.FrameType | None) -> types.FrameType | None:
+    """The innermost module that is being imported around a frame; the main program is not."""
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return frame is not None and dependencies.is_installed(frame.f_code.co_filename)
+    above = None if frame is None else frame.f_back
+    return frame if above is not None and above.f_code.co_filename.startswith(IMPORT_SYSTEM) else None
 
 
 def _name_of(path: object) -> str | None:
