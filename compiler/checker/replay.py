@@ -1,7 +1,7 @@
 """Steps of a certificate, run again: unpadded row by row and padded with all rows at once, on the worst values."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
@@ -12,6 +12,9 @@ from compiler.checker.layout import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
 
 SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+
+PASSING_ON = ("Where", "Identity", "Dropout", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast")
+"""Operators behind which weights are still weights."""
 
 FINITE = 1e6
 """Valid entries that are assumed to be finite are drawn within this bound."""
@@ -44,6 +47,8 @@ class Replay:
         self.free = names - set(self.sides) - {self.batch}
         """Axes that are as long in both programs, and for all rows."""
         self.read = {name for node in after.nodes.values() for name in node.input} | set(after.outputs)
+        self.was = dict(self._replaced(certificate["records"]))
+        """What a node read before, by what it reads now: values that are cleaned, or computed in another form."""
         self.parts: dict[tuple[int, str], Part] = {}
         self.replayed: set[bytes] = set()
         self.sizes: dict[str, bool] = {}
@@ -62,7 +67,8 @@ class Replay:
         given = {self.becomes.get(name, name): kind for name, kind in kinds.items()}
         try:
             padded = self.after.part(wanted, given)
-            alone = None if record.get("inserted") else self.before.part(record["outputs"], kinds)
+            own = {self.was.get(name, name): kind for name, kind in kinds.items()}
+            alone = None if record.get("inserted") else self.before.part(record["outputs"], own)
         except Rejected as error:
             raise Rejected(f"record of {record['node']!r}: {error}") from None
         key = padded.digest(record)
@@ -73,6 +79,14 @@ class Replay:
             rng = np.random.default_rng(seed)
             lengths = self._lengths(rng, seed)
             self._compare(record, alone, padded, kinds, lengths, rng, assumed, edges=seed % 2 == 1)
+
+    def _replaced(self, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+        """Inputs of records that another value had in the graph before."""
+        for record in records:
+            node = self.before.nodes.get(record.get("chain", [record["node"]])[0])
+            for name, old in zip(record["inputs"], () if node is None else node.input, strict=False):
+                if name and name != old:
+                    yield name, old
 
     def is_size(self, name: str) -> bool:
         """Whether a value of the graph before padding reads nothing of its inputs but their shapes."""
@@ -120,7 +134,7 @@ class Replay:
         made = self.made_by.get(name)
         if made is None or made.get("chain"):
             return False
-        passes_on = made["op"] in ("Where", "Identity", "Dropout")
+        passes_on = made["op"] in PASSING_ON
         return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
 
     def _follows_from_sizes(self, name: str, fact: Record) -> bool:
@@ -207,7 +221,8 @@ class Replay:
                     feeds = {
                         name: self._alone(name, drawn[name], layout, lengths, row) for name, layout in layouts.items()
                     }
-                    references.append([feeds[record["inputs"][0]]] if alone is None else alone.run(feeds))
+                    own = {self.was.get(name, name): array for name, array in feeds.items()}
+                    references.append([feeds[record["inputs"][0]]] if alone is None else alone.run(own))
             except Exception:  # noqa: BLE001 - the draw is not legal for the operator: draw smaller indices
                 continue
             break

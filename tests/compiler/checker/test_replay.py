@@ -13,6 +13,7 @@ from compiler.checker.graph import Graph, Rejected
 from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
+from tests.kit.graphs import copy_of, streaming
 from tests.kit.offline import offline
 
 
@@ -61,3 +62,20 @@ def test_sums_of_probabilities_are_run_with_their_softmax() -> None:
     record = next(each for each in certificate["records"] if each["op"] == "MatMul" and "p" in str(each["inputs"]))
     opened = steps.opened(record)
     assert "p" in record["inputs"] and opened["inputs"] == ["z", "h"]
+
+
+def test_a_step_that_reads_what_was_put_in_place_of_another_is_run() -> None:
+    """What takes the place of an input has another name in the graph before; the row alone is given the same."""
+    lowered = copy_of(streaming())
+    house.infer_shapes(lowered.model)
+    before = ir.serde.serialize_model(house.clone(lowered.model))
+    outcome = PadAxes().apply(lowered)
+    certificate = json.loads(json.dumps(outcome.records[0]))
+    steps = Replay(Graph(before), Graph(ir.serde.serialize_model(outcome.lowered.model)), certificate, 2)
+    record = next(each for each in certificate["records"] if each["op"] == "Concat" and "past_filled" in each["inputs"])
+    assert steps.was["past_filled"] == "past"
+    steps.replay(record)
+    for content in record["out"][0]["contents"]:
+        content[1:] = [5.0, 5.0, False]
+    with pytest.raises(Rejected, match="does not lie within"):
+        steps.replay(record)
