@@ -120,7 +120,7 @@ def _sums(case: Case, operand: int, dims: Sequence[int], group: int) -> tuple[np
         if not content.is_finite:
             raise refuse(f"{case.op} with weights that may be infinite or NaN", "use finite weights")
         entries = math.prod(dims) / (dims[1] if case.op == "ConvTranspose" else dims[0])
-        room = 256.0 if case.op in ("ConvInteger", "QLinearConv") else 0.0  # a zero point is subtracted
+        room = 256.0 if case.op == "ConvInteger" else 0.0  # a zero point is subtracted
         half = np.array([entries * (content.magnitude + room) / 2])
         return half, -half, False
     if not np.all(np.isfinite(array)):

@@ -250,7 +250,8 @@ def eye(case: Case) -> Verdict:
     fact = case.fact()
     if fact.frames(0) != fact.frames(1) or case.int_attribute("k", 0) != 0 or fact.is_number:
         raise refuse("EyeLike of differently laid out axes, or off the main diagonal", "compare positions instead")
-    _lead(case, 0)
+    for axis in (0, 1):
+        _lead(case, axis)
 
     def content(region: Region) -> Interval:
         return ZERO if len(region) == 1 else TRUTH

@@ -114,6 +114,8 @@ REFUSED = [
     (Node("Trilu", [Operand((3, "batch", "time"))]), "rows of one batch"),
     (Node("EyeLike", [Operand(("time", "time"))], {"k": 1}), "off the main diagonal"),
     (Node("EyeLike", [Operand(("time", "late"))]), "differently laid out"),
+    (Node("EyeLike", [Operand(("batch", 4))]), "rows of one batch"),
+    (Node("EyeLike", [Operand((4, "batch"))]), "rows of one batch"),
     (Node("EyeLike", [Operand(("time", "cache"))], right=["cache"]), "differently laid out"),
     (
         Node("ReverseSequence", [Operand(("batch", "time", 2), axes={1: RIGHT}), LENGTHS], TURN, least={"time": 3}),
