@@ -30,6 +30,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 """128 + SIGPIPE, as the shell reports a program whose reader went away."""
 
+ALLOW = "--allow-host-code"
+
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
 
@@ -113,7 +115,12 @@ def make_parser() -> argparse.ArgumentParser:
         ("verify", "run the recorded parity on this machine, and replay the certificates"),
         ("finish", "run the vendor compiler on the machine that has it"),
     ):
-        commands.add_parser(name, help=summary, allow_abbrev=False).add_argument("bundle", type=Path)
+        command = commands.add_parser(name, help=summary, allow_abbrev=False)
+        command.add_argument("bundle", type=Path)
+        if name == "verify":
+            command.add_argument(
+                ALLOW, action="store_true", help="run code that engines carry; only if you trust their maker"
+            )
     diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
     diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
     commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
@@ -195,9 +202,10 @@ def _bundle_name(name: str, recipe: str) -> str:
 def _runtime(options: argparse.Namespace) -> int:
     from runtime_lite.__main__ import main as run_command
 
-    code = run_command([options.command, str(options.bundle)])
+    given = [options.command, str(options.bundle), *([ALLOW] if getattr(options, "allow_host_code", False) else [])]
+    code = run_command(given)
     if code:
-        print(_repeat_with([options.command, str(options.bundle)]), file=sys.stderr)
+        print(_repeat_with(given), file=sys.stderr)
     return code
 
 

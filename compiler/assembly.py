@@ -38,7 +38,7 @@ from compiler.tool_versions import tool_versions
 from compiler.utterances import UtteranceGates
 from runtime_lite.bundle import read_bundle
 from runtime_lite.costs import Cost
-from runtime_lite.executor import ExecutorFactory, make_executor
+from runtime_lite.executor import ExecutorFactory, make_executor, make_trusted_executor
 from runtime_lite.manifest import Sources
 from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
@@ -105,7 +105,7 @@ class Assembly:
                 caches = (self.cache.folder if self.cache is not None else default_folder()) / "timing"
                 self.record.speed += build_engines(folder, caches)
                 self._report(handle, "engine", started, detail=f"engines of {len(waiting)} graphs, verified and timed")
-            self._run_task(folder, make_executor)
+            self._run_task(folder, make_trusted_executor)
             return tuple(EngineRow(graph, "built") for graph in waiting)
         return tuple(EngineRow(graph, "not built", reason) for graph, reason in waiting.items())
 

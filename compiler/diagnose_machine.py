@@ -34,6 +34,13 @@ PACKAGES = (
 """Distributions whose versions change what a build makes."""
 
 
+INSTALL_ENGINES = "pip install -e '.[tensorrt]'"
+"""In Slipway's folder; as pyproject.toml pins them, CUDA bindings and TensorRT for drivers from r535 on."""
+
+BINDINGS = {"cuda.bindings.runtime": "cuda-python", "pycuda.driver": "pycuda"}
+"""Distribution by the module that we import of it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     """One thing that an engine needs on its machine: what was found of it, or what is wrong and what cures it."""
@@ -70,33 +77,41 @@ class Diagnosis:
     parts: tuple[Part, ...] = ()
 
 
+def has_module(name: str) -> bool:
+    """Whether a module can be imported; a folder of that name without code, as other packages leave, is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
+
+
 def engine_parts(
     ask_driver: Callable[[], Device] = probe,
     ask_builder: Callable[[], str] = probe_builder,
-    find: Callable[[str], object] = importlib.util.find_spec,
+    find: Callable[[str], object] = has_module,
 ) -> tuple[Part, ...]:
     """What TensorRT needs on this machine, in the order in which it is needed.
 
     Args:
         ask_driver: the CUDA device; raises EngineAbsent.
         ask_builder: starts a builder, its version; raises EngineAbsent.
-        find: whether a top-level module is installed.
+        find: whether a module is installed.
     """
     try:
         device = ask_driver()
         driver = Part("tensorrt", "driver", f"{device.name}, compute capability {device.capability}")
     except EngineAbsent as error:
         driver = Part("tensorrt", "driver", _reason(error), "install the NVIDIA driver, r535 or later")
-    bindings = [name for name in ("cuda", "pycuda") if find(name)]
+    bindings = [name for module, name in BINDINGS.items() if find(module)]
     memory = (
         Part("tensorrt", "CUDA bindings", ", ".join(bindings))
         if bindings
-        else Part("tensorrt", "CUDA bindings", "neither cuda-python nor pycuda", "pip install cuda-bindings")
+        else Part("tensorrt", "CUDA bindings", "neither cuda-python nor pycuda", INSTALL_ENGINES)
     )
-    install = "pip install tensorrt-cu12 (driver r535 or later) or tensorrt-cu13 (r580 or later)"
     is_installed = bool(find("tensorrt"))
     names = Part("tensorrt", "TensorRT bindings", "installed") if is_installed else (
-        Part("tensorrt", "TensorRT bindings", "not installed", install)
+        Part("tensorrt", "TensorRT bindings", "not installed", INSTALL_ENGINES)
     )  # fmt: skip
     what = "TensorRT builder and runtime"
     if driver.cure or not is_installed:

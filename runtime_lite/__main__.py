@@ -77,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
     for command in (verify, run, bench):
         command.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
+        command.add_argument(
+            "--allow-host-code", action="store_true", help="run code that engines carry; only if you trust their maker"
+        )
     return parser
 
 
@@ -93,7 +96,7 @@ def _inspect(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace) -> None:
     with Runtime(threads=options.threads) as runtime:
-        model = runtime.load(options.bundle)
+        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
         print(f"{len(model.bundle.manifest.files)} files: size and sha256 as listed")
         comparisons = list(verify_model(model))
     rows = [
@@ -121,7 +124,7 @@ def _verify(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace) -> None:
     feeds = _read_feeds(options.feeds)
     with Runtime(threads=options.threads) as runtime, replace_file(options.out) as file:
-        model = runtime.load(options.bundle)
+        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
         outputs = _push_chunks(model, feeds, options.graph) if options.stream else model.run(feeds, options.graph)
         file.write(npz_from_arrays(outputs))
     for name, array in outputs.items():
@@ -162,7 +165,8 @@ def _bench(options: argparse.Namespace) -> None:
     if options.update_costs and options.bundle.is_file():
         raise BadInput(f"{options.bundle}: expected a bundle directory for --update-costs, got a file; unpack it first")
     with Runtime(threads=options.threads) as runtime:
-        timings = list(bench_model(runtime.load(options.bundle), options.runs, options.warm_up))
+        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
+        timings = list(bench_model(model, options.runs, options.warm_up))
     print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
     rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
     print(format_table(("graph", "bucket", "p50", "p95", "p99", "first"), rows))

@@ -13,7 +13,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -124,7 +124,11 @@ class Cuda(Protocol):
         ...
 
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A host array that the device copies from and to without a detour; lives as long as the provider."""
+        """A host array that the device copies from and to without a detour."""
+        ...
+
+    def free_pinned(self, array: Array) -> None:
+        """Free what `pinned` gave."""
         ...
 
     def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
@@ -139,12 +143,20 @@ class Cuda(Protocol):
         """A queue of work."""
         ...
 
+    def free_stream(self, stream: int) -> None:
+        """Free a queue that is empty."""
+        ...
+
     def synchronize(self, stream: int) -> None:
         """Wait until a queue is empty; errors of queued work are raised here."""
         ...
 
     def event(self) -> int:
         """What holds a moment of a queue."""
+        ...
+
+    def free_event(self, event: int) -> None:
+        """Free an event."""
         ...
 
     def record(self, event: int, stream: int) -> None:
@@ -156,24 +168,24 @@ class Cuda(Protocol):
         ...
 
     def close(self) -> None:
-        """Free streams, events and pinned buffers, in reverse order."""
+        """Free the streams, events and pinned buffers that are left, and leave the device; outside of `active`."""
         ...
 
 
 class CudaPython:
-    """cuda-python, 12.9 or 13, on the primary context."""
+    """cuda-python, 12.8 or later, on the primary context."""
 
     name = "cuda-python"
 
     def __init__(self) -> None:
         """Import the bindings and take the first device."""
-        from cuda.bindings import runtime, utils
+        from cuda.bindings import runtime
 
         self._cuda = runtime
-        self._native = getattr(utils, "get_cuda_native_handle", int)  # before 12.9.1 the handle itself converts
+        self._native = _native_handle()
         self._streams: dict[int, Any] = {}
         self._events: dict[int, Any] = {}
-        self._pinned: list[Any] = []
+        self._pinned: dict[int, tuple[Array, Any]] = {}
         self._check(runtime.cudaSetDevice(0))
 
     @contextlib.contextmanager
@@ -190,9 +202,14 @@ class CudaPython:
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         size_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         pointer = self._check(self._cuda.cudaMallocHost(max(size_bytes, 1)))
-        self._pinned.append(pointer)
         memory = (ctypes.c_uint8 * size_bytes).from_address(int(pointer))
-        return np.frombuffer(memoryview(memory), dtype).reshape(shape)
+        array = np.frombuffer(memoryview(memory), dtype).reshape(shape)
+        self._pinned[id(array)] = array, pointer
+        return array
+
+    def free_pinned(self, array: Array) -> None:
+        _, pointer = self._pinned.pop(id(array))
+        self._check(self._cuda.cudaFreeHost(pointer))
 
     def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
@@ -208,6 +225,9 @@ class CudaPython:
         self._streams[handle] = made
         return handle
 
+    def free_stream(self, stream: int) -> None:
+        self._check(self._cuda.cudaStreamDestroy(self._streams.pop(stream)))
+
     def synchronize(self, stream: int) -> None:
         self._check(self._cuda.cudaStreamSynchronize(self._streams[stream]))
 
@@ -217,6 +237,9 @@ class CudaPython:
         self._events[handle] = made
         return handle
 
+    def free_event(self, event: int) -> None:
+        self._check(self._cuda.cudaEventDestroy(self._events.pop(event)))
+
     def record(self, event: int, stream: int) -> None:
         self._check(self._cuda.cudaEventRecord(self._events[event], self._streams[stream]))
 
@@ -224,14 +247,13 @@ class CudaPython:
         return float(self._check(self._cuda.cudaEventElapsedTime(self._events[first], self._events[second])))
 
     def close(self) -> None:
-        for owned, free in (
-            (list(self._events.values()), self._cuda.cudaEventDestroy),
-            (list(self._streams.values()), self._cuda.cudaStreamDestroy),
-            (self._pinned, self._cuda.cudaFreeHost),
-        ):
-            for each in reversed(owned):
-                self._check(free(each))
-        self._events, self._streams, self._pinned = {}, {}, []
+        with self.active():
+            for event in reversed(list(self._events)):
+                self.free_event(event)
+            for stream in reversed(list(self._streams)):
+                self.free_stream(stream)
+            for array, _ in reversed(list(self._pinned.values())):
+                self.free_pinned(array)
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
         """What a call returned behind its error, which every call returns first."""
@@ -239,6 +261,16 @@ class CudaPython:
         if error != self._cuda.cudaError_t.cudaSuccess:
             raise InternalError(f"CUDA: expected success, got {show(error)}; look at the driver's log")
         return found[0] if found else None
+
+
+def _native_handle() -> Callable[[Any], int]:
+    """What makes a number of a stream or an event; before 12.9.1 there is no such function, and they convert."""
+    try:
+        from cuda.bindings import utils
+    except ImportError:
+        return int
+    found: Callable[[Any], int] = getattr(utils, "get_cuda_native_handle", int)
+    return found
 
 
 class PyCuda:
@@ -255,8 +287,9 @@ class PyCuda:
         self._context = driver.Device(0).retain_primary_context()
         self._memory: dict[int, Any] = {}
         self._streams: dict[int, Any] = {}
-        self._events: list[Any] = []
-        self._pinned: list[Any] = []
+        self._events: dict[int, Any] = {}
+        self._pinned: dict[int, Array] = {}
+        self._closed = False
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -278,8 +311,11 @@ class PyCuda:
 
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         made: Array = self._cuda.pagelocked_empty(shape, dtype)
-        self._pinned.append(made)
+        self._pinned[id(made)] = made
         return made
+
+    def free_pinned(self, array: Array) -> None:
+        del self._pinned[id(array)]  # pycuda frees what nobody holds, here and below
 
     def copy_to_device(self, pointer: int, array: Array, stream: int) -> None:
         self._cuda.memcpy_htod_async(pointer, array, self._streams[stream])
@@ -292,12 +328,19 @@ class PyCuda:
         self._streams[int(made.handle)] = made
         return int(made.handle)
 
+    def free_stream(self, stream: int) -> None:
+        del self._streams[stream]
+
     def synchronize(self, stream: int) -> None:
         self._streams[stream].synchronize()
 
     def event(self) -> int:
-        self._events.append(self._cuda.Event())
-        return len(self._events) - 1
+        made = self._cuda.Event()
+        self._events[id(made)] = made
+        return id(made)
+
+    def free_event(self, event: int) -> None:
+        del self._events[event]
 
     def record(self, event: int, stream: int) -> None:
         self._events[event].record(self._streams[stream])
@@ -306,10 +349,14 @@ class PyCuda:
         return float(self._events[first].time_till(self._events[second]))
 
     def close(self) -> None:
-        self._events.clear()  # pycuda frees what nobody holds
-        self._streams.clear()
-        self._pinned.clear()
-        self._context.detach()
+        if self._closed:
+            return
+        self._closed = True
+        with self.active():
+            self._events.clear()
+            self._streams.clear()
+            self._pinned.clear()
+        self._context.detach()  # inside of `active` it would take the context off the stack that `pop` looks at
 
 
 PROVIDERS: tuple[type[CudaPython] | type[PyCuda], ...] = (CudaPython, PyCuda)
@@ -322,11 +369,13 @@ def open_cuda(providers: tuple[Any, ...] = PROVIDERS) -> Cuda:
     Raises:
         EngineAbsent: it has none.
     """
+    missing: list[str] = []
     for provider in providers:
         try:
             made: Cuda = provider()
-        except ImportError:
+        except ImportError as error:
+            missing.append(f"{provider.name}: {error}")
             continue
         return made
     names = " or ".join(provider.name for provider in providers)
-    raise EngineAbsent(f"CUDA: expected {names}, got neither; pip install cuda-bindings of the driver's CUDA version")
+    raise EngineAbsent(f"CUDA: expected {names}, got neither ({'; '.join(missing)}); pip install cuda-python")

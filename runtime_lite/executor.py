@@ -1,13 +1,12 @@
 """What runs the artifacts of one graph, and which of our executors that is for a bundle."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
-from runtime_lite.errors import EngineAbsent
-from runtime_lite.executor_onnx import OnnxExecutor
-from runtime_lite.executor_tensorrt import TensorrtExecutor
+from runtime_lite.errors import EngineAbsent, show
 
 
 class Executor(Protocol):
@@ -26,18 +25,44 @@ ExecutorFactory = Callable[[Bundle, str, int], Executor]
 """Makes an executor from a bundle, a graph name and a number of threads."""
 
 
-def make_executor(bundle: Bundle, name: str, threads: int) -> Executor:
+def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool = False) -> Executor:
     """Return what runs a graph of a bundle as it was built.
+
+    Only what the graph needs is imported: a machine with engines needs no ONNX Runtime, and the other way round.
+
+    Args:
+        bundle: an open bundle.
+        name: graph name in it.
+        threads: threads per session.
+        allow_host_code: whether engines may run code that they carry; only for a bundle whose maker is trusted.
 
     Raises:
         EngineAbsent: its engine is not built, or what runs it is not on this machine.
+        BundleRefused: its engines carry code, and that is not allowed.
     """
     engine = bundle.manifest.graphs[name].engine
     if engine is None:
-        return OnnxExecutor(bundle, name, threads)
+        return _onnx_executor(bundle, name, threads)
     if engine.status != "built":
         raise EngineAbsent(
             f"{bundle.path}: graph {name!r}: expected an engine, got none, {engine.reason}; "
             f"run `python build.py finish {bundle.path}` on the machine with the device"
         )
-    return TensorrtExecutor(bundle, name)
+    from runtime_lite.executor_tensorrt import TensorrtExecutor
+
+    return TensorrtExecutor(bundle, name, allow_host_code)
+
+
+make_trusted_executor: ExecutorFactory = functools.partial(make_executor, allow_host_code=True)
+"""For engines that the caller has built itself."""
+
+
+def _onnx_executor(bundle: Bundle, name: str, threads: int) -> Executor:
+    try:
+        from runtime_lite.executor_onnx import OnnxExecutor
+    except ImportError as error:
+        raise EngineAbsent(
+            f"{bundle.path}: graph {name!r}: expected the package onnxruntime, got {show(str(error))}; "
+            "pip install onnxruntime"
+        ) from error
+    return OnnxExecutor(bundle, name, threads)

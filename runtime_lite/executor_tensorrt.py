@@ -14,10 +14,20 @@ import numpy as np
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
 from runtime_lite.checked_json import JsonValue, refuse
-from runtime_lite.cuda import Cuda, open_cuda, probe
-from runtime_lite.errors import EngineAbsent, show
+from runtime_lite.cuda import Cuda, Device, open_cuda, probe
+from runtime_lite.errors import BundleRefused, EngineAbsent, show
 from runtime_lite.manifest import Artifact, Engine, Graph, bucket_name, static_shape
-from runtime_lite.tensorrt_engine import EngineTensor, StaticEngine, import_tensorrt, try_engine
+from runtime_lite.tensorrt_engine import (
+    EngineTensor,
+    HostCode,
+    StaticEngine,
+    host_code_of,
+    import_tensorrt,
+    open_engine,
+    try_engine,
+)
+
+AMPERE = (8, 0)
 
 
 class TensorrtExecutor:
@@ -26,12 +36,14 @@ class TensorrtExecutor:
     Args:
         bundle: an open bundle.
         name: graph name in it.
+        allow_host_code: whether engines may run code that they carry.
 
     Raises:
+        BundleRefused: the engines carry code, and that is not allowed.
         EngineAbsent: this machine has no device for the engines, or another than they were built for.
     """
 
-    def __init__(self, bundle: Bundle, name: str) -> None:
+    def __init__(self, bundle: Bundle, name: str, allow_host_code: bool = False) -> None:
         """Ask for the device; no engine is opened yet."""
         self._bundle = bundle
         self._graph: Graph = bundle.manifest.graphs[name]
@@ -43,11 +55,32 @@ class TensorrtExecutor:
         self._lock = threading.Lock()
         self._trt: ModuleType | None = None
         self._cuda: Cuda | None = None
-        device = probe()
-        built_for = self._engine.built_with.get("compute capability")
-        if built_for != device.capability:
+        builder = JsonValue.parse(bundle.read_file(self._engine.plan), self._engine.plan).key("builder")
+        self._host_code = host_code_of([flag.text() for flag in builder.key("flags").items()])
+        if self._host_code is HostCode.ENGINE and not allow_host_code:
+            raise BundleRefused(
+                f"{self._where}: expected engines without code of their own, got version-compatible ones, which carry "
+                "code that would run with your rights; load it with allow_host_code=True (--allow-host-code) if you "
+                "trust who made it"
+            )
+        self._check_device(probe(), builder.key("hardware_compatibility").text())
+
+    def _check_device(self, device: Device, compatibility: str) -> None:
+        """Refuse a device that the engines were not made for: by its name, unless they are for others, too.
+
+        Raises:
+            EngineAbsent: names both.
+        """
+        built_with = self._engine.built_with
+        name, capability = built_with.get("device", ""), built_with.get("compute capability", "")
+        fits = {
+            "SAME_COMPUTE_CAPABILITY": device.capability == capability,
+            "AMPERE_PLUS": _number(device.capability) >= AMPERE,
+        }
+        if not fits.get(compatibility, (device.name, device.capability) == (name, capability)):
             raise EngineAbsent(
-                f"{self._where}: expected a device of compute capability {show(built_for)}, got {device.name} of "
+                f"{self._where}: expected a device as the one that its engines were built on, {show(name)} of compute "
+                f"capability {show(capability)} (hardware compatibility {show(compatibility)}), got {device.name} of "
                 f"{device.capability}; run `build.py finish` on this machine"
             )
 
@@ -69,7 +102,7 @@ class TensorrtExecutor:
         bucket = bucket_name(sizes)
         with self._lock:
             if self._cuda is None:
-                self._trt, self._cuda = import_tensorrt(), open_cuda()
+                self._trt, self._cuda = import_tensorrt(self._host_code), open_cuda()
             with self._cuda.active():
                 if bucket not in self._opened:
                     self._opened[bucket] = self._open(self._artifacts[bucket])
@@ -84,24 +117,22 @@ class TensorrtExecutor:
                 with cuda.active():
                     while self._opened:
                         self._opened.popitem()[1].close()
-                    cuda.close()
+                cuda.close()
 
     def _open(self, artifact: Artifact) -> StaticEngine:
         file = self._engine.files[artifact.file]
         where = f"{self._bundle.path}: {file}"
         content = self._bundle.read_file(file)
-        host_code = self._carries_code()
         if not self._opened:
-            try_engine(content, host_code, where)
+            try_engine(content, self._host_code, where)
         assert self._cuda is not None
-        engine = StaticEngine(self._trt, self._cuda, content, host_code, where)
-        _check_signature(where, engine.tensors, self._graph, artifact)
-        return engine
+        opened = open_engine(self._trt, content, self._host_code, where)
+        _check_signature(where, opened.tensors, self._graph, artifact)
+        return StaticEngine(self._cuda, opened)
 
-    def _carries_code(self) -> bool:
-        """Whether the plan asks for engines with a runtime of their own."""
-        plan = JsonValue.parse(self._bundle.read_file(self._engine.plan), self._engine.plan)
-        return "VERSION_COMPATIBLE" in [flag.text() for flag in plan.key("builder").key("flags").items()]
+
+def _number(capability: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in capability.split("."))
 
 
 def _check_signature(where: str, found: tuple[EngineTensor, ...], graph: Graph, artifact: Artifact) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from runtime_lite.bundle import read_bundle
 from runtime_lite.errors import BadInput, show
-from runtime_lite.executor import ExecutorFactory, make_executor
+from runtime_lite.executor import ExecutorFactory, make_executor, make_trusted_executor
 from runtime_lite.session import Model
 
 MAX_THREADS = 1024
@@ -43,21 +43,34 @@ class Runtime:
         self._models: list[Model] = []
         self._closed = False
 
-    def load(self, path: str | os.PathLike[str], executors: ExecutorFactory = make_executor) -> Model:
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        executors: ExecutorFactory = make_executor,
+        allow_host_code: bool = False,
+    ) -> Model:
         """Open and check a bundle.
 
         Args:
             path: bundle directory or `.tar` file.
             executors: makes what runs a graph; by default what it was built for.
+            allow_host_code: let engines run code that they carry, with the caller's rights; refused unless the caller
+                says so here, whatever the bundle says. Only for a bundle whose maker is trusted.
 
         Raises:
             BadInput: there is nothing at the path, an argument is of another type, or the runtime is closed.
-            BundleRefused: the bundle is truncated, altered, hostile or of an unknown version.
+            BundleRefused: the bundle is truncated, altered, hostile, of an unknown version, or engines carry code.
             EngineAbsent: an engine is not built, or what runs it is not on this machine.
         """
         self._check_open("load")
         if not callable(executors):
             raise BadInput(f"Runtime.load: expected executors as a function, got {show(executors)}; leave it out")
+        if type(allow_host_code) is not bool:
+            raise BadInput(
+                f"Runtime.load: expected allow_host_code as True or False, got {show(allow_host_code)}; leave it out"
+            )
+        if allow_host_code and executors is make_executor:
+            executors = make_trusted_executor
         bundle = read_bundle(path)
         try:
             model = Model(bundle, self._threads, self._check_finite, executors)

@@ -6,13 +6,17 @@ library's objects end the process at first use, so nothing here is called before
 and `try_engine` opens an engine in a process of its own first.
 """
 
+import contextlib
 import ctypes
+import enum
 import importlib
+import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +31,7 @@ OPEN_S = 600.0
 """Longer than the largest engine takes to load from a slow disk."""
 
 NEEDED_NAMES: dict[str, tuple[str, ...]] = {
-    "Runtime": ("deserialize_cuda_engine", "engine_host_code_allowed"),
+    "Runtime": ("deserialize_cuda_engine", "engine_host_code_allowed", "load_runtime"),
     "ICudaEngine": (
         "num_io_tensors",
         "get_tensor_name",
@@ -60,21 +64,49 @@ class EngineTensor:
     is_input: bool
 
 
-def import_tensorrt() -> ModuleType:
-    """The installed TensorRT.
+class HostCode(enum.Enum):
+    """Where the code comes from that runs an engine on the host."""
+
+    LIBRARY = "library"
+    """The installed TensorRT, of the version that built the engine."""
+
+    ENGINE = "engine"
+    """The engine: it carries a runtime, so that later versions open it; only from a trusted source."""
+
+    LEAN = "lean"
+    """The installed lean runtime, of the version that built the engine; the engine carries none."""
+
+
+def host_code_of(flags: Collection[str]) -> HostCode:
+    """What the builder flags of an engine, by name, mean for who opens it."""
+    if "VERSION_COMPATIBLE" not in flags:
+        return HostCode.LIBRARY
+    return HostCode.LEAN if "EXCLUDE_LEAN_RUNTIME" in flags else HostCode.ENGINE
+
+
+def import_tensorrt(host_code: HostCode = HostCode.LIBRARY) -> ModuleType:
+    """The installed TensorRT; its lean runtime alone will do for engines that leave theirs out.
 
     Raises:
         EngineAbsent: it is not installed or does not load, or it lacks a name that is needed.
     """
-    try:
-        found = importlib.import_module("tensorrt")
-    except (ImportError, OSError) as error:
-        raise EngineAbsent(
-            f"TensorRT: expected the Python package tensorrt 10.9 or later, got {show(str(error))}; "
-            "install it (tensorrt-cu12 or tensorrt-cu13, by the driver's CUDA version)"
-        ) from error
-    require_names(found, NEEDED_NAMES)
-    return found
+    names = ("tensorrt", "tensorrt_lean") if host_code is HostCode.LEAN else ("tensorrt",)
+    missing: list[str] = []
+    for name in names:
+        try:
+            found = importlib.import_module(name)
+        except (ImportError, OSError) as error:
+            missing.append(str(error))
+            continue
+        if found.__spec__ is None or found.__spec__.origin is not None:
+            require_names(found, NEEDED_NAMES)
+            return found
+        missing.append(f"No module named {name!r} but folders of that name: {list(found.__path__)}")
+    raise EngineAbsent(
+        f"TensorRT: expected the Python package {' or '.join(names)} 10.9 or later, "
+        f"got {one_line('; '.join(missing))}; "
+        "install it (tensorrt-cu12 or tensorrt-cu13, by the driver's CUDA version)"
+    )
 
 
 def require_names(trt: ModuleType, needed: Mapping[str, tuple[str, ...]]) -> None:
@@ -98,71 +130,107 @@ def require_names(trt: ModuleType, needed: Mapping[str, tuple[str, ...]]) -> Non
 
 
 def make_logger(trt: Any) -> Any:
-    """A logger that keeps what the library calls errors, in `errors`."""
+    """A logger that keeps what the library calls errors in `errors`, the internal ones in `internal_errors`, too."""
 
     class Logger(trt.ILogger):  # type: ignore[misc]  # the base is known at run time only
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
+            self.internal_errors: list[str] = []
 
         def log(self, severity: Any, msg: str) -> None:
             if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
                 self.errors.append(msg)
+            if severity == trt.ILogger.Severity.INTERNAL_ERROR:
+                self.internal_errors.append(msg)
 
     return Logger()
 
 
-class StaticEngine:
-    """An engine of fixed shapes with one execution context, its buffers and a stream of its own.
+@dataclass(frozen=True)
+class OpenedEngine:
+    """An engine in the library's hands; it holds weights on the device, and no buffers.
 
-    Args:
+    Attributes:
         trt: the library.
-        cuda: the device, active in this thread.
-        content: the serialised engine; only from a trusted source, it holds code.
-        host_code: whether it carries a runtime of its own (version-compatible engines).
+        runtime: the library's runtime, which the engine needs as long as it is there.
+        engine: the library's engine.
+        logger: what both log to.
+        tensors: inputs and outputs in the engine's order.
         where: for messages.
-
-    Raises:
-        EngineAbsent: the library cannot open it on this machine.
     """
 
-    def __init__(self, trt: Any, cuda: Cuda, content: bytes, host_code: bool, where: str) -> None:
-        """Open the engine and reserve everything that a run needs."""
-        self._cuda, self._where = cuda, where
-        self._logger = make_logger(trt)
-        self._runtime, self._engine = open_engine(trt, self._logger, content, host_code, where)
-        self._context = self._engine.create_execution_context(trt.ExecutionContextAllocationStrategy.STATIC)
-        self._require(self._context is not None, "an execution context", "none")
-        self.tensors = tensors_of(trt, self._engine)
-        self._stream = cuda.stream()
-        self._before, self._after = cuda.event(), cuda.event()
-        self._device: dict[str, int] = {}
-        self._host: dict[str, Array] = {}
-        try:
-            self._reserve()
-        except BaseException:
-            self.close()
-            raise
-
-    def _reserve(self) -> None:
-        """Buffers on both sides for every tensor."""
-        cuda = self._cuda
-        for tensor in self.tensors:
-            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
-            pointer = self._device[tensor.name] = cuda.alloc(max(size_bytes, 1))
-            self._host[tensor.name] = cuda.pinned(tensor.shape, tensor.dtype)
-            accepted = self._context.set_tensor_address(tensor.name, pointer)
-            self._require(accepted, f"an address for {tensor.name} to be taken", "a refusal")
-        missing = list(self._context.infer_shapes())
-        self._require(not missing, "fixed shapes", f"open ones of {missing}")
+    trt: Any
+    runtime: Any
+    engine: Any
+    logger: Any
+    tensors: tuple[EngineTensor, ...]
+    where: str
 
     @property
     def device_bytes(self) -> int:
-        """Memory of the device that the context needs besides weights and buffers."""
-        return int(self._engine.device_memory_size_v2)
+        """Memory of the device that one context needs besides weights and buffers."""
+        return int(self.engine.device_memory_size_v2)
+
+    def require(self, holds: Any, expected: str, got: str) -> None:
+        """Stop unless the library did what was asked of it.
+
+        Raises:
+            InternalError: with what the library says.
+        """
+        if holds:
+            return
+        said = f" ({show(self.logger.errors[0])})" if self.logger.errors else ""
+        raise InternalError(
+            f"{self.where}: expected {expected}, got {got}{said}; build the engine again on this machine"
+        )
+
+
+class StaticEngine:
+    """One execution context of an engine of fixed shapes, with buffers and a stream of its own.
+
+    Contexts of one engine share its weights and may work beside each other.
+
+    Args:
+        cuda: the device, active in this thread.
+        opened: the engine.
+
+    Raises:
+        InternalError: the library refuses a context, an address or a shape; nothing stays reserved.
+    """
+
+    def __init__(self, cuda: Cuda, opened: OpenedEngine) -> None:
+        """Reserve everything that a run needs."""
+        self._cuda, self._opened = cuda, opened
+        self._device: dict[str, int] = {}
+        self._host: dict[str, Array] = {}
+        with contextlib.ExitStack() as owned:
+            self._reserve(owned)
+            self._owned = owned.pop_all()
+
+    def _reserve(self, owned: contextlib.ExitStack) -> None:
+        """The context, a stream, and buffers on both sides for every tensor."""
+        cuda, trt, require = self._cuda, self._opened.trt, self._opened.require
+        self._context = self._opened.engine.create_execution_context(trt.ExecutionContextAllocationStrategy.STATIC)
+        require(self._context is not None, "an execution context", "none")
+        self._stream = cuda.stream()
+        owned.callback(cuda.free_stream, self._stream)
+        self._before, self._after = cuda.event(), cuda.event()
+        owned.callback(cuda.free_event, self._before)
+        owned.callback(cuda.free_event, self._after)
+        for tensor in self._opened.tensors:
+            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
+            pointer = self._device[tensor.name] = cuda.alloc(max(size_bytes, 1))
+            owned.callback(cuda.free, pointer)
+            array = self._host[tensor.name] = cuda.pinned(tensor.shape, tensor.dtype)
+            owned.callback(cuda.free_pinned, array)
+            accepted = self._context.set_tensor_address(tensor.name, pointer)
+            require(accepted, f"an address for {tensor.name} to be taken", "a refusal")
+        missing = list(self._context.infer_shapes())
+        require(not missing, "fixed shapes", f"open ones of {missing}")
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], float]:
-        """Run once; the device must be active in this thread, and runs may not overlap.
+        """Run once and wait; the device must be active in this thread, and runs may not overlap.
 
         Args:
             feeds: every input, of exactly the engine's shape and dtype.
@@ -170,44 +238,57 @@ class StaticEngine:
         Returns:
             Every output by name, and the milliseconds that the device worked on it, copies aside.
         """
-        for tensor in self.tensors:
+        self.queue(feeds)
+        return self.answer()
+
+    def queue(self, feeds: Mapping[str, Array]) -> None:
+        """Queue copies and work of one run, and do not wait; what an earlier run logged is forgotten."""
+        self._opened.logger.errors.clear()
+        for tensor in self._opened.tensors:
             if tensor.is_input:
                 np.copyto(self._host[tensor.name], feeds[tensor.name], casting="no")
                 self._cuda.copy_to_device(self._device[tensor.name], self._host[tensor.name], self._stream)
         self._cuda.record(self._before, self._stream)
         accepted = self._context.execute_async_v3(self._stream)
-        self._require(accepted, "the run to be queued", "a refusal")
+        self._opened.require(accepted, "the run to be queued", "a refusal")
         self._cuda.record(self._after, self._stream)
-        outputs = [tensor for tensor in self.tensors if not tensor.is_input]
-        for tensor in outputs:
-            self._cuda.copy_to_host(self._host[tensor.name], self._device[tensor.name], self._stream)
+        for tensor in self._opened.tensors:
+            if not tensor.is_input:
+                self._cuda.copy_to_host(self._host[tensor.name], self._device[tensor.name], self._stream)
+        self._require_silence()
+
+    def answer(self) -> tuple[dict[str, Array], float]:
+        """Wait for the run that is queued; what `run` returns."""
         self._cuda.synchronize(self._stream)
-        self._require(not self._logger.errors, "a run without errors", "one with")
+        self._require_silence()
         elapsed_ms = self._cuda.elapsed_ms(self._before, self._after)
-        return {tensor.name: self._host[tensor.name].copy() for tensor in outputs}, elapsed_ms
+        outputs = (tensor.name for tensor in self._opened.tensors if not tensor.is_input)
+        return {name: self._host[name].copy() for name in outputs}, elapsed_ms
 
     def close(self) -> None:
-        """Free the buffers, then drop context, engine and runtime, in reverse order."""
-        while self._device:
-            self._cuda.free(self._device.popitem()[1])
+        """Drop the context and free the buffers, in reverse order; a second call does nothing."""
+        self._context = None
+        self._device.clear()
         self._host.clear()
-        self._context = self._engine = self._runtime = None
+        self._owned.close()
 
-    def _require(self, holds: Any, expected: str, got: str) -> None:
-        if holds:
-            return
-        said = f" ({show(self._logger.errors[0])})" if self._logger.errors else ""
-        raise InternalError(
-            f"{self._where}: expected {expected}, got {got}{said}; build the engine again on this machine"
-        )
+    def _require_silence(self) -> None:
+        self._opened.require(not self._opened.logger.errors, "a run without errors", "one with")
 
 
-def open_engine(trt: Any, logger: Any, content: bytes, host_code: bool, where: str) -> tuple[Any, Any]:
-    """The library's runtime and the engine it opened.
+def open_engine(trt: Any, content: bytes, host_code: HostCode, where: str) -> OpenedEngine:
+    """Open an engine.
+
+    Args:
+        trt: the library.
+        content: the serialised engine.
+        host_code: where the code comes from that runs it; `ENGINE` only where the caller trusts it.
+        where: for messages.
 
     Raises:
         EngineAbsent: it cannot be opened here.
     """
+    logger = make_logger(trt)
     try:
         runtime = trt.Runtime(logger)
     except TypeError as error:  # the binding's word for a library that returned nothing
@@ -215,12 +296,35 @@ def open_engine(trt: Any, logger: Any, content: bytes, host_code: bool, where: s
     if logger.errors:  # the object is there all the same, and using it would end the process
         keep_for_ever(runtime)
         raise _not_opened(trt, where, logger.errors[0])
-    if host_code:
+    if host_code is HostCode.ENGINE:
         runtime.engine_host_code_allowed = True
+    if host_code is HostCode.LEAN and trt.__name__ != "tensorrt_lean":
+        runtime = _lean_runtime(runtime, logger, where)
     engine = runtime.deserialize_cuda_engine(content)
     if engine is None or logger.errors:
         raise _not_opened(trt, where, logger.errors[0] if logger.errors else "no reason")
-    return runtime, engine
+    return OpenedEngine(trt, runtime, engine, logger, tensors_of(trt, engine), where)
+
+
+def _lean_runtime(runtime: Any, logger: Any, where: str) -> Any:
+    """The lean runtime of the package that holds its library, loaded by a full runtime.
+
+    Raises:
+        EngineAbsent: the package is not installed, or its library is not taken.
+    """
+    cure = "install tensorrt-lean-cu12 or tensorrt-lean-cu13 of the version that built the engine"
+    spec = importlib.util.find_spec("tensorrt_lean_libs")
+    folders = spec.submodule_search_locations if spec is not None else None
+    found = sorted(path for folder in folders or () for path in Path(folder).glob("libnvinfer_lean.so*"))
+    if not found:
+        raise EngineAbsent(
+            f"{where}: expected the lean runtime, which this engine leaves out, got no libnvinfer_lean.so; {cure}"
+        )
+    loaded = runtime.load_runtime(str(found[0]))
+    if loaded is None:
+        said = logger.errors[0] if logger.errors else "no reason"
+        raise EngineAbsent(f"{where}: expected the lean runtime {found[0].name} to load, got {one_line(said)}; {cure}")
+    return loaded
 
 
 def one_line(reason: str) -> str:
@@ -257,17 +361,17 @@ def tensors_of(trt: Any, engine: Any) -> tuple[EngineTensor, ...]:
 _CHILD = """
 import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
-importlib.import_module(sys.argv[2]).open_in_child(bool(int(sys.argv[3])), sys.argv[4])
+importlib.import_module(sys.argv[2]).open_in_child(sys.argv[3], sys.argv[4])
 """
 
 
-def try_engine(content: bytes, host_code: bool, where: str) -> None:
+def try_engine(content: bytes, host_code: HostCode, where: str) -> None:
     """Open an engine in a process of its own, which may be ended by it.
 
     Raises:
         EngineAbsent: it cannot be opened here; the reason is the library's, or the signal that ended the process.
     """
-    command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), __name__, str(int(host_code)), where]
+    command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), __name__, host_code.value, where]
     try:
         done = subprocess.run(command, input=content, capture_output=True, timeout=OPEN_S)
     except subprocess.TimeoutExpired:
@@ -281,11 +385,11 @@ def try_engine(content: bytes, host_code: bool, where: str) -> None:
         raise EngineAbsent(done.stderr.decode(errors="replace").strip().splitlines()[-1])
 
 
-def open_in_child(host_code: bool, where: str) -> None:
+def open_in_child(host_code: str, where: str) -> None:
     """What the process of `try_engine` does: open the engine on standard input and end well, or say why not."""
     try:
-        trt = import_tensorrt()
-        open_engine(trt, make_logger(trt), sys.stdin.buffer.read(), host_code, where)
+        trt = import_tensorrt(HostCode(host_code))
+        open_engine(trt, sys.stdin.buffer.read(), HostCode(host_code), where)
     except EngineAbsent as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

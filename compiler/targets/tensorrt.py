@@ -22,9 +22,11 @@ from compiler.stages import Lowered
 from compiler.targets import tensorrt_builder, tensorrt_verify
 from compiler.targets.base import Built, Emitted
 from compiler.targets.static_graphs import write_static
+from compiler.targets.tensorrt_builder import number_of
 from compiler.targets.tensorrt_lint import require_buildable
+from compiler.targets.tensorrt_operators import needed_version
 from compiler.targets.tensorrt_rule import Limits
-from runtime_lite import cuda, errors, tensorrt_engine
+from runtime_lite import atomic_file, cuda, errors, tensorrt_engine
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.manifest import Engine, bucket_name
 
@@ -37,6 +39,7 @@ MINIMUM_CAPABILITY, AMPERE = (7, 5), (8, 0)
 SCRIPTS = {
     "build_engine.py": tensorrt_builder,
     "verify_t4.py": tensorrt_verify,
+    "slipway_atomic_file.py": atomic_file,
     "slipway_cuda.py": cuda,
     "slipway_errors.py": errors,
     "slipway_tensorrt_engine.py": tensorrt_engine,
@@ -59,8 +62,9 @@ class Tensorrt:
         workspace_mb: device memory that kernels may use besides weights and activations.
         optimization_level: from 0, built quickly, to 5, runs fastest.
         version_compatible: engines that later versions of TensorRT open; they carry code, load only trusted ones.
-        exclude_lean_runtime: leave that code out; the machine then needs the lean runtime.
-        hardware_compatibility: NONE, SAME_COMPUTE_CAPABILITY, or AMPERE_PLUS from compute capability 8.0 on.
+        exclude_lean_runtime: leave that code out; the machine then needs the package of the lean runtime.
+        hardware_compatibility: NONE, for the kind of device that builds the engine; SAME_COMPUTE_CAPABILITY, or
+            AMPERE_PLUS from compute capability 8.0 on, for others as well, which costs speed.
         refit: engines whose weights can be exchanged.
     """
 
@@ -73,7 +77,7 @@ class Tensorrt:
     optimization_level: int = 3
     version_compatible: bool = False
     exclude_lean_runtime: bool = False
-    hardware_compatibility: str = "SAME_COMPUTE_CAPABILITY"
+    hardware_compatibility: str = "NONE"
     refit: bool = False
 
     def __post_init__(self) -> None:
@@ -112,7 +116,8 @@ class Tensorrt:
         limits = Limits(self._capability, self.opset)
         require_buildable((emitted.lowered.model for emitted in built.artifacts), limits, lowered.graph)
         plan_file = f"{FOLDER}/{lowered.graph}.build_plan.json"
-        plan = self._plan(lowered.graph, built)
+        needed = max((needed_version(emitted.lowered.model) for emitted in built.artifacts), key=number_of)
+        plan = self._plan(lowered.graph, built, needed)
         files = {
             plan_file: json.dumps(plan, sort_keys=True, indent=1).encode() + b"\n",
             f"{FOLDER}/{lowered.graph}.trtexec.txt": self._trtexec(plan).encode(),
@@ -148,7 +153,7 @@ class Tensorrt:
         }
         return [name for name, is_set in wanted.items() if is_set]
 
-    def _plan(self, graph: str, built: Built) -> dict[str, Any]:
+    def _plan(self, graph: str, built: Built, needed: str) -> dict[str, Any]:
         """Everything that the builder is told; flags by name, because their numbers differ between versions."""
         return {
             "target": self.name,
@@ -164,18 +169,22 @@ class Tensorrt:
                 "cleared_flags": ["TF32"],
                 "parser_flags": ["NATIVE_INSTANCENORM"],
             },
-            "versions": {"tensorrt": "10.9 or later, 11", **built.versions},
+            "versions": {"tensorrt": needed, **built.versions},
             "timing_cache_key": ["TensorRT version", "device name", "driver version"],
             "engines": [_engine_plan(emitted) for emitted in built.artifacts],
         }
 
     def _trtexec(self, plan: Mapping[str, Any]) -> str:
-        """The same builds as commands of the vendor's tool; fixed shapes need no shape option."""
-        lines = []
+        """The same builds as a script for the vendor's tool; fixed shapes need no shape option."""
+        lines = [
+            f"# sh {FOLDER}/{plan['graph']}.trtexec.txt: needs TensorRT {plan['versions']['tensorrt']} or later.",
+            "# Engines go into engines/ of the current folder, graphs come from the bundle around this file.",
+            "set -e",
+            'bundle=$(cd "$(dirname "$0")/.." && pwd)',
+            "mkdir -p engines",
+        ]
         for engine in plan["engines"]:
             command = [
-                "trtexec",
-                f"--onnx={engine['graph']}",
                 "--stronglyTyped",
                 f"--saveEngine={engine['engine']}",
                 f"--memPoolSize=workspace:{self.workspace_mb}",
@@ -194,7 +203,7 @@ class Tensorrt:
                 "REFIT": "--refit",
             }
             command += [switches[flag] for flag in self._flags()]
-            lines.append(shlex.join(command))
+            lines.append(f'trtexec --onnx="$bundle"/{shlex.quote(engine["graph"])} {shlex.join(command)}')
         return "\n".join(lines) + "\n"
 
 

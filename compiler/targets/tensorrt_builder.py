@@ -15,10 +15,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from runtime_lite.atomic_file import replace_file
 from runtime_lite.cuda import Device, probe, signal_name
 from runtime_lite.errors import EngineAbsent, show
 from runtime_lite.tensorrt_engine import import_tensorrt, keep_for_ever, make_logger, one_line, require_names
@@ -60,6 +62,19 @@ _GRAPH_NAME = re.compile(r"graphs/[A-Za-z0-9_][A-Za-z0-9_.-]*\.onnx")
 
 class BuildRefused(Exception):
     """TensorRT does not build the graph; the message holds its reasons."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An engine that was built.
+
+    Attributes:
+        content: the serialised engine.
+        logged: what the builder called errors on the way, e.g. a kernel that it left out for want of memory.
+    """
+
+    content: bytes
+    logged: tuple[str, ...]
 
 
 def in_own_process(arguments: Sequence[str], limit_s: float | None = None) -> "subprocess.CompletedProcess[str]":
@@ -112,7 +127,7 @@ def start_builder(trt: Any) -> None:
 
 def build_one(
     trt: Any, bundle: Path, builder_plan: Mapping[str, Any], engine_plan: Mapping[str, Any], cache: Path
-) -> bytes:
+) -> Built:
     """Build the engine of one graph file.
 
     Args:
@@ -123,7 +138,8 @@ def build_one(
         cache: file of the timing cache, read where it exists and written afterwards.
 
     Returns:
-        The serialised engine.
+        The engine. A logged error does not make it none: the builder tries kernels, and logs those that fail; only
+        what it calls an internal error is one.
 
     Raises:
         BuildRefused: the parser or the builder refuses it.
@@ -144,13 +160,15 @@ def build_one(
     if timings is not None and not config.set_timing_cache(timings, False):
         raise BuildRefused(f"{cache}: expected a timing cache of this device and version, got another; delete it")
     serialized = builder.build_serialized_network(network, config)
-    if serialized is None or logger.errors:
-        raise BuildRefused(f"{graph}: expected an engine, got {'; '.join(logger.errors[:5]) or 'none'}")
+    if serialized is None or logger.internal_errors:
+        said = [*logger.internal_errors, *logger.errors][:5]
+        raise BuildRefused(f"{graph}: expected an engine, got {'; '.join(said) or 'none'}")
     measured = config.get_timing_cache()
     if measured is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.write_bytes(bytes(memoryview(measured.serialize())))
-    return bytes(memoryview(serialized))
+        with replace_file(cache) as file:  # another builder may read it at this moment
+            file.write(bytes(memoryview(measured.serialize())))
+    return Built(bytes(memoryview(serialized)), tuple(logger.errors))
 
 
 def configure(trt: Any, config: Any, plan: Mapping[str, Any]) -> None:
@@ -235,6 +253,7 @@ def build_all(
 
     Raises:
         BuildRefused: a graph is refused, or the device is not the one that the plan is for.
+        EngineAbsent: this TensorRT is older than what a plan needs.
     """
     version = str(trt.__version__)
     cache = timing_caches / timing_cache_name(version, device)
@@ -247,14 +266,19 @@ def build_all(
                 f"{path.name}: expected a device of compute capability {wanted}, got {device.name} of "
                 f"{device.capability}; build the bundle for it (option compute_capability of the target)"
             )
+        _check_version(path.name, version, str(plan["versions"]["tensorrt"]))
         files: dict[str, str] = {}
         for engine in plan["engines"]:
             _check_names(path.name, engine)
             target = out / engine["engine"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(build_one(trt, bundle, plan["builder"], engine, cache))
+            made = build_one(trt, bundle, plan["builder"], engine, cache)
+            with replace_file(target) as file:
+                file.write(made.content)
             files[engine["graph"]] = engine["engine"]
-            print(f"built {engine['engine']}: {target.stat().st_size:,} bytes", flush=True)
+            print(f"built {engine['engine']}: {len(made.content):,} bytes", flush=True)
+            for logged in made.logged:
+                print(f"  the builder logged {one_line(logged)}", flush=True)
         built[f"tensorrt/{path.name}"] = {
             "files": files,
             "built_with": {
@@ -265,6 +289,24 @@ def build_all(
             },
         }
     return built
+
+
+def number_of(version: str) -> tuple[int, ...]:
+    """A version as numbers that can be compared, e.g. `10.15.1.post1` as 10, 15, 1."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("post")[0]))
+
+
+def _check_version(where: str, version: str, needed: str) -> None:
+    """The parser of this version takes the operators that the plan's graphs hold.
+
+    Raises:
+        EngineAbsent: it does not.
+    """
+    if number_of(version) < number_of(needed):
+        raise EngineAbsent(
+            f"{where}: expected TensorRT {needed} or later, which its graphs need, got {version}; install that, or "
+            "export at a lower opset"
+        )
 
 
 def _check_names(where: str, engine: Mapping[str, Any]) -> None:
@@ -301,7 +343,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "built.json").write_text(json.dumps(built, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    with replace_file(options.out / "built.json") as file:
+        file.write(json.dumps(built, sort_keys=True, indent=1).encode() + b"\n")
     return 0
 
 

@@ -52,6 +52,15 @@ DATA_OPERAND = {"Where": 1, "OneHot": 2}
 MADE_BY_OPERATOR = frozenset({"Constant", "ConstantOfShape", "RandomNormal", "RandomUniform", "If", "Loop"})
 """Operators whose data are their outputs."""
 
+MINIMUM_VERSION = "10.9"
+"""The oldest TensorRT whose names the builder knows; its parser takes everything up to opset 20."""
+
+VERSION_BY_OPERATOR = dict.fromkeys(("RMSNormalization", "RotaryEmbedding", "TensorScatter"), "10.15")
+"""Which TensorRT's parser takes a newer operator first."""
+
+VERSION_BY_OPSET = {20: MINIMUM_VERSION, 24: "10.15", 25: "11.5"}
+"""Which TensorRT documents opsets up to the key; what lies between two keys, no version in between is known to."""
+
 MOST_K = 3840
 
 REDUCTIONS = tuple(name for name in TYPES_BY_OPERATOR if name.startswith("Reduce"))
@@ -63,6 +72,14 @@ CONSTANT_OPERANDS: dict[str, int] = {
     "OneHot": 1,
 }
 """Operands that the parser reads while it builds: axes, and the depth of OneHot."""
+
+
+def needed_version(model: ir.Model) -> str:
+    """The oldest TensorRT whose parser documents the opset and every operator of a graph that the rules admit."""
+    opset = model.opset_imports.get("", 0)
+    first = next(version for most, version in VERSION_BY_OPSET.items() if opset <= most)
+    newer = (VERSION_BY_OPERATOR.get(node.op_type, first) for node in every_node(model))
+    return max((first, *newer), key=lambda version: tuple(map(int, version.split("."))))
 
 
 def _opset(model: ir.Model, limits: Limits) -> Iterator[Finding]:

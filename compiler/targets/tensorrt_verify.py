@@ -4,8 +4,9 @@
 
 Ships inside bundles as `verify_t4.py`; needs numpy, tensorrt and cuda-python (or pycuda), nothing of the compiler. It
 covers: the build of every engine, which layers were fused, accuracy on the recorded feeds, latency, memory, reuse of
-the timing cache, equal bits of an engine that is opened twice, refit, version-compatible engines, and the copy code on
-the real driver. Every step is a line of the report, with its figures or with why it was not done.
+the timing cache, equal bits of two contexts of one engine at work beside each other, weights that are exchanged and
+exchanged back, version-compatible engines, and the copy code on the real driver. Every step is a
+line of the report, with its figures or with why it was not done.
 """
 
 import argparse
@@ -19,12 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from compiler.targets.tensorrt_builder import build_one, probe_builder, timing_cache_name
+from compiler.targets.tensorrt_builder import Built, build_one, probe_builder, timing_cache_name
+from runtime_lite.atomic_file import replace_file
 from runtime_lite.cuda import PROVIDERS, Array, Cuda, Device, open_cuda, probe
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import StaticEngine, import_tensorrt, make_logger, open_engine
+from runtime_lite.tensorrt_engine import (
+    HostCode,
+    OpenedEngine,
+    StaticEngine,
+    host_code_of,
+    import_tensorrt,
+    open_engine,
+)
 
 RUNS, WARM_UP_RUNS = 200, 20
+
+ROUNDS = 50
+"""Runs of two contexts beside each other."""
 
 Step = dict[str, Any]
 
@@ -57,28 +69,29 @@ class Trial:
 
     def _engine(self, plan: Mapping[str, Any], engine: Mapping[str, Any], recorded: Mapping[str, Array]) -> None:
         where = {"graph": plan["graph"], "bucket": engine["bucket"]}
-        content: list[bytes] = []
+        made: list[Built] = []
         builder = plan["builder"]
 
         def build() -> Step:
             started = time.perf_counter()
-            content.append(build_one(self.trt, self.bundle, builder, engine, self.cache))
-            return {"seconds": time.perf_counter() - started, "bytes": len(content[-1])}
+            made.append(build_one(self.trt, self.bundle, builder, engine, self.cache))
+            seconds = time.perf_counter() - started
+            return {"seconds": seconds, "bytes": len(made[-1].content), "logged": list(made[-1].logged)}
 
         if not self._step("build", where, build):
             return
-        host_code = "VERSION_COMPATIBLE" in builder["flags"]
+        content, host_code = made[0].content, host_code_of(builder["flags"])
         prefix = f"{engine['bucket']}/"
         feeds = {key[len(prefix) + 5 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}feed/")}
         wanted = {key[len(prefix) + 7 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}output/")}
         self._step("build again with the timing cache", where, build)
-        self._step("layers", where, lambda: self._layers(content[0], host_code))
-        self._step("accuracy", where, lambda: self._accuracy(content[0], host_code, feeds, wanted, recorded))
-        self._step("latency", where, lambda: self._latency(content[0], host_code, feeds))
-        self._step("opened twice", where, lambda: self._opened_twice(content[0], host_code, feeds))
-        for flag in ("REFIT", "VERSION_COMPATIBLE"):
-            changed = {**builder, "flags": sorted({*builder["flags"], flag})}
-            self._step(flag.lower(), where, lambda changed=changed: self._variant(changed, engine, feeds))  # type: ignore[misc]
+        self._step("layers", where, lambda: self._layers(content, host_code))
+        self._step("accuracy", where, lambda: self._accuracy(content, host_code, feeds, wanted, recorded))
+        self._step("latency", where, lambda: self._latency(content, host_code, feeds))
+        self._step("two contexts", where, lambda: self._two_contexts(content, host_code, feeds))
+        self._step("refit", where, lambda: self._refit(_with_flag(builder, "REFIT"), engine, feeds))
+        compatible = _with_flag(builder, "VERSION_COMPATIBLE")
+        self._step("version_compatible", where, lambda: self._variant(compatible, engine, feeds))
 
     def _step(self, name: str, where: Mapping[str, Any], work: Callable[[], Step]) -> bool:
         """Do one step; what it raises is its result."""
@@ -111,21 +124,23 @@ class Trial:
             raise ValueError("expected the bytes that were sent, got others")
         return {"provider": self.cuda.name, "bytes": int(sent.nbytes)}
 
-    def _open(self, content: bytes, host_code: bool) -> StaticEngine:
-        return StaticEngine(self.trt, self.cuda, content, host_code, "verify")
+    def _opened(self, content: bytes, host_code: HostCode) -> OpenedEngine:
+        return open_engine(self.trt, content, host_code, "verify")
 
-    def _layers(self, content: bytes, host_code: bool) -> Step:
+    def _open(self, content: bytes, host_code: HostCode) -> StaticEngine:
+        return StaticEngine(self.cuda, self._opened(content, host_code))
+
+    def _layers(self, content: bytes, host_code: HostCode) -> Step:
         """What the engine's layers are called; fused attention has `mha` in its name."""
-        _, engine = open_engine(self.trt, make_logger(self.trt), content, host_code, "verify")
-        text = engine.create_engine_inspector().get_engine_information(self.trt.LayerInformationFormat.JSON)
-        layers = json.loads(text).get("Layers", [])
+        inspector = self._opened(content, host_code).engine.create_engine_inspector()
+        layers = json.loads(inspector.get_engine_information(self.trt.LayerInformationFormat.JSON)).get("Layers", [])
         names = [layer if isinstance(layer, str) else str(layer.get("Name", "")) for layer in layers]
         return {"layers": len(names), "fused_attention": [name for name in names if "mha" in name.lower()]}
 
     def _accuracy(
         self,
         content: bytes,
-        host_code: bool,
+        host_code: HostCode,
         feeds: Mapping[str, Array],
         wanted: Mapping[str, Array],
         recorded: Mapping[str, Array],
@@ -139,8 +154,9 @@ class Trial:
             raise ValueError(f"expected every output within {limit:g}, got {worst}")
         return {"max_error": worst, "limit": limit}
 
-    def _latency(self, content: bytes, host_code: bool, feeds: Mapping[str, Array]) -> Step:
-        engine = self._open(content, host_code)
+    def _latency(self, content: bytes, host_code: HostCode, feeds: Mapping[str, Array]) -> Step:
+        opened = self._opened(content, host_code)
+        engine = StaticEngine(self.cuda, opened)
         device_ms, wall_ms = [], []
         for index in range(WARM_UP_RUNS + RUNS):
             started = time.perf_counter()
@@ -148,33 +164,77 @@ class Trial:
             if index >= WARM_UP_RUNS:
                 device_ms.append(elapsed_ms)
                 wall_ms.append(1e3 * (time.perf_counter() - started))
-        memory = engine.device_bytes
         engine.close()
         figures = {
             f"{kind}_p{at}_ms": float(np.percentile(times, at))
             for kind, times in (("device", device_ms), ("call", wall_ms))
             for at in (50, 95, 99)
         }
-        return {**figures, "runs": RUNS, "context_bytes": memory}
+        return {**figures, "runs": RUNS, "context_bytes": opened.device_bytes}
 
-    def _opened_twice(self, content: bytes, host_code: bool, feeds: Mapping[str, Array]) -> Step:
-        """Two copies at work beside each other give equal bits."""
-        engines = [self._open(content, host_code) for _ in range(2)]
-        answers = [engine.run(feeds)[0] for engine in engines]
-        for engine in engines:
-            engine.close()
-        for name, array in answers[0].items():
-            if array.tobytes() != answers[1][name].tobytes():
-                raise ValueError(f"expected equal bits of {name}, got others")
-        return {"copies": len(engines)}
+    def _two_contexts(self, content: bytes, host_code: HostCode, feeds: Mapping[str, Array]) -> Step:
+        """Two contexts of one engine at work beside each other, on a stream each, give the bits of one alone."""
+        opened = self._opened(content, host_code)
+        contexts = [StaticEngine(self.cuda, opened) for _ in range(2)]
+        alone = contexts[0].run(feeds)[0]
+        for _ in range(ROUNDS):
+            for context in contexts:
+                context.queue(feeds)
+            for context in contexts:
+                _require_equal(context.answer()[0], alone)
+        for context in contexts:
+            context.close()
+        return {"contexts": len(contexts), "rounds": ROUNDS}
+
+    def _refit(self, builder: Mapping[str, Any], engine: Mapping[str, Any], feeds: Mapping[str, Array]) -> Step:
+        """The largest weights are exchanged for zeros, which must be seen, and back, which must leave nothing."""
+        content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
+        opened = self._opened(content, host_code_of(builder["flags"]))
+        context = StaticEngine(self.cuda, opened)
+        before = context.run(feeds)[0]
+        weights = self._exchange(opened, engine, zeros=True)
+        zeroed = context.run(feeds)[0]
+        if weights and all(zeroed[name].tobytes() == array.tobytes() for name, array in before.items()):
+            raise ValueError(f"expected other outputs with zeros in {weights!r}, got the same")
+        self._exchange(opened, engine, zeros=False)
+        _require_equal(context.run(feeds)[0], before)
+        context.close()
+        return {"bytes": len(content), "exchanged": weights or "nothing: the engine has no weights"}
+
+    def _exchange(self, opened: OpenedEngine, engine: Mapping[str, Any], zeros: bool) -> str:
+        """Give an engine all weights of its graph file, the largest as zeros if asked for; their name."""
+        refitter = self.trt.Refitter(opened.engine, opened.logger)
+        parser = self.trt.OnnxParserRefitter(refitter, opened.logger)
+        graph = str(self.bundle / str(engine["graph"]))
+        opened.require(parser.refit_from_file(graph), "the weights of the graph file to be taken", "a refusal")
+        prototypes = {name: refitter.get_weights_prototype(name) for name in refitter.get_all_weights()}
+        if not prototypes:
+            return ""
+        name = max(sorted(prototypes), key=lambda each: int(prototypes[each].size))
+        empty = np.zeros(int(prototypes[name].size), self.trt.nptype(prototypes[name].dtype))
+        if zeros:  # `Weights` copies nothing: the array lives until the engine has taken it
+            taken = refitter.set_named_weights(name, self.trt.Weights(empty))
+            opened.require(taken, f"zeros for {name} to be taken", "a refusal")
+        opened.require(refitter.refit_cuda_engine(), "an engine that takes its weights", "a refusal")
+        return str(name)
 
     def _variant(self, builder: Mapping[str, Any], engine: Mapping[str, Any], feeds: Mapping[str, Array]) -> Step:
         """The same engine under one more flag is built, opened and run."""
-        content = build_one(self.trt, self.bundle, builder, engine, self.cache)
-        opened = self._open(content, "VERSION_COMPATIBLE" in builder["flags"])
+        content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
+        opened = self._open(content, host_code_of(builder["flags"]))
         opened.run(feeds)
         opened.close()
         return {"bytes": len(content)}
+
+
+def _with_flag(builder: Mapping[str, Any], flag: str) -> dict[str, Any]:
+    return {**builder, "flags": sorted({*builder["flags"], flag})}
+
+
+def _require_equal(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    for name, array in expected.items():
+        if array.tobytes() != got[name].tobytes():
+            raise ValueError(f"expected equal bits of {name}, got others")
 
 
 def _error(got: Array, expected: Array) -> float:
@@ -200,11 +260,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EngineAbsent.exit_code
     with tempfile.TemporaryDirectory() as scratch, cuda.active():
         steps = Trial(trt, cuda, device, options.bundle, Path(scratch)).run()
-        cuda.close()
+    cuda.close()
     providers = {"used": cuda.name, "known": [provider.name for provider in PROVIDERS]}
     report = {"device": vars(device), "tensorrt": version, "providers": providers, "steps": steps}
     report["not_tried"] = ["the lean runtime without the full library", "CUDA graphs", "the provider that was not used"]
-    options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    with replace_file(options.report) as file:
+        file.write(json.dumps(report, indent=1).encode() + b"\n")
     failed = [step for step in steps if not step["ok"]]
     print(f"{len(steps) - len(failed)} of {len(steps)} steps held; report: {options.report}")
     return 4 if failed else 0

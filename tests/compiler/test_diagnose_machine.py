@@ -1,8 +1,14 @@
 """The doctor knows every target and says what it lacks."""
 
 import importlib.metadata
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
 
 from compiler.diagnose_machine import (
+    INSTALL_ENGINES,
     PACKAGES_BY_TARGET,
     Part,
     TargetState,
@@ -13,6 +19,9 @@ from compiler.diagnose_machine import (
 from compiler.targets import TARGETS
 from runtime_lite.cuda import Device
 from runtime_lite.errors import EngineAbsent
+from tests.contract_tensorrt.genuine import VERSIONS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def version_without_onnxruntime(package: str) -> str:
@@ -66,7 +75,7 @@ def test_a_whole_machine_lacks_nothing() -> None:
     parts = engine_parts(a_t4, lambda: "10.9.0.34", lambda name: object())
     assert [part.cure for part in parts] == [""] * 4
     assert parts[0].found == "Tesla T4, compute capability 7.5"
-    assert parts[1].found == "cuda, pycuda"
+    assert parts[1].found == "cuda-python, pycuda"
     assert parts[3].found == "10.9.0.34, both start"
 
 
@@ -77,6 +86,40 @@ def test_a_builder_that_does_not_start_is_said_where_all_else_is_there() -> None
         "TensorRT: expected a builder that starts, got a process ended by SIGSEGV",
         "install the version that fits the driver",
     )
+
+
+def test_a_folder_called_cuda_or_tensorrt_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other packages of NVIDIA's leave a folder `cuda`, and every bundle has a folder `tensorrt`."""
+    for folder in ("cuda/pathfinder", "tensorrt", "pycuda"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    parts = {part.name: part for part in engine_parts(a_t4, lambda: "10.16")}
+    assert parts["CUDA bindings"].found == "neither cuda-python nor pycuda"
+    assert parts["TensorRT bindings"].found == "not installed"
+
+
+def test_cuda_bindings_count_where_their_module_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cuda/bindings").mkdir(parents=True)
+    for module in ("__init__", "runtime"):
+        (tmp_path / f"cuda/bindings/{module}.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("cuda", "cuda.bindings"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert engine_parts(a_t4, lambda: "10.16")[1].found == "cuda-python"
+    for name in ("cuda", "cuda.bindings"):
+        sys.modules.pop(name, None)
+
+
+def test_the_doctor_says_the_one_command_that_the_readme_documents() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert INSTALL_ENGINES in (ROOT / "README.md").read_text()
+    assert "[tensorrt]" in INSTALL_ENGINES
+    for extra, bindings in (("tensorrt", "cuda-python"), ("tensorrt-pycuda", "pycuda")):
+        pinned = dict(requirement.split("==") for requirement in extras[extra])
+        assert sorted(pinned) == [bindings, "tensorrt-cu12"]
+        assert pinned["tensorrt-cu12"] in VERSIONS, "the contract is tested on what is installed"
+    cures = {part.cure for part in engine_parts(a_t4, lambda: "10.16", lambda name: None)[1:]}
+    assert cures == {INSTALL_ENGINES}
 
 
 def test_a_target_whose_engines_cannot_be_built_here_still_works() -> None:

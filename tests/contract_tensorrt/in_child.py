@@ -16,7 +16,7 @@ from compiler.targets.tensorrt_builder import BUILDER_NAMES, BuildRefused, build
 from compiler.targets.tensorrt_verify import Trial
 from runtime_lite.cuda import CudaPython, Device
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import NEEDED_NAMES, make_logger, open_engine, require_names
+from runtime_lite.tensorrt_engine import NEEDED_NAMES, HostCode, make_logger, open_engine, require_names
 from tests.contract_tensorrt.doubles import Checked
 from tests.contract_tensorrt.genuine import import_genuine
 from tests.kit import vendor
@@ -72,7 +72,7 @@ def genuine_sentences(genuine: Any) -> dict[str, str]:
     said = {}
     for name, work in (
         ("builder", lambda: start_builder(genuine)),
-        ("runtime", lambda: open_engine(genuine, make_logger(genuine), b"", False, "engine")),
+        ("runtime", lambda: open_engine(genuine, b"", HostCode.LIBRARY, "engine")),
     ):
         try:
             work()
@@ -89,6 +89,7 @@ def main(wheel: Path, scratch: Path, bundle: Path) -> dict[str, Any]:
     bindings = types.ModuleType("cuda.bindings")
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
     sys.modules.update({"cuda": types.ModuleType("cuda"), "cuda.bindings": bindings})
+    sys.path.insert(0, str(vendor.write_lean_runtime(scratch)))
     steps = Trial(checked.library, CudaPython(), Device("T4", "7.5", "12.4"), bundle, scratch).run()
     plan = json.loads(next((bundle / "tensorrt").glob("*.build_plan.json")).read_text())
     unknown = {**plan["engines"][0], "graph": "graphs/unknown.onnx"}

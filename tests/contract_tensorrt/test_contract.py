@@ -62,9 +62,11 @@ REMOVED_IN_11 = {
 
 def written(folder: Path) -> Path:
     """A bundle's graphs, plan and recorded feeds, and one graph that the parser's double refuses."""
-    text = "(float[batch,2] x) => (float16[batch,2] y) { h = Cast<to = 10>(x)  y = Neg(h) }"
+    text = "(float[batch,2] x, float16[2] w) => (float16[batch,2] y) { h = Cast<to = 10>(x)  y = Mul(h, w) }"
     target = Tensorrt(version_compatible=True, exclude_lean_runtime=True, refit=True)
-    built = target.emit(Lowered("net", parse(text), batch_axis="batch"), {"batch": (1,)})
+    built = target.emit(
+        Lowered("net", parse(text, {"w": -np.ones(2, np.float16)}), batch_axis="batch"), {"batch": (1,)}
+    )
     x = np.ones((1, 2), np.float32)
     arrays: dict[str, Array] = {
         "tolerance": np.array(0, np.float32),
@@ -122,8 +124,11 @@ def test_everything_we_call_was_called_and_checked(found: dict[str, Any]) -> Non
         "ITensor.name", "ITensor.shape", "ITimingCache.serialize", "OnnxParser.__init__", "OnnxParser.get_error",
         "OnnxParser.get_subgraph_nodes", "OnnxParser.is_subgraph_supported", "OnnxParser.num_errors",
         "OnnxParser.num_subgraphs", "OnnxParser.parse_from_file", "OnnxParser.set_flag",
-        "OnnxParser.supports_model_v2", "ParserError.desc", "ParserError.node_name", "ParserError.node_operator",
-        "Runtime.__init__", "Runtime.deserialize_cuda_engine", "Runtime.engine_host_code_allowed =",
+        "OnnxParser.supports_model_v2", "OnnxParserRefitter.__init__", "OnnxParserRefitter.refit_from_file",
+        "ParserError.desc", "ParserError.node_name", "ParserError.node_operator",
+        "Refitter.__init__", "Refitter.get_all_weights", "Refitter.get_weights_prototype",
+        "Refitter.refit_cuda_engine", "Refitter.set_named_weights", "Runtime.__init__",
+        "Runtime.deserialize_cuda_engine", "Runtime.load_runtime", "Weights.dtype", "Weights.size",
     }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_bytes_go_to_the_device_and_come_back() -> None:
         np.testing.assert_array_equal(back, sent)
         assert cuda.elapsed_ms(first, second) > 0
         cuda.free(pointer)
-        cuda.close()
+    cuda.close()
 
 
 def test_an_engine_is_built_and_gives_what_the_graph_gives(tmp_path: Path) -> None:
@@ -58,5 +58,5 @@ def test_an_engine_is_built_and_gives_what_the_graph_gives(tmp_path: Path) -> No
     cuda = open_cuda()
     with cuda.active():
         steps = Trial(import_tensorrt(), cuda, device, tmp_path, tmp_path / "scratch").run()
-        cuda.close()
+    cuda.close()
     assert [step for step in steps if not step["ok"]] == []

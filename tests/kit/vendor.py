@@ -133,6 +133,30 @@ class CudaRuntime(types.ModuleType):
         return Error.cudaSuccess, 0.25
 
 
+class PyCudaContext:
+    """A primary context of pycuda: what is current lies on a stack, and `detach` takes it off."""
+
+    def __init__(self, driver: "PyCudaDriver") -> None:
+        self.driver, self.is_valid = driver, True
+
+    def push(self) -> None:
+        assert self.is_valid
+        self.driver.contexts.append(self)
+
+    def pop(self) -> None:
+        if not self.driver.contexts:
+            raise PyCudaDriver.Error("context::pop failed: invalid device context - cannot pop non-current context")
+        self.driver.contexts.pop()
+
+    def detach(self) -> None:
+        if not self.is_valid:
+            raise PyCudaDriver.Error("context::detach failed: invalid device context")
+        self.is_valid = False
+        while self.driver.contexts and not self.driver.contexts[-1].is_valid:
+            self.driver.contexts.pop()
+        self.driver.memory.log.append("detach")
+
+
 class PyCudaDriver(types.ModuleType):
     """`pycuda.driver`: objects that free themselves, errors as exceptions, contexts on a stack."""
 
@@ -141,22 +165,18 @@ class PyCudaDriver(types.ModuleType):
 
     def __init__(self, memory: Memory = MEMORY) -> None:
         super().__init__("pycuda.driver")
-        self.memory, self.stack, self.fail = memory, 0, False
+        self.memory, self.fail = memory, False
+        self.contexts: list[PyCudaContext] = []
+
+    @property
+    def stack(self) -> int:
+        return len(self.contexts)
 
     def init(self) -> None:
         """Nothing to do."""
 
     def Device(self, number: int) -> Any:  # noqa: N802
-        return types.SimpleNamespace(retain_primary_context=lambda: self)
-
-    def push(self) -> None:
-        self.stack += 1
-
-    def pop(self) -> None:
-        self.stack -= 1
-
-    def detach(self) -> None:
-        self.memory.log.append("detach")
+        return types.SimpleNamespace(retain_primary_context=lambda: PyCudaContext(self))
 
     def mem_alloc(self, size: int) -> Any:
         assert self.stack
@@ -323,7 +343,8 @@ class Builder:
         tensors = [{"input": True, **described(info)} for info in graph.input]
         tensors += [{"input": False, **described(info)} for info in graph.output]
         model = base64.b64encode(network.model.SerializeToString()).decode()
-        return json.dumps({"tensors": tensors, "model": model}).encode()
+        flags = sorted(getattr(flag, "name", flag) for flag in config.flags) if config is not None else []
+        return json.dumps({"tensors": tensors, "model": model, "flags": flags}).encode()
 
 
 def described(info: onnx.ValueInfoProto) -> dict[str, Any]:
@@ -336,15 +357,29 @@ def described(info: onnx.ValueInfoProto) -> dict[str, Any]:
 class Runtime:
     genuine: ClassVar[str] = "Runtime"
 
-    def __init__(self, logger: Any) -> None:
-        self.logger, self.engine_host_code_allowed = logger, False
+    def __init__(self, logger: Any, is_lean: bool = False) -> None:
+        self.logger, self.engine_host_code_allowed, self.is_lean = logger, False, is_lean
+
+    def load_runtime(self, path: str) -> "Runtime | None":
+        if Path(path).is_file():
+            return Runtime(self.logger, is_lean=True)
+        self.logger.log(self.logger.Severity.ERROR, f"cannot open {path}")
+        return None
 
     def deserialize_cuda_engine(self, content: bytes) -> "CudaEngine | None":
         try:
-            return CudaEngine(json.loads(bytes(content)))
+            plain = json.loads(bytes(content))
         except ValueError:
-            self.logger.log(self.logger.Severity.ERROR, "stream magic does not match")
-            return None
+            return self._refused("stream magic does not match")
+        if "EXCLUDE_LEAN_RUNTIME" in plain["flags"]:
+            return CudaEngine(plain) if self.is_lean else self._refused("the plan holds no lean runtime")
+        if "VERSION_COMPATIBLE" in plain["flags"] and not self.engine_host_code_allowed:
+            return self._refused("engine host code is not allowed")
+        return CudaEngine(plain)
+
+    def _refused(self, reason: str) -> "CudaEngine | None":
+        self.logger.log(self.logger.Severity.ERROR, reason)
+        return None
 
 
 class CudaEngine:
@@ -353,6 +388,7 @@ class CudaEngine:
     def __init__(self, content: dict[str, Any]) -> None:
         self.content, self.tensors = content, {each["name"]: each for each in content["tensors"]}
         self.num_io_tensors = len(self.tensors)
+        self.refits = 0
         self.device_memory_size_v2 = 4096
 
     def get_tensor_name(self, index: int) -> str:
@@ -387,6 +423,7 @@ class ExecutionContext:
     def __init__(self, engine: CudaEngine) -> None:
         self.engine, self.addresses = engine, dict[str, int]()
         self.session: Any = None
+        self.refits = 0
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         self.addresses[name] = memory
@@ -396,7 +433,9 @@ class ExecutionContext:
         return []
 
     def execute_async_v3(self, stream_handle: int) -> bool:
-        if self.session is None:
+        MEMORY.log.append("enqueue")
+        if self.session is None or self.refits != self.engine.refits:
+            self.refits = self.engine.refits
             model = base64.b64decode(self.engine.content["model"])
             self.session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         feeds = {}
@@ -411,7 +450,74 @@ class ExecutionContext:
         return True
 
 
-DOUBLES = (Builder, OnnxParser, Runtime)
+class WeightsPrototype:
+    genuine: ClassVar[str] = "Weights"
+
+    def __init__(self, array: Array) -> None:
+        self.dtype = next(name for name, kind in NUMPY_NAMES.items() if kind == array.dtype.name)
+        self.size = array.size
+
+
+class Refitter:
+    """Weights are exchanged at once, when all are given; before, nothing changes."""
+
+    genuine: ClassVar[str] = "Refitter"
+
+    def __init__(self, engine: CudaEngine, logger: Any) -> None:
+        if "REFIT" not in engine.content["flags"]:
+            logger.log(logger.Severity.ERROR, "the engine was not built with REFIT")
+            raise TypeError("pybind11::init(): factory function returned nullptr")
+        self.engine, self.given = engine, dict[str, Array]()
+
+    def _weights(self) -> dict[str, onnx.TensorProto]:
+        self.model = onnx.ModelProto.FromString(base64.b64decode(self.engine.content["model"]))
+        return {tensor.name: tensor for tensor in self.model.graph.initializer}
+
+    def get_all_weights(self) -> list[str]:
+        return list(self._weights())
+
+    def get_weights_prototype(self, name: str) -> WeightsPrototype:
+        return WeightsPrototype(onnx.numpy_helper.to_array(self._weights()[name]))
+
+    def set_named_weights(self, name: str, weights: Any) -> bool:
+        self.given[name] = weights.numpy()
+        return name in self._weights()
+
+    def refit_cuda_engine(self) -> bool:
+        weights = self._weights()
+        if self.given.keys() != weights.keys():
+            return False
+        for name, tensor in weights.items():
+            array = self.given[name].reshape(tuple(tensor.dims))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(array), name))
+        self.engine.content["model"] = base64.b64encode(self.model.SerializeToString()).decode()
+        self.engine.refits += 1
+        return True
+
+
+class OnnxParserRefitter:
+    genuine: ClassVar[str] = "OnnxParserRefitter"
+
+    def __init__(self, refitter: Refitter, logger: Any) -> None:
+        self.refitter = refitter
+
+    def refit_from_file(self, path: str) -> bool:
+        for tensor in onnx.load(path).graph.initializer:
+            self.refitter.given[tensor.name] = onnx.numpy_helper.to_array(tensor)
+        return True
+
+
+class Weights:
+    """What weights are handed over in: no copy."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def numpy(self) -> Array:
+        return self.array
+
+
+DOUBLES = (Builder, OnnxParser, Runtime, Refitter, OnnxParserRefitter)
 """What our code makes itself; the others come from these."""
 
 
@@ -444,6 +550,9 @@ def plain_library() -> types.ModuleType:
         Builder=Builder,
         OnnxParser=OnnxParser,
         Runtime=Runtime,
+        Refitter=Refitter,
+        OnnxParserRefitter=OnnxParserRefitter,
+        Weights=Weights,
         ILogger=ILogger,
         IBuilderConfig=_with_fields(BuilderConfig),
         ICudaEngine=_with_fields(CudaEngine, "num_io_tensors", "device_memory_size_v2"),
@@ -487,6 +596,14 @@ PACKAGES = {
     "cuda/bindings/__init__.py": "from tests.kit.vendor import CudaRuntime\nruntime = CudaRuntime()\n"
     "class utils: get_cuda_native_handle = int\n",
 }
+
+
+def write_lean_runtime(folder: Path) -> Path:
+    """The package that holds the library of the lean runtime."""
+    (folder / "tensorrt_lean_libs").mkdir()
+    (folder / "tensorrt_lean_libs/__init__.py").write_text("")
+    (folder / "tensorrt_lean_libs/libnvinfer_lean.so.10").write_bytes(b"")
+    return folder
 
 
 def write_packages(folder: Path) -> Path:

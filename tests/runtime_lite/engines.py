@@ -22,12 +22,14 @@ PLAN = "tensorrt/plain.build_plan.json"
 REASON = "CUDA: expected a CUDA device, got no CUDA driver"
 
 
-def engine_of(model: onnx.ModelProto) -> bytes:
+def engine_of(model: onnx.ModelProto, flags: tuple[str, ...] = ()) -> bytes:
     """What the double of the builder makes of a graph."""
     network = vendor.Network(0)
     network.model = model
     logger = vendor.ILogger()
-    content = vendor.Builder(logger).build_serialized_network(network, None)
+    config = vendor.BuilderConfig()
+    config.flags = set(flags)
+    content = vendor.Builder(logger).build_serialized_network(network, config)
     assert content is not None
     return content
 
@@ -39,7 +41,9 @@ def with_engine(graph: Graph, *, built: bool) -> Graph:
     return dataclasses.replace(graph, target="tensorrt", engine=engine)
 
 
-def write_engine_bundle(directory: Path, *, built: bool = True, flags: tuple[str, ...] = ()) -> Path:
+def write_engine_bundle(
+    directory: Path, *, built: bool = True, flags: tuple[str, ...] = (), compatibility: str = "NONE"
+) -> Path:
     """Write a bundle of the stateless graph with engines or without."""
     graph = with_engine(plain_graph(), built=built)
     files = graph_files()
@@ -49,26 +53,26 @@ def write_engine_bundle(directory: Path, *, built: bool = True, flags: tuple[str
     digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
         kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item.sizes, FRONT_END, digest))
-    kept[PLAN] = json.dumps({"builder": {"flags": list(flags)}}).encode()
+    kept[PLAN] = json.dumps({"builder": {"flags": list(flags), "hardware_compatibility": compatibility}}).encode()
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
     assert graph.engine is not None
     for source, target in graph.engine.files.items():
-        kept[target] = engine_of(onnx.load(directory / source))
+        kept[target] = engine_of(onnx.load(directory / source), flags)
         (directory / target).parent.mkdir(exist_ok=True)
         (directory / target).write_bytes(kept[target])
     (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({"plain": graph}, kept)))
     return directory
 
 
-def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5") -> types.ModuleType:
+def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5", name: str = "T4") -> types.ModuleType:
     """Let this process find a device, cuda-python and TensorRT; the library's module."""
     library = vendor.plain_library()
     bindings = types.ModuleType("cuda.bindings")
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
-    for name, module in (("tensorrt", library), ("cuda", types.ModuleType("cuda")), ("cuda.bindings", bindings)):
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr("runtime_lite.executor_tensorrt.probe", lambda: Device("T4", capability, "12.4"))
+    for path, module in (("tensorrt", library), ("cuda", types.ModuleType("cuda")), ("cuda.bindings", bindings)):
+        monkeypatch.setitem(sys.modules, path, module)
+    monkeypatch.setattr("runtime_lite.executor_tensorrt.probe", lambda: Device(name, capability, "12.4"))
     monkeypatch.setattr("runtime_lite.executor_tensorrt.try_engine", lambda *_: None)
     return library

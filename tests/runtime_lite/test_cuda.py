@@ -33,7 +33,7 @@ def memory() -> Memory:
     return Memory()
 
 
-@pytest.fixture(params=["cuda-python", "cuda-python before 12.9.1", "pycuda"])
+@pytest.fixture(params=["cuda-python", "cuda-python 12.9.0", "cuda-python 12.8.0", "pycuda"])
 def cuda(request: pytest.FixtureRequest, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Each provider over the same memory."""
     if request.param == "pycuda":
@@ -41,9 +41,11 @@ def cuda(request: pytest.FixtureRequest, memory: Memory, monkeypatch: pytest.Mon
         monkeypatch.setitem(sys.modules, "pycuda.driver", sys.modules["pycuda"].driver)
         yield PyCuda()
         return
-    utils = types.SimpleNamespace(get_cuda_native_handle=int) if "before" not in request.param else object()
+    utils = types.SimpleNamespace(get_cuda_native_handle=int)
     package(monkeypatch, "cuda")
-    package(monkeypatch, "cuda.bindings", runtime=CudaRuntime(memory), utils=utils)
+    package(monkeypatch, "cuda.bindings", runtime=CudaRuntime(memory))
+    if request.param == "cuda-python":
+        vars(sys.modules["cuda.bindings"]).update(utils=utils)  # the older ones have no module of this name
     yield CudaPython()
 
 
@@ -63,7 +65,7 @@ def test_bytes_go_to_the_device_and_come_back(cuda: Any, memory: Memory) -> None
         np.testing.assert_array_equal(back, sent)
         cuda.free(pointer)
         assert memory.blocks == {}
-        cuda.close()
+    cuda.close()
 
 
 def test_moments_are_measured_between_events_that_are_used_again(cuda: Any) -> None:
@@ -73,7 +75,7 @@ def test_moments_are_measured_between_events_that_are_used_again(cuda: Any) -> N
             cuda.record(first, stream)
             cuda.record(second, stream)
             assert cuda.elapsed_ms(first, second) == 0.25
-        cuda.close()
+    cuda.close()
 
 
 def test_empty_arrays_are_no_error(cuda: Any) -> None:
@@ -109,18 +111,49 @@ def test_everything_is_freed_at_the_end(monkeypatch: pytest.MonkeyPatch, memory:
     assert (runtime.live, runtime.host) == ([], {})
 
 
+def test_what_is_freed_early_is_not_freed_again(cuda: Any) -> None:
+    with cuda.active():
+        stream, event, array = cuda.stream(), cuda.event(), cuda.pinned((4,), np.dtype(np.uint8))
+        cuda.free_pinned(array)
+        cuda.free_event(event)
+        cuda.free_stream(stream)
+    cuda.close()
+
+
+def test_bindings_without_utils_are_cuda_python(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
+    """cuda-bindings 12.8.0 and 12.9.0 have `runtime` and no `utils`."""
+    package(monkeypatch, "cuda")
+    package(monkeypatch, "cuda.bindings", runtime=CudaRuntime(memory))
+    assert open_cuda((CudaPython,)).name == "cuda-python"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_pycuda_leaves_its_context_before_it_gives_it_back(
+    times: int, monkeypatch: pytest.MonkeyPatch, memory: Memory
+) -> None:
+    driver = PyCudaDriver(memory)
+    package(monkeypatch, "pycuda", driver=driver)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    made = PyCuda()
+    with made.active():
+        made.stream()
+    for _ in range(times):
+        made.close()
+    assert (driver.stack, memory.log) == (0, ["detach"])
+
+
 def test_the_first_provider_that_is_there_is_taken() -> None:
     class Absent:
         name = "absent"
 
         def __init__(self) -> None:
-            raise ImportError("no module")
+            raise ImportError("libcudart.so.12: cannot open")
 
     class There:
         name = "there"
 
     assert open_cuda((Absent, There)).name == "there"
-    with pytest.raises(EngineAbsent, match="expected absent or absent, got neither; pip install cuda-bindings"):
+    with pytest.raises(EngineAbsent, match=r"got neither \(absent: libcudart.so.12: cannot open; absent: "):
         open_cuda((Absent, Absent))
 
 

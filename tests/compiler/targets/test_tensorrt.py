@@ -18,6 +18,12 @@ from compiler.targets.base import Built
 from compiler.targets.static_graphs import write_static
 from compiler.targets.tensorrt import SCRIPTS, Tensorrt, standalone
 from compiler.targets.tensorrt_lint import Unbuildable
+from compiler.targets.tensorrt_operators import (
+    TYPES_BY_OPERATOR,
+    VERSION_BY_OPERATOR,
+    VERSION_BY_OPSET,
+    needed_version,
+)
 from runtime_lite.cuda import Device
 from runtime_lite.errors import EngineAbsent
 from tests.kit.graphs import parse
@@ -60,6 +66,7 @@ def test_graphs_are_the_static_ones_and_the_engine_is_said_not_to_be_built() -> 
         "tensorrt/build_engine.py",
         "tensorrt/net.build_plan.json",
         "tensorrt/net.trtexec.txt",
+        "tensorrt/slipway_atomic_file.py",
         "tensorrt/slipway_cuda.py",
         "tensorrt/slipway_errors.py",
         "tensorrt/slipway_tensorrt_engine.py",
@@ -73,7 +80,7 @@ def test_the_plan_names_every_flag_and_every_engine() -> None:
     assert plan["builder"] == {
         "cleared_flags": ["TF32"],
         "flags": ["EXCLUDE_LEAN_RUNTIME", "REFIT", "VERSION_COMPATIBLE"],
-        "hardware_compatibility": "SAME_COMPUTE_CAPABILITY",
+        "hardware_compatibility": "NONE",
         "optimization_level": 3,
         "parser_flags": ["NATIVE_INSTANCENORM"],
         "profiling_verbosity": "DETAILED",
@@ -101,23 +108,77 @@ def test_no_precision_flag_is_ever_set() -> None:
             assert "bf16" not in words
 
 
-def test_trtexec_builds_the_same_engines() -> None:
-    lines = emitted(version_compatible=True, refit=True, workspace_mb=64).files["tensorrt/net.trtexec.txt"].decode()
-    first, second = lines.splitlines()
+def test_an_engine_is_for_the_device_that_builds_it_unless_asked_otherwise() -> None:
+    assert '"hardware_compatibility": "NONE"' in emitted().files["tensorrt/net.build_plan.json"].decode()
+
+
+TRTEXEC = """#!/bin/sh
+echo "$@" >> calls.txt
+for each in "$@"; do case $each in
+  --saveEngine=*) echo engine > "${each#--saveEngine=}" ;;
+  --onnx=*) test -f "${each#--onnx=}" ;;
+esac || exit 1; done
+"""
+"""Makes no folder, as the vendor's."""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_trtexec_builds_the_same_engines_in_any_folder(inside: bool, tmp_path: Path) -> None:
+    bundle = tmp_path / "a bundle"
+    for name, content in emitted(version_compatible=True, refit=True, workspace_mb=64).files.items():
+        (bundle / name).parent.mkdir(parents=True, exist_ok=True)
+        (bundle / name).write_bytes(content)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/trtexec").write_text(TRTEXEC)
+    (tmp_path / "bin/trtexec").chmod(0o755)
+    folder = bundle if inside else tmp_path
+    script = bundle / "tensorrt/net.trtexec.txt"
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", str(script)], cwd=folder, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in (folder / "engines").iterdir()) == ["net.batch1.plan", "net.batch4.plan"]
+    first, second = (folder / "calls.txt").read_text().splitlines()
+    assert f"--onnx={bundle}/graphs/net.batch1.onnx --stronglyTyped --saveEngine=engines/net.batch1.plan" in first
     words = first.split()
-    assert words[:4] == [
-        "trtexec",
-        "--onnx=graphs/net.batch1.onnx",
-        "--stronglyTyped",
-        "--saveEngine=engines/net.batch1.plan",
-    ]
     assert {"--memPoolSize=workspace:64", "--noTF32", "--refit", "--versionCompatible"} <= set(words)
-    assert "--hardwareCompatibilityLevel=sameComputeCapability" in words
     assert not any(word.startswith("--minShapes") for word in words), "trtexec refuses shapes of a static graph"
+    assert "hardwareCompatibility" not in first
     assert "graphs/net.batch4.onnx" in second
-    assert (
-        "hardwareCompatibility" not in emitted(hardware_compatibility="NONE").files["tensorrt/net.trtexec.txt"].decode()
-    )
+
+
+def test_trtexec_is_told_the_other_devices() -> None:
+    script = emitted(hardware_compatibility="SAME_COMPUTE_CAPABILITY").files["tensorrt/net.trtexec.txt"].decode()
+    assert script.count("--hardwareCompatibilityLevel=sameComputeCapability") == 2
+
+
+@pytest.mark.parametrize(
+    ("opset", "body", "needed"),
+    [
+        (20, "y = Relu(x)", "10.9"),
+        (17, "y = Relu(x)", "10.9"),
+        (21, "y = Relu(x)", "10.15"),
+        (24, "y = Relu(x)", "10.15"),
+        (23, "s = Constant<value = float[2] {1.0, 1.0}>() y = RMSNormalization(x, s)", "10.15"),
+        (25, "y = Relu(x)", "11.5"),
+    ],
+)
+def test_the_version_that_is_needed_follows_from_the_graph(opset: int, body: str, needed: str) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : {opset}]> g (float[batch,2] x) => (float[batch,2] y) {{ {body} }}'
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
+    assert needed_version(model) == needed
+
+
+def test_the_plan_and_the_script_say_the_version_that_is_needed() -> None:
+    built = emitted()
+    versions = plan_of(built)["versions"]
+    assert isinstance(versions, dict)
+    assert versions["tensorrt"] == "10.9"
+    assert "needs TensorRT 10.9 or later" in built.files["tensorrt/net.trtexec.txt"].decode()
+
+
+def test_every_version_that_is_named_has_an_operator_or_an_opset() -> None:
+    assert VERSION_BY_OPERATOR.keys() <= TYPES_BY_OPERATOR.keys()
+    assert max(VERSION_BY_OPSET) >= 25, "the largest that the option `opset` takes"
 
 
 def test_bytes_are_the_same_every_time() -> None:
@@ -125,7 +186,7 @@ def test_bytes_are_the_same_every_time() -> None:
 
 
 def test_a_graph_that_would_not_be_built_is_refused_with_all_reasons_and_nothing_is_written() -> None:
-    wrong = lowered("k = Det(w)  m = MatMul(h, w)  d = Cast<to = 11>(m)  e = Cast<to = 10>(d)  y = Mul(e, k)")
+    wrong = lowered("k = Det(w)  m = MatMul(h, w)  d = Cast<to = 11>(m)  s = Sin(d)  e = Cast<to = 10>(s)  y = Mul(e, k)")
     with pytest.raises(Unbuildable) as caught:
         Tensorrt().emit(wrong, {"batch": (1, 4)})
     assert {violation.rule for violation in caught.value.violations} == {"operator", "element-type"}

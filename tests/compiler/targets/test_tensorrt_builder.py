@@ -53,8 +53,16 @@ def written(folder: Path, op: str = "Relu") -> Path:
     return folder
 
 
+def write_plan(folder: Path, capability: str = "7.5", **changed: Any) -> None:
+    """A build plan of one engine."""
+    plan = {"device": {"compute_capability": capability}, "builder": PLAN, "engines": [ENGINE]}
+    plan |= {"versions": {"tensorrt": "10.9"}, **changed}
+    (folder / "tensorrt").mkdir()
+    (folder / "tensorrt/g.build_plan.json").write_text(json.dumps(plan))
+
+
 def test_the_plan_is_what_the_builder_is_told(trt: Any, tmp_path: Path) -> None:
-    content = build_one(trt, written(tmp_path), PLAN, ENGINE, tmp_path / "cache")
+    content = build_one(trt, written(tmp_path), PLAN, ENGINE, tmp_path / "cache").content
     assert [tensor["name"] for tensor in json.loads(content)["tensors"]] == ["x", "y"]
     (config,) = vendor.Builder.made
     assert config.flags == {"REFIT", "VERSION_COMPATIBLE"}
@@ -106,19 +114,68 @@ def test_a_graph_that_the_builder_refuses_comes_with_its_reason(trt: Any, tmp_pa
         build_one(trt, written(tmp_path, "Det"), PLAN, ENGINE, tmp_path / "cache")
 
 
-def test_an_error_in_the_log_is_a_failure_although_an_engine_comes(
-    trt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def logging(severity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the builder log something before it gives an engine."""
     build = vendor.Builder.build_serialized_network
 
     def with_error(self: Any, network: Any, config: Any) -> Any:
-        self.logger.log(self.logger.Severity.ERROR, "out of memory")
+        self.logger.log(self.logger.Severity[severity], "out of memory")
         return build(self, network, config)
 
     monkeypatch.setattr(vendor.Builder, "build_serialized_network", with_error)
+
+
+def test_a_kernel_that_the_builder_skips_with_an_error_is_said_and_fails_nothing(
+    trt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging("ERROR", monkeypatch)
+    built = build_one(trt, written(tmp_path), PLAN, ENGINE, tmp_path / "cache")
+    assert built.content
+    assert built.logged == ("out of memory",)
+    assert (tmp_path / "cache").exists()
+    write_plan(tmp_path)
+    build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
+    assert "the builder logged 'out of memory'" in capsys.readouterr().out
+
+
+def test_an_internal_error_is_a_failure_although_an_engine_comes(
+    trt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logging("INTERNAL_ERROR", monkeypatch)
     with pytest.raises(BuildRefused, match="got out of memory"):
         build_one(trt, written(tmp_path), PLAN, ENGINE, tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_timing_cache_is_the_one_before_or_the_one_after(
+    trt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader beside it, or a builder that is ended, never meets half of one."""
+    cache = tmp_path / "caches/t4.cache"
+    build_one(trt, written(tmp_path), PLAN, ENGINE, cache)
+    held = cache.open("rb")
+
+    def full(self: Any, *rest: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("runtime_lite.atomic_file.os.fsync", full)
+    with held, pytest.raises(OSError, match="no space"):
+        build_one(trt, tmp_path, PLAN, ENGINE, cache)
+    assert cache.read_bytes() == b"t"
+    assert [path.name for path in cache.parent.iterdir()] == ["t4.cache"]
+
+
+@pytest.mark.parametrize(("version", "holds"), [("10.15.1.29", True), ("11.0", True), ("10.14.1.48.post1", False)])
+def test_a_library_older_than_the_graphs_need_is_refused_before_it_parses(
+    version: str, holds: bool, trt: Any, tmp_path: Path
+) -> None:
+    write_plan(written(tmp_path), versions={"tensorrt": "10.15"})
+    trt.__version__ = version
+    if holds:
+        assert build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
+        return
+    with pytest.raises(EngineAbsent, match=rf"expected TensorRT 10.15 or later, which its graphs need, got {version}"):
+        build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
 
 
 @pytest.mark.parametrize("profiles", [{"x": [[1, 3]] * 3}, {}, {"x": [[2, 3]] * 3, "z": [[1]] * 3}])
@@ -134,9 +191,7 @@ def test_a_flag_that_the_version_does_not_have_is_refused_by_name(trt: Any, tmp_
 
 def test_every_engine_of_every_plan_is_built(trt: Any, tmp_path: Path) -> None:
     written(tmp_path)
-    (tmp_path / "tensorrt").mkdir()
-    plan = {"device": {"compute_capability": "7.5"}, "builder": PLAN, "engines": [ENGINE]}
-    (tmp_path / "tensorrt/g.build_plan.json").write_text(json.dumps(plan))
+    write_plan(tmp_path)
     built = build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
     assert (tmp_path / "out/engines/g.plan").is_file()
     assert built == {
@@ -165,9 +220,7 @@ def test_every_engine_of_every_plan_is_built(trt: Any, tmp_path: Path) -> None:
 )
 def test_a_plan_that_names_other_files_is_refused(key: str, value: str, trt: Any, tmp_path: Path) -> None:
     written(tmp_path)
-    (tmp_path / "tensorrt").mkdir()
-    plan = {"device": {"compute_capability": "7.5"}, "builder": PLAN, "engines": [{**ENGINE, key: value}]}
-    (tmp_path / "tensorrt/g.build_plan.json").write_text(json.dumps(plan))
+    write_plan(tmp_path, engines=[{**ENGINE, key: value}])
     with pytest.raises(BuildRefused, match=f"expected a {key} inside the bundle"):
         build_all(trt, T4, tmp_path, tmp_path / "out", tmp_path / "caches")
     assert not (tmp_path / "out").exists()
@@ -254,8 +307,6 @@ def test_the_script_ends_with_5_without_a_device_and_with_3_when_refused(
     monkeypatch.setitem(sys.modules, "tensorrt", vendor.plain_library())
     assert main(arguments) == 0
     assert json.loads((tmp_path / "out/built.json").read_text()) == {}
-    (tmp_path / "tensorrt").mkdir()
-    plan = {"device": {"compute_capability": "8.6"}, "builder": PLAN, "engines": [ENGINE]}
-    (tmp_path / "tensorrt/g.build_plan.json").write_text(json.dumps(plan))
+    write_plan(tmp_path, "8.6")
     assert main(arguments) == 3
     assert "expected a device of compute capability 8.6" in capsys.readouterr().err

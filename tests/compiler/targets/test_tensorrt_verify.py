@@ -11,23 +11,26 @@ import pytest
 from compiler.stages import Lowered
 from compiler.targets import tensorrt_verify
 from compiler.targets.tensorrt import Tensorrt
+from compiler.targets.tensorrt_builder import build_one
 from compiler.targets.tensorrt_verify import Trial, main
 from runtime_lite.arrays import npz_from_arrays
 from runtime_lite.cuda import CudaPython, Device
 from runtime_lite.errors import EngineAbsent
+from runtime_lite.tensorrt_engine import HostCode
 from tests.kit import vendor
 from tests.kit.graphs import parse
 from tests.runtime_lite.engines import use_doubles
 
 T4 = Device("Tesla T4", "7.5", "12.4")
-STEPS = ["build", "build again with the timing cache", "layers", "accuracy", "latency", "opened twice", "refit"]
+STEPS = ["build", "build again with the timing cache", "layers", "accuracy", "latency", "two contexts", "refit"]
 
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """Plan, graphs and recorded feeds of one graph with two buckets."""
-    text = "(float[batch,2] x) => (float[batch,2] y) { y = Neg(x) }"
-    built = Tensorrt().emit(Lowered("net", parse(text), batch_axis="batch"), {"batch": (1, 2)})
+    text = "(float[batch,2] x, float[2] b, float[2,2] w) => (float[batch,2] y) { h = Add(x, b)  y = MatMul(h, w) }"
+    model = parse(text, {"w": -np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)})
+    built = Tensorrt().emit(Lowered("net", model, batch_axis="batch"), {"batch": (1, 2)})
     arrays = {"tolerance": np.array(1e-5, np.float32)}
     for rows in (1, 2):
         x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
@@ -54,6 +57,81 @@ def test_every_step_of_every_engine_is_tried(bundle: Path, monkeypatch: pytest.M
     assert by_name["latency", "batch=1"]["device_p50_ms"] == 0.25
     assert by_name["latency", "batch=1"]["context_bytes"] == 4096
     assert by_name["build", "batch=1"]["bytes"] > 0
+
+
+def refit_of(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(step for step in steps if step["step"] == "refit")
+
+
+def test_refit_exchanges_weights_and_looks_at_what_comes_of_it(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = use_doubles(monkeypatch)
+    exchange = vendor.Refitter.refit_cuda_engine
+    seen: list[dict[str, Any]] = []
+
+    def note(self: vendor.Refitter) -> bool:
+        seen.append({name: array.any() for name, array in self.given.items()})
+        return exchange(self)
+
+    monkeypatch.setattr(vendor.Refitter, "refit_cuda_engine", note)
+    assert refit_of(tried(bundle, library))["exchanged"] == "w"
+    assert [each["w"] for each in seen[:2]] == [False, True], "zeros, then the weights again"
+    assert seen[0].keys() == {"w", "b"}, "all at once: some weights are taken together only"
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [(True, "expected other outputs with zeros in 'w', got the same"), (False, "an engine that takes its weights")],
+)
+def test_a_refit_that_does_nothing_is_seen(
+    answer: bool, sentence: str, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = use_doubles(monkeypatch)
+    monkeypatch.setattr(vendor.Refitter, "refit_cuda_engine", lambda self: answer)
+    assert sentence in refit_of(tried(bundle, library))["error"]
+
+
+def test_a_refit_that_does_not_bring_weights_back_is_seen(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = use_doubles(monkeypatch)
+    exchange = vendor.Refitter.refit_cuda_engine
+    monkeypatch.setattr(vendor.Refitter, "refit_cuda_engine", lambda self: self.engine.refits > 0 or exchange(self))
+    assert "expected equal bits of y" in refit_of(tried(bundle, library))["error"]
+
+
+def test_two_contexts_of_one_engine_work_beside_each_other(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = use_doubles(monkeypatch)
+    opened: list[vendor.CudaEngine] = []
+    order: list[str] = []
+    make, wait = vendor.CudaEngine.create_execution_context, vendor.CudaRuntime.cudaStreamSynchronize
+    enqueue = vendor.ExecutionContext.execute_async_v3
+
+    def context(self: vendor.CudaEngine, strategy: Any) -> vendor.ExecutionContext:
+        opened.append(self)
+        return make(self, strategy)
+
+    def queue(self: vendor.ExecutionContext, stream: int) -> bool:
+        order.append(f"queue {stream}")
+        return enqueue(self, stream)
+
+    def synchronize(self: vendor.CudaRuntime, stream: Any) -> Any:
+        order.append(f"wait {stream}")
+        return wait(self, stream)
+
+    monkeypatch.setattr(vendor.CudaEngine, "create_execution_context", context)
+    monkeypatch.setattr(vendor.ExecutionContext, "execute_async_v3", queue)
+    monkeypatch.setattr(vendor.CudaRuntime, "cudaStreamSynchronize", synchronize)
+    trial = Trial(library, CudaPython(), T4, bundle, bundle)
+    content = build_one(library, bundle, plan(bundle)["builder"], plan(bundle)["engines"][0], bundle / "c").content
+    trial._two_contexts(content, HostCode.LIBRARY, {"x": np.ones((1, 2), np.float32)})
+    assert len(opened) == 2
+    assert opened[0] is opened[1], "one engine, whose weights they share"
+    kinds = [each.split()[0] for each in order[2:6]]
+    assert kinds == ["queue", "queue", "wait", "wait"]
+    assert order[2] != order[3], "a stream each"
+
+
+def plan(bundle: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bundle / "tensorrt/net.build_plan.json").read_text())
+    return found
 
 
 def test_a_step_that_fails_is_a_line_and_the_others_are_tried(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
