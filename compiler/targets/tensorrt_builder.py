@@ -293,7 +293,8 @@ def build_all(
 
 def number_of(version: str) -> tuple[int, ...]:
     """A version as numbers that can be compared, e.g. `10.15.1.post1` as 10, 15, 1."""
-    return tuple(int(part) for part in re.findall(r"\d+", version.partition("post")[0]))
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def _check_version(where: str, version: str, needed: str) -> None:

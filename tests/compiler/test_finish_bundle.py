@@ -54,6 +54,7 @@ def bundle(tmp_path: Path) -> Path:
         for item in plain_graph().artifacts
     ]
     plan = {"graph": "plain", "device": {"compute_capability": "7.5"}, "builder": BUILDER_PLAN, "engines": engines}
+    plan["versions"] = {"tensorrt": "10.9"}
     replace_hashed(directory, PLAN, json.dumps(plan).encode())
     return directory
 

@@ -186,7 +186,9 @@ def test_bytes_are_the_same_every_time() -> None:
 
 
 def test_a_graph_that_would_not_be_built_is_refused_with_all_reasons_and_nothing_is_written() -> None:
-    wrong = lowered("k = Det(w)  m = MatMul(h, w)  d = Cast<to = 11>(m)  s = Sin(d)  e = Cast<to = 10>(s)  y = Mul(e, k)")
+    wrong = lowered(
+        "k = Det(w)  m = MatMul(h, w)  d = Cast<to = 11>(m)  s = Sin(d)  e = Cast<to = 10>(s)  y = Mul(e, k)"
+    )
     with pytest.raises(Unbuildable) as caught:
         Tensorrt().emit(wrong, {"batch": (1, 4)})
     assert {violation.rule for violation in caught.value.violations} == {"operator", "element-type"}
