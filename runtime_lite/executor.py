@@ -1,12 +1,14 @@
 """What runs the artifacts of one graph, and which of our executors that is for a bundle."""
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from runtime_lite.arrays import Array
 from runtime_lite.bundle import Bundle
 from runtime_lite.errors import EngineAbsent, show
+from runtime_lite.executor_tensorrt import TensorrtExecutor
 
 
 class Executor(Protocol):
@@ -48,8 +50,6 @@ def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool
             f"{bundle.path}: graph {name!r}: expected an engine, got none, {engine.reason}; "
             f"run `python build.py finish {bundle.path}` on the machine with the device"
         )
-    from runtime_lite.executor_tensorrt import TensorrtExecutor
-
     return TensorrtExecutor(bundle, name, allow_host_code)
 
 
@@ -59,10 +59,11 @@ make_trusted_executor: ExecutorFactory = functools.partial(make_executor, allow_
 
 def _onnx_executor(bundle: Bundle, name: str, threads: int) -> Executor:
     try:
-        from runtime_lite.executor_onnx import OnnxExecutor
+        found = importlib.import_module("runtime_lite.executor_onnx")
     except ImportError as error:
         raise EngineAbsent(
             f"{bundle.path}: graph {name!r}: expected the package onnxruntime, got {show(str(error))}; "
             "pip install onnxruntime"
         ) from error
-    return OnnxExecutor(bundle, name, threads)
+    made: Executor = found.OnnxExecutor(bundle, name, threads)
+    return made
