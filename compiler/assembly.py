@@ -305,7 +305,7 @@ class Assembly:
             reference = lowering.original.reference().run
             self.record.task = gates.run_task(
                 self.loaded, gate, folder, name, reference, handle.advance,
-                lambda chunks: lowering.original.check_apart(chunks, "the task's recordings"), executors,
+                lambda chunks: lowering.original.check_apart(chunks, "gates", "task", "recordings"), executors,
             )  # fmt: skip
             self.record.gates += gates.task_gates(self.record.task, gate)
             detail = f"{self.record.task.metric} {self.record.task.reference:.4f} -> {self.record.task.bundle:.4f}"

@@ -21,7 +21,7 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
 
     Args:
         places: of the recipe.
-        key: `verification` or `calibration`.
+        key: `verification`, `calibration` or `development`.
         feeds: the generator's record.
         graph: graph the feeds are for.
         spec: its inputs.

@@ -1,10 +1,11 @@
-"""What passes measure on: the recipe's calibration streams, and the task's own measure of a graph on them.
+"""What passes measure on: ranges on the recipe's calibration streams, the task on its development streams.
 
-Calibration and verification data have nothing in common: what a choice was made on cannot show that it was right.
+Calibration, development and verification data have nothing in common: what a choice was made on cannot show that it was
+right, and what ranges were taken from cannot show that they are wide enough.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,27 @@ from compiler.stages import Feed, Lowered
 from compiler.verify import runners_of
 
 
-class CalibrationEvidence:
+class RecipeEvidence:
     """The evidence of one graph.
 
     Args:
         places: of the recipe.
         task: how a recipe's task is measured, if it has one.
         streams: its calibration streams.
+        development: streams that the task is measured on.
         reference: makes the original's runner.
     """
 
     def __init__(
-        self, places: RecipePlaces, task: TaskGate | None, streams: Streams, reference: Callable[[], Reference]
+        self,
+        places: RecipePlaces,
+        task: TaskGate | None,
+        streams: Streams,
+        development: Streams,
+        reference: Callable[[], Reference],
     ) -> None:
-        self.places, self.task, self.streams, self.reference = places, task, streams, reference
+        self.places, self.task, self.reference = places, task, reference
+        self.streams, self.development = streams, development
         self._texts: list[str] | None = None
 
     def task_distance(self, lowered: Lowered) -> float | None:
@@ -49,7 +57,7 @@ class CalibrationEvidence:
         with importable(self.places.search_path()):
             if self._texts is None:
                 run = self.reference()
-                outputs = ([outputs for outputs, _ in run(stream)] for stream in self.streams)
+                outputs = ([outputs for outputs, _ in run(stream)] for stream in self.development)
                 self._texts = [decoded(functions["decode"], each, where) for each in outputs]
             texts = [decoded(functions["decode"], each, where) for each in self._answers(lowered)]
             return measured(functions["metric"], self._texts, texts, where)
@@ -61,34 +69,32 @@ class CalibrationEvidence:
             runner = make_runner()
             return [runner.step(feed) for feed in stream]
 
-        return on_all_cores(answer, self.streams)
+        return on_all_cores(answer, self.development)
 
 
-def check_disjoint(calibration: Streams, others: Iterable[Sequence[Feed]], where: str, what: str) -> None:
-    """Refuse calibration data that serve a gate as well.
+def check_disjoint(roles: Mapping[str, Iterable[Sequence[Feed]]]) -> None:
+    """Refuse feeds that have two roles.
 
-    Feeds that hold one value only, such as silence, tell nothing and may be in both.
+    Feeds that hold one value only, such as silence, tell nothing and may have several.
 
     Args:
-        calibration: the streams that passes measure on.
-        others: streams that a gate runs.
-        where: start of the message.
-        what: name of the others, for the message.
+        roles: streams of each, by the place where the recipe names them.
 
     Raises:
-        DataError: a feed is in both.
+        DataError: a feed has two; the message names both places.
     """
-    known = {_digest(feed): (i, j) for i, stream in enumerate(calibration) for j, feed in enumerate(stream)}
-    for number, stream in enumerate(others):
-        for index, feed in enumerate(stream):
-            place = known.get(_digest(feed))
-            if place is None or all(np.ptp(array) == 0 for array in feed.values() if array.size):
-                continue
-            raise DataError(
-                f"{where}: expected data that no gate uses, got feed {place[1]} of stream {place[0]} again as feed "
-                f"{index} of stream {number} of {what}",
-                cure="calibrate with recordings of their own",
-            )
+    known: dict[str, tuple[str, int, int]] = {}
+    for where, streams in roles.items():
+        for number, stream in enumerate(streams):
+            for index, feed in enumerate(stream):
+                first, *place = known.setdefault(_digest(feed), (where, number, index))
+                if first == where or all(np.ptp(array) == 0 for array in feed.values() if array.size):
+                    continue
+                raise DataError(
+                    f"{where}: expected data that no other role has, got feed {place[1]} of stream {place[0]} of "
+                    f"{first} again as feed {index} of stream {number}",
+                    cure="calibrate, choose and verify with recordings of their own each",
+                )
 
 
 def _digest(feed: Feed) -> str:

@@ -21,9 +21,9 @@ from compiler.dependencies import ABSENT, hash_path
 from compiler.edge_feeds import CALLS, ranges_of
 from compiler.edges import EdgeCase, edge_cases
 from compiler.errors import DataError, Place, RecipeError, Refused
-from compiler.evidence import CalibrationEvidence, check_disjoint
+from compiler.evidence import RecipeEvidence, check_disjoint
 from compiler.progress import Progress, StageReport
-from compiler.recipe import Feeds, Graph, LoadedRecipe, RecipePlaces, Source
+from compiler.recipe import Feeds, Graph, Key, LoadedRecipe, RecipePlaces, Source
 from compiler.stage_cache import StageCache, stage_key
 from compiler.stage_inputs import (
     CaptureInputs,
@@ -39,6 +39,9 @@ from compiler.stage_inputs import (
 from compiler.stage_results import Code, StageResults
 from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, Window, states_of
 from compiler.witness import WITNESS
+
+CHOOSING = ("calibration", "development")
+"""Roles of data that passes look at: none of them may serve a gate."""
 
 SPREAD = 12
 """So many utterances stand for all lengths; edge feeds have the shapes of the shortest of them."""
@@ -91,7 +94,7 @@ class Original:
         self.data: dict[str, DataInputs] = {}
         self.digests: dict[str, str] = {}
         shortest = 1 if spec.padded else self.gate.chained_steps
-        for purpose, feeds in (("verification", recipe.data.verification), ("calibration", recipe.data.calibration)):
+        for purpose, feeds in recipe.data:
             if with_data and feeds is not None:
                 self._draw(self._data_inputs(purpose, feeds, shortest if purpose == "verification" else 0, spec))
         self.capture_inputs = CaptureInputs(self.surroundings, name, for_capture(spec), self._source_hashes())
@@ -106,7 +109,7 @@ class Original:
     def _draw(self, inputs: DataInputs) -> None:
         """Digest of the feeds; drawing them is skipped while their files and code are unchanged."""
         self.data[inputs.purpose] = inputs
-        label = "data" if inputs.purpose == "verification" else "calibration data"
+        label = "data" if inputs.purpose == "verification" else f"{inputs.purpose} data"
         key, feeds = key_of(inputs), inputs.feeds
         with self.progress.stage(self.name, label) as handle:
             started, why = time.perf_counter(), ""
@@ -158,25 +161,33 @@ class Original:
             self._streams[purpose] = streams
         return self._streams[purpose]
 
-    def check_apart(self, streams: Iterable[Sequence[Feed]], what: str) -> None:
-        """Refuse streams of a gate that passes are calibrated with.
+    def check_apart(self, streams: Iterable[Sequence[Feed]], *keys: Key) -> None:
+        """Refuse streams of a gate that passes are calibrated with or choose on.
+
+        Args:
+            streams: what the gate runs.
+            keys: where the recipe names them.
 
         Raises:
             DataError: a feed is in both.
         """
-        if "calibration" in self.data:
-            check_disjoint(self.calibration_streams(), streams, self.places.where("data", "calibration"), what)
+        roles = {
+            self.places.where("data", purpose): self._drawn(purpose) for purpose in CHOOSING if purpose in self.data
+        }
+        check_disjoint({**roles, self.places.where(*keys): streams})
 
-    def evidence(self) -> CalibrationEvidence | None:
+    def evidence(self) -> RecipeEvidence | None:
         """What passes may measure on, if the recipe has calibration data.
 
         Raises:
-            DataError: they serve the gates as well.
+            DataError: a feed has two roles.
         """
         if "calibration" not in self.data:
             return None
-        self.check_apart(self.streams(), "the verification data")
-        return CalibrationEvidence(self.places, self.task, self.calibration_streams(), lambda: self.reference().run)
+        self.check_apart(self.streams(), "data", "verification")
+        calibration = self.calibration_streams()
+        development = self._drawn("development") if "development" in self.data else calibration
+        return RecipeEvidence(self.places, self.task, calibration, development, lambda: self.reference().run)
 
     def lowering_inputs(self) -> LoweringInputs:
         """What all passes are made from."""
@@ -190,6 +201,7 @@ class Original:
             self.capture_inputs.files,
             self.digests.get("verification", ""),
             self.digests.get("calibration", ""),
+            self.digests.get("development", ""),
         )
 
     def code(self) -> Code:

@@ -425,10 +425,17 @@ class Feeds(_Record):
 
 
 class Data(_Record):
-    """Feeds for verification, and for calibration where a pass needs ranges."""
+    """Feeds by their roles; no feed may have two of them.
+
+    Attributes:
+        verification: what gates run; the recordings of the task have this role as well.
+        calibration: where passes take ranges and noise from.
+        development: where passes measure the task to choose by it; None measures it on the calibration data.
+    """
 
     verification: Feeds
     calibration: Feeds | None = None
+    development: Feeds | None = None
 
 
 class Target(_Record):
@@ -533,7 +540,7 @@ class Recipe(_Record):
     Attributes:
         name: the bundle's name.
         graphs: by name.
-        data: feeds to verify and calibrate with.
+        data: feeds to verify, to calibrate and to choose with.
         targets: artefact kinds to build.
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
@@ -554,7 +561,10 @@ class Recipe(_Record):
                 cure = "drop drift, or declare the states"
                 message = "expected a graph that hands states on for drift, got none of them"
                 raise _disagree(message, cure, "gates", "parity", name, "drift")
-        for key in ("verification", "calibration"):
+        if self.data.development is not None and self.data.calibration is None:
+            message = "expected data.calibration beside it, as passes that choose record ranges there, got none"
+            raise _disagree(message, "write calibration, or drop development", "data", "development")
+        for key in ("verification", "calibration", "development"):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)

@@ -68,7 +68,7 @@ class DataInputs:
     Attributes:
         surroundings: of the build.
         graph: its name.
-        purpose: `verification` or `calibration`.
+        purpose: `verification`, `calibration` or `development`.
         feeds: the generator.
         shortest: chunks that the longest stream must have.
         spec: the graph's inputs and axes, which feeds must fit.
@@ -115,6 +115,7 @@ class LoweringInputs:
         files: those of capture.
         verification: digest of the feeds.
         calibration: likewise, or empty.
+        development: likewise.
     """
 
     surroundings: Surroundings
@@ -126,6 +127,7 @@ class LoweringInputs:
     files: tuple[str, ...]
     verification: str
     calibration: str
+    development: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,17 +113,17 @@ class StateMap(Protocol):
 
 
 class Evidence(Protocol):
-    """What passes may measure on: the recipe's calibration data, none of which serves the gates."""
+    """What passes may measure on: data that the recipe sets apart for it, none of which serves the gates."""
 
     @property
     def streams(self) -> Sequence[Sequence[Feed]]:
-        """Streams of feeds, one row each; whoever runs them carries the caches, which begin empty."""
+        """Calibration streams of feeds, one row each; whoever runs them carries the caches, which begin empty."""
         ...
 
     def task_distance(self, lowered: "Lowered") -> float | None:
-        """The task metric of a graph's results on the streams, taking the original's for the truth.
+        """The task metric of a graph's results, taking the original's for the truth.
 
-        None where the recipe has no task gate.
+        On the development data where the recipe has them, else on the calibration data. None where it has no task gate.
         """
         ...
 

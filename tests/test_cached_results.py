@@ -307,6 +307,7 @@ CHANGES: dict[str, list[Change]] = {
     "PassSpec.options": [("stream", lambda r: graph(r)["passes"].__setitem__(0, {"simplify": {"rounds": 3}}))],
     "Data.verification": [("stream", at(*VERIFICATION, "feeds", value="tiny_more:other"))],
     "Data.calibration": [("rounded", at("data", "calibration"))],
+    "Data.development": [("rounded", at("data", "development", value={"feeds": "tiny_more:choices", "count": 1}))],
     "Feeds.feeds": [("rounded", at("data", "calibration", "feeds", value="tiny_more:other"))],
     "Feeds.count": [("stream", at(*VERIFICATION, "count", value=3))],
     "Feeds.files": [("stream", at(*VERIFICATION, "files", value=["level.txt", "stream.onnx"]))],
@@ -350,6 +351,9 @@ def streams():
 def other():
     yield tiny_data.one_stream(98)
     yield tiny_data.one_stream(96)
+
+def choices():
+    yield tiny_data.one_stream(95)
 
 def utterances():
     for frames in (5, 9, 16):

@@ -56,7 +56,8 @@ class LowerPrecision:
         type: `float16` or `bfloat16`.
         sqnr_db: least ratio of signal to noise that rounding may leave in any output and state, in dB.
         headroom: how many times larger than in calibration a value may become without overflow.
-        max_task_increase: how much the task's metric may differ from the original's results on the calibration data.
+        max_task_increase: how much the task's metric may differ from the original's results on the data to choose
+            on.
         float32: what stays in float32 in any case, by name, `op:` or `scope:`, with wildcards.
     """
 

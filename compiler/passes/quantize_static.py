@@ -9,7 +9,7 @@ After:
 Requires: calibration data; symbolic shapes.
 Ensures: the rows of a batch are independent, proved anew on the graph as it is afterwards.
 Keeps: sites that the recipe pins, and those that the task asks for: ranked by what quantising each alone does to the
-    outputs, decided by the task's distance on the calibration streams. Softmax, normalisation, residual sums and
+    outputs, decided by the task's distance on the development data. Softmax, normalisation, residual sums and
     products of two computed values stay in float.
 Numerics: rounds. Scales are constant, so a row's result does not depend on its partners.
 Source: Q/DQ as ONNX Runtime and TensorRT read it; ranges by the error behind the consumers, weights clipped by the
@@ -42,7 +42,7 @@ class QuantizeStatic:
         placement: the target's rules, of `compiler.quantization.placement.PLACEMENTS`.
         pins: kinds of sites that stay in float.
         keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
-        max_task_increase: largest distance of the task's results on the calibration streams from the original's.
+        max_task_increase: largest distance of the task's results on the development data from the original's.
     """
 
     placement: str = "cpu"

@@ -64,7 +64,7 @@ class Chosen:
     Attributes:
         quantised: names of the sites to quantise.
         pins: why the others stay in float.
-        distance: the task's distance on the calibration streams, or None without a task.
+        distance: the task's distance from the original's, or None without a task.
         evaluations: how often the task was asked.
     """
 
@@ -112,7 +112,7 @@ def choose(
             return Chosen(quantised, pins, distance, len(tried))
         nearest = min(nearest, distance)
     raise Refused(
-        f"expected a choice of sites that changes the task by at most {most:g} on the calibration streams, got "
+        f"expected a choice of sites that changes the task by at most {most:g} on the data to choose on, got "
         f"{nearest:g} at best, with {100 * SHARES[-1]:.0f} % of the predicted loss left in float",
         cure="raise max_task_increase, calibrate on more recordings, or pin what the report shows as sensitive",
     )

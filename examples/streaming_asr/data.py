@@ -1,4 +1,4 @@
-"""Recordings as streams of feeds: for calibration, for verification, and the whole test set for the task.
+"""Recordings as streams of feeds: for calibration, for choices, for verification, and the whole test set for the task.
 
 A *stream* is a list of feeds, one per chunk, in order; a feed is `{"features": float32 [1, 67, 80]}`. Caches are not
 part of a feed: whoever runs a stream carries them from call to call.
@@ -6,6 +6,7 @@ part of a feed: whoever runs a stream carries them from call to call.
 
 import csv
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import soundfile
 from examples.streaming_asr import features
 
 TESTSET_FOLDER = Path(__file__).with_name("testset")
+DEVSET_FOLDER = Path(__file__).with_name("devset")
 CALIBRATION_FOLDER = Path(__file__).with_name("calibration")
 DEMO_FOLDER = Path(__file__).with_name("demo")
 MANIFEST_NAME = "transcripts.tsv"
@@ -25,6 +27,9 @@ LONG_S = 60.0
 VERIFICATION_LONG = 4
 VERIFICATION_SHORT = 12
 """Verification takes this many long and short recordings of the test set: about 500 chunks."""
+
+DEVELOPMENT_SHORT_PER_LONG = 9
+"""So many short recordings of the development set come behind each long one, so that the first 20 are like all."""
 
 Feed = dict[str, npt.NDArray[np.float32]]
 
@@ -48,7 +53,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """One test recording.
+    """One recording of the test set or the development set.
 
     Attributes:
         name: file name without its ending, such as "long-003".
@@ -128,6 +133,33 @@ def calibration() -> Iterator[list[Feed]]:
         yield read_stream(CALIBRATION_FOLDER / entry.file)
 
 
+def development() -> Iterator[list[Feed]]:
+    """Streams to choose on: the development set, which shares no voice and no sentence with any other set.
+
+    Yields:
+        One stream per recording, each long one followed by nine short ones.
+    """
+    for recording in development_recordings():
+        yield recording.chunks
+
+
+def development_recordings() -> Iterator[Recording]:
+    """Every recording of the development set with its reference.
+
+    Yields:
+        Recordings in the order of `development`.
+    """
+    for entry in _development_entries():
+        yield _recording(DEVSET_FOLDER, entry)
+
+
+def _development_entries() -> Iterator[Entry]:
+    entries = read_manifest(DEVSET_FOLDER)
+    short = iter([entry for entry in entries if entry.seconds <= LONG_S])
+    for long in (entry for entry in entries if entry.seconds > LONG_S):
+        yield from (long, *itertools.islice(short, DEVELOPMENT_SHORT_PER_LONG))
+
+
 def verification() -> Iterator[list[Feed]]:
     """Streams to verify with: recordings of the test set, long ones of 100 chunks and more first.
 
@@ -148,7 +180,11 @@ def recordings() -> Iterator[Recording]:
         Recordings in manifest order, the short ones first.
     """
     for entry in read_manifest(TESTSET_FOLDER):
-        yield Recording(Path(entry.file).stem, read_stream(TESTSET_FOLDER / entry.file), entry.text)
+        yield _recording(TESTSET_FOLDER, entry)
+
+
+def _recording(folder: Path, entry: Entry) -> Recording:
+    return Recording(Path(entry.file).stem, read_stream(folder / entry.file), entry.text)
 
 
 def read_utterance(path: Path) -> Feed:

@@ -1,12 +1,16 @@
-"""Make the audio that is shipped: the held-out test set, the calibration recordings and the demo recordings.
+"""Make the audio that is shipped: test set, development set, calibration recordings and demo recordings.
 
     python -m examples.streaming_asr.make_testset
+    python -m examples.streaming_asr.make_testset devset
 
-Needs the `espeak-ng` program and `soxr`. Test and demo recordings are spoken by voices and say sentences that training
-never sees; calibration recordings are like training recordings. Ends with one line per set.
+Needs the `espeak-ng` program and `soxr`. Test and demo recordings are spoken by voices and say sentences that
+training never sees, those of the development set come from neither; calibration recordings are like training
+recordings. Ends with one line per set.
 """
 
+import argparse
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +21,8 @@ from examples.streaming_asr import data, features, synthesize, text
 
 SHORT_RECORDINGS = 220
 LONG_RECORDINGS = 22
+DEVELOPMENT_SHORT_RECORDINGS = 54
+DEVELOPMENT_LONG_RECORDINGS = 6
 LONG_S = (63.5, 67.0)
 """Shortest and longest aim for a long recording: all of them fill at least 100 chunks."""
 
@@ -27,10 +33,10 @@ DEMO = synthesize.Conditions(gain_db=(-4.0, -2.0), clean_share=1.0, codec_share=
 
 
 def _speak_for(
-    seconds: float, voice: synthesize.Voice, chance: random.Random, *, held_out: bool
+    seconds: float, voice: synthesize.Voice, chance: random.Random, side: text.Side
 ) -> tuple[synthesize.Samples, str]:
     """Sentences of one voice, joined until `seconds` are full; the samples and the text."""
-    sentences = text.draw_sentences(chance.getrandbits(32), held_out=held_out)
+    sentences = text.draw_sentences(chance.getrandbits(32), side)
     passage = synthesize.speak_passage([first := next(sentences)], voice, chance)
     spoken = [first]
     while len(passage) < seconds * features.SAMPLE_RATE_HZ:
@@ -54,7 +60,7 @@ def _empty(folder: Path) -> None:
 
 
 def make_set(
-    folder: Path, aims_s: dict[str, float], conditions: synthesize.Conditions, seed: int, *, held_out: bool
+    folder: Path, aims_s: dict[str, float], conditions: synthesize.Conditions, seed: int, side: text.Side
 ) -> None:
     """Write one folder of Opus recordings with its `transcripts.tsv`.
 
@@ -63,15 +69,15 @@ def make_set(
         aims_s: file name without its ending, and the seconds after which no sentence is added.
         conditions: noise and gain.
         seed: equal seeds give equal recordings.
-        held_out: which side voices and sentences come from.
+        side: where voices and sentences come from.
     """
     _empty(folder)
     chance = random.Random(seed)
-    babble = synthesize.speak_babble(chance, held_out=held_out)
+    babble = synthesize.speak_babble(chance, side)
     entries = []
     for name, seconds in aims_s.items():
-        voice = synthesize.draw_voice(chance, held_out=held_out)
-        passage, spoken = _speak_for(seconds, voice, chance, held_out=held_out)
+        voice = synthesize.draw_voice(chance, side)
+        passage, spoken = _speak_for(seconds, voice, chance, side)
         path = folder / f"{name}.opus"
         _write(path, synthesize.spoil(passage, conditions, babble, chance))
         entries.append(_entry(path, passage, voice, spoken))
@@ -89,8 +95,8 @@ def make_demo(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     entries = []
     for name, seconds in (("short", 8.0), ("long", 68.0)):
-        voice = synthesize.draw_voice(chance, held_out=True)
-        passage, spoken = _speak_for(seconds, voice, chance, held_out=True)
+        voice = synthesize.draw_voice(chance, "test")
+        passage, spoken = _speak_for(seconds, voice, chance, "test")
         samples = synthesize.spoil(passage, DEMO, [], chance)
         path = folder / f"{name}.flac"
         if name == "short":
@@ -102,16 +108,51 @@ def make_demo(folder: Path, seed: int) -> None:
     data.write_manifest(folder, entries)
 
 
-def main() -> None:
-    """Make all three sets anew."""
+def _aims_s(seed: int, short: int, long: int) -> dict[str, float]:
+    chance = random.Random(seed)
+    aims_s = {f"short-{index:03}": 0.0 for index in range(short)}
+    return aims_s | {f"long-{index:03}": chance.uniform(*LONG_S) for index in range(long)}
+
+
+def make_testset() -> None:
+    """Write the test set."""
+    make_set(data.TESTSET_FOLDER, _aims_s(70, SHORT_RECORDINGS, LONG_RECORDINGS), TEST, 71, "test")
+
+
+def make_devset() -> None:
+    """Write the development set, spoiled like the test set."""
+    aims_s = _aims_s(74, DEVELOPMENT_SHORT_RECORDINGS, DEVELOPMENT_LONG_RECORDINGS)
+    make_set(data.DEVSET_FOLDER, aims_s, TEST, 75, "development")
+
+
+def make_calibration() -> None:
+    """Write the calibration recordings."""
     chance = random.Random(70)
-    aims_s = {f"short-{index:03}": 0.0 for index in range(SHORT_RECORDINGS)}
-    aims_s |= {f"long-{index:03}": chance.uniform(*LONG_S) for index in range(LONG_RECORDINGS)}
-    make_set(data.TESTSET_FOLDER, aims_s, TEST, 71, held_out=True)
+    for _ in range(LONG_RECORDINGS):
+        chance.uniform(*LONG_S)  # the lengths follow those of the test set
     aims_s = {f"calibration-{index:03}": chance.uniform(10.0, 24.0) for index in range(CALIBRATION_RECORDINGS)}
-    make_set(data.CALIBRATION_FOLDER, aims_s, CALIBRATION, 72, held_out=False)
-    make_demo(data.DEMO_FOLDER, 73)
-    for folder in (data.TESTSET_FOLDER, data.CALIBRATION_FOLDER, data.DEMO_FOLDER):
+    make_set(data.CALIBRATION_FOLDER, aims_s, CALIBRATION, 72, "training")
+
+
+SETS: dict[Path, Callable[[], None]] = {
+    data.TESTSET_FOLDER: make_testset,
+    data.DEVSET_FOLDER: make_devset,
+    data.CALIBRATION_FOLDER: make_calibration,
+    data.DEMO_FOLDER: lambda: make_demo(data.DEMO_FOLDER, 73),
+}
+
+
+def main() -> None:
+    """Make all sets anew, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {[folder.name for folder in SETS]}; all by default")
+    wanted = parser.parse_args().sets
+    if unknown := set(wanted) - {folder.name for folder in SETS}:
+        parser.error(f"expected names of {[folder.name for folder in SETS]}, got {sorted(unknown)}")
+    for folder, make in SETS.items():
+        if wanted and folder.name not in wanted:
+            continue
+        make()
         entries = data.read_manifest(folder)
         megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
         print(f"{folder.name}: {len(entries)} recordings, {sum(e.seconds for e in entries):.0f} s, {megabytes:.2f} MB")

@@ -25,7 +25,7 @@ def make_tokens(path: Path) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=itertools.islice(text.draw_sentences(0, held_out=False), SENTENCES),
+            sentence_iterator=itertools.islice(text.draw_sentences(0, "training"), SENTENCES),
             model_prefix=f"{folder}/pieces",
             model_type="bpe",
             vocab_size=PIECES + 1,

@@ -39,8 +39,17 @@ TRAINING_VARIANTS = (
     *("adam", "Alex", "Alicia", "Andy", "aunty", "belinda", "boris", "david", "Denis", "Gene", "Hugo", "john", "linda"),
     *("Mario", "Michael", "Mike", "pablo", "paul", "quincy", "rob", "robert", "Storm", "travis"),
 )
-HELD_OUT_VARIANTS = ("m3", "m7", "f3", "Annie", "max", "benjamin", "Lee", "sandro")
-"""Never heard in training."""
+DEVELOPMENT_VARIANTS = (
+    *("Andrea", "anika", "antonio", "ed", "edward", "grandma"),
+    *("gustave", "Marco", "pedro", "shelby", "steph", "victor"),
+)
+TEST_VARIANTS = ("m3", "m7", "f3", "Annie", "max", "benjamin", "Lee", "sandro")
+VARIANTS: dict[text.Side, tuple[str, ...]] = {
+    "training": TRAINING_VARIANTS,
+    "development": DEVELOPMENT_VARIANTS,
+    "test": TEST_VARIANTS,
+}
+"""No side hears a variant of another."""
 
 SHARD_SECONDS = 1200.0
 LONG_SHARE = 0.36
@@ -94,17 +103,17 @@ class Voice:
         return f"{self.accent}+{self.variant}"
 
 
-def draw_voice(chance: random.Random, *, held_out: bool) -> Voice:
+def draw_voice(chance: random.Random, side: text.Side) -> Voice:
     """A random accent with a random variant of one side.
 
     Args:
         chance: source of randomness.
-        held_out: True draws variants that training never hears.
+        side: whose variants.
 
     Returns:
         The voice.
     """
-    return Voice(chance.choice(ACCENTS), chance.choice(HELD_OUT_VARIANTS if held_out else TRAINING_VARIANTS))
+    return Voice(chance.choice(ACCENTS), chance.choice(VARIANTS[side]))
 
 
 def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Samples:
@@ -228,18 +237,18 @@ def spoil(samples: Samples, conditions: Conditions, babble: list[Samples], chanc
     return spoiled
 
 
-def speak_babble(chance: random.Random, *, held_out: bool) -> list[Samples]:
+def speak_babble(chance: random.Random, side: text.Side) -> list[Samples]:
     """Recordings to mix babble from.
 
     Args:
         chance: source of randomness.
-        held_out: which side the voices and the sentences come from.
+        side: where the voices and the sentences come from.
 
     Returns:
         24 recordings, each float32 [samples] at 16 kHz.
     """
-    sentences = text.draw_sentences(chance.getrandbits(32), held_out=held_out)
-    return [speak_passage([next(sentences)], draw_voice(chance, held_out=held_out), chance) for _ in range(24)]
+    sentences = text.draw_sentences(chance.getrandbits(32), side)
+    return [speak_passage([next(sentences)], draw_voice(chance, side), chance) for _ in range(24)]
 
 
 def write_shard(path: Path, seed: int) -> float:
@@ -255,15 +264,15 @@ def write_shard(path: Path, seed: int) -> float:
         Seconds of audio in the shard.
     """
     chance = random.Random(seed)
-    sentences = text.draw_sentences(chance.getrandbits(32), held_out=False)
-    babble = speak_babble(chance, held_out=False)
+    sentences = text.draw_sentences(chance.getrandbits(32), "training")
+    babble = speak_babble(chance, "training")
     frames: list[npt.NDArray[np.float16]] = []
     texts: list[str] = []
     seconds, long_seconds = 0.0, 0.0
     while seconds < SHARD_SECONDS:
         is_long = long_seconds < LONG_SHARE * seconds
         spoken = [next(sentences) for _ in range(chance.randint(3, 6) if is_long else 1)]
-        passage = speak_passage(spoken, draw_voice(chance, held_out=False), chance)
+        passage = speak_passage(spoken, draw_voice(chance, "training"), chance)
         if chance.random() < STRETCH_SHARE:
             passage = stretch(passage, chance.uniform(*STRETCH))
         samples = spoil(passage, TRAINING, babble, chance)

@@ -1,8 +1,8 @@
 """The recogniser's language: a harbour vocabulary, a sentence generator, and the label table.
 
 Sentences come from a template grammar with random slots; a share of them are random word sequences, so that word order
-alone predicts little. Every sentence belongs either to training or to the held-out side, decided by a checksum of its
-own text, so the two sides can never share one.
+alone predicts little. Every sentence belongs to training, to development or to the test, decided by a checksum of its
+own text, so no two sides can ever share one.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import random
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 TOKENS_PATH = Path(__file__).with_name("tokens.txt")
 BLANK = 0
@@ -21,8 +22,13 @@ WORD_START = "▁"
 RANDOM_SHARE = 0.3
 """Share of sentences that are random word sequences."""
 
-HELD_OUT_SHARE = 16
-"""One sentence text in this many is held out."""
+TEST_SHARE = 16
+"""One sentence text in this many belongs to the test."""
+
+DEVELOPMENT_SHARE = 64
+"""One sentence text in this many belongs to development."""
+
+Side = Literal["training", "development", "test"]
 
 VOCABULARY_PATH = Path(__file__).with_name("vocabulary.txt")
 
@@ -58,9 +64,12 @@ TEMPLATES = (
 VOCABULARY: tuple[str, ...] = tuple(sorted({word for words in SLOTS.values() for word in words}))
 
 
-def is_held_out(sentence: str) -> bool:
-    """Whether a sentence text belongs to the held-out side (test) and must never be trained on."""
-    return zlib.crc32(sentence.encode()) % HELD_OUT_SHARE == 0
+def side_of(sentence: str) -> Side:
+    """What a sentence text may serve: training (and calibration), choices, or the test; never two of them."""
+    checksum = zlib.crc32(sentence.encode())
+    if checksum % TEST_SHARE == 0:
+        return "test"
+    return "development" if checksum % DEVELOPMENT_SHARE == 1 else "training"
 
 
 def _draw_sentence(chance: random.Random) -> str:
@@ -72,12 +81,12 @@ def _draw_sentence(chance: random.Random) -> str:
     return " ".join(words)
 
 
-def draw_sentences(seed: int, *, held_out: bool) -> Iterator[str]:
+def draw_sentences(seed: int, side: Side) -> Iterator[str]:
     """Endless random sentences of one side.
 
     Args:
         seed: equal seeds give equal sentences.
-        held_out: True gives sentences for testing only, False sentences for training only.
+        side: whose sentences.
 
     Yields:
         Lower-case words joined by single spaces.
@@ -85,7 +94,7 @@ def draw_sentences(seed: int, *, held_out: bool) -> Iterator[str]:
     chance = random.Random(seed)
     while True:
         sentence = _draw_sentence(chance)
-        if is_held_out(sentence) == held_out:
+        if side_of(sentence) == side:
             yield sentence
 
 

@@ -1,5 +1,7 @@
 """Whole builds with passes that measure: limits, data that serve two ends, what is reported."""
 
+import pytest
+
 from tests.kit.models.project import Project
 
 HALF = 'graphs.net.passes=[standard, rescale_streams, lower_precision: {float32: ["op:Softmax"]}]'
@@ -51,9 +53,42 @@ def test_calibration_data_must_not_serve_the_gates(project: Project) -> None:
     same = 'data.calibration={feeds: "tiny_data:verification", count: 2}'
     ended = project.build(*settings(HALF, same, LIMITS, TASK))
     assert ended.code == 2
-    assert "expected data that no gate uses, got feed 0 of stream 0 again" in ended.err
+    assert "data.verification: expected data that no other role has, got feed 0 of stream 0 of --set: " in ended.err
+    assert "data.calibration again" in ended.err
 
 
 def test_recordings_of_the_task_must_not_calibrate(project: Project) -> None:
     ended = with_calibration(project, seed=100).build(*settings(HALF, DATA, LIMITS, TASK))
-    assert ended.code == 2 and "of the task's recordings" in ended.err
+    assert ended.code == 2 and "gates.task.recordings: expected data that no other role has" in ended.err
+    assert "data.calibration again" in ended.err
+
+
+def with_development(project: Project, seed: int = 40) -> Project:
+    """Calibration data, and development data of the same kind."""
+    path = with_calibration(project).folder / "tiny_data.py"
+    path.write_text(path.read_text() + f"\n\ndef development():\n    yield one_stream({seed})\n")
+    return project
+
+
+DEVELOPMENT = 'data.development={feeds: "tiny_data:development", count: 1}'
+
+
+@pytest.mark.parametrize(
+    ("feeds", "where"),
+    [("calibration", "data.calibration again"), ("verification", "data.development again")],
+)
+def test_development_data_have_no_other_role(project: Project, feeds: str, where: str) -> None:
+    same = DEVELOPMENT.replace('development"', f'{feeds}"')
+    ended = with_development(project).build(*settings(HALF, DATA, same, LIMITS, TASK))
+    assert ended.code == 2 and "expected data that no other role has" in ended.err and where in ended.err
+
+
+def test_recordings_of_the_task_must_not_be_chosen_on(project: Project) -> None:
+    ended = with_development(project, seed=100).build(*settings(HALF, DATA, DEVELOPMENT, LIMITS, TASK))
+    assert ended.code == 2 and "gates.task.recordings: expected data that no other role has" in ended.err
+    assert "data.development again" in ended.err
+
+
+def test_development_data_need_calibration_data(project: Project) -> None:
+    ended = with_development(project).build(*settings(DEVELOPMENT))
+    assert ended.code == 2 and "data.development: expected data.calibration beside it" in ended.err

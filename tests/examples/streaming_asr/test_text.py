@@ -2,27 +2,31 @@
 
 import itertools
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from examples.streaming_asr import data, text
 
 
-def test_training_and_held_out_sentences_are_disjoint() -> None:
-    training = set(itertools.islice(text.draw_sentences(1, held_out=False), 5000))
-    held_out = set(itertools.islice(text.draw_sentences(1, held_out=True), 1000))
-    assert not training & held_out
-    assert all(text.is_held_out(sentence) for sentence in held_out)
+def test_no_two_sides_share_a_sentence() -> None:
+    drawn = {side: set(itertools.islice(text.draw_sentences(1, side), 200)) for side in get_args(text.Side)}
+    for side, sentences in drawn.items():
+        assert {text.side_of(sentence) for sentence in sentences} == {side}
+    assert len(set().union(*drawn.values())) == sum(map(len, drawn.values()))
 
 
-def test_short_test_sentences_are_held_out() -> None:
-    short = [entry.text for entry in data.read_manifest() if entry.seconds <= data.LONG_S]
-    assert len(short) >= 200
-    assert all(text.is_held_out(sentence) for sentence in short)
+@pytest.mark.parametrize(
+    ("folder", "count", "side"), [(data.TESTSET_FOLDER, 200, "test"), (data.DEVSET_FOLDER, 50, "development")]
+)
+def test_short_recordings_say_sentences_of_their_side(folder: Path, count: int, side: text.Side) -> None:
+    short = [entry.text for entry in data.read_manifest(folder) if entry.seconds <= data.LONG_S]
+    assert len(short) >= count
+    assert {text.side_of(sentence) for sentence in short} == {side}
 
 
 def test_equal_seeds_give_equal_sentences() -> None:
-    first, second = (list(itertools.islice(text.draw_sentences(9, held_out=False), 50)) for _ in range(2))
+    first, second = (list(itertools.islice(text.draw_sentences(9, "training"), 50)) for _ in range(2))
     assert first == second
 
 
@@ -35,7 +39,7 @@ def test_label_table_spells_every_word() -> None:
 
 def test_sentences_use_the_vocabulary_only() -> None:
     words = {
-        word for sentence in itertools.islice(text.draw_sentences(2, held_out=False), 2000) for word in sentence.split()
+        word for sentence in itertools.islice(text.draw_sentences(2, "training"), 2000) for word in sentence.split()
     }
     assert words <= set(text.VOCABULARY)
     assert len(words) >= 300

@@ -36,11 +36,36 @@ def test_rate_rises_by_steps_and_falls_by_the_clock() -> None:
 
 
 def test_a_short_run_writes_a_checkpoint_that_the_model_takes(tmp_path: Path) -> None:
-    recordings = [_recording("the captain", 4) for _ in range(64)]
+    recordings = [_recording("the captain", 4) for _ in range(4)]
     options = train.Options(budget_s=0.5, batch_frames=300, flat_start_steps=2)
-    train.train(recordings, TOKENS, options, tmp_path / "checkpoint.safetensors")
+    train.train(recordings, recordings[:1], TOKENS, options, tmp_path / "checkpoint.safetensors")
     recogniser = evaluate.load(tmp_path / "checkpoint.safetensors")
     assert float(recogniser.mean.mean()) == pytest.approx(-6.5, abs=0.5)
+
+
+def test_the_development_set_decides_which_checkpoint_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([0.5, 0.6, 0.4])
+    measured: list[float] = []
+    kept: list[float] = []
+
+    def validate(_: object, development: list[train.Recording], __: object) -> float:
+        assert [each.sentence for each in development] == ["seven lemons"]
+        measured.append(rate := next(rates, 0.7))
+        return rate
+
+    monkeypatch.setattr(train, "_validate", validate)
+    monkeypatch.setattr(train, "_save", lambda recogniser, path: kept.append(measured[-1]))
+    options = train.Options(budget_s=0.5, batch_frames=300, flat_start_steps=2, checkpoint_every_s=-1.0)
+    recordings = [_recording("the captain", 4) for _ in range(4)]
+    train.train(recordings, [_recording("seven lemons", 4)], TOKENS, options, tmp_path / "checkpoint.safetensors")
+    assert kept == [rate for rate in (0.5, 0.4) if rate in measured]
+    assert kept
+
+
+def test_development_recordings_are_whole_and_spelt() -> None:
+    first = next(train.read_development(TOKENS))
+    assert (len(first.frames) - 3) % features.HOP_FRAMES == 0
+    assert TOKENS.decode(first.labels) == first.sentence
 
 
 def test_missing_shards_are_refused(tmp_path: Path) -> None:
