@@ -17,6 +17,7 @@ from compiler.analysis.known_sizes import at_length, numbers_of
 from compiler.analysis.layout import Axis, Rows, has_rows, suffix
 from compiler.analysis.row_numbers import Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
+from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op, symbol
 
 COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
@@ -45,6 +46,9 @@ def per_row(case: Case) -> None:
         Refused: an operand cannot be computed per row, or holds the size of the batch.
     """
     rank = len(case.out_dims())
+    for operand in case.present:
+        if _lies_otherwise(case, operand):
+            case.facts[operand] = NUMBER
     for operand in case.present:
         if case.fact(operand).is_number:
             others = [each for each in case.present if each != operand and case.fact(each).rows_axis is not None]
@@ -113,6 +117,24 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
         )
     return Place(rank, rows_at, rows, tuple(layouts))
+
+
+def _lies_otherwise(case: Case, operand: int) -> bool:
+    """Whether positions, counted so that those of padding come first, meet rows with padding behind, or so."""
+    fact, rank = case.fact(operand), case.rank(operand)
+    rows = [each for each in case.present if case.fact(each).rows_axis is not None]
+    if fact.is_number or fact.rows_axis is not None or not fact.axes or not rows or case.batch is None:
+        return False
+    meets = [(axis, _axis_of(case, each, at - rank)) for at, axis in fact.axes for each in rows]
+    if all(other is None or axis == other for axis, other in meets):
+        return False
+    dims = case.dims(operand)
+    layouts = [None if dim == 1 else _axis_of(case, rows[0], at - rank) for at, dim in enumerate(dims)]
+    try:
+        Planner(case.batch).plan(case.node.inputs[operand], layouts)
+    except Refused:
+        return False
+    return True
 
 
 def _axis_of(case: Case, operand: int, back: int) -> Axis | None:

@@ -19,10 +19,12 @@ import sympy
 
 from compiler.analysis.facts import refuse
 from compiler.analysis.growth import never_negative
+from compiler.analysis.interval import LONGEST
 from compiler.analysis.known_sizes import numbers_of, same
 from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
+from compiler.sizes import normal_form
 
 Layouts: TypeAlias = tuple[Axis | None, ...]
 """The layout of every axis of a value; None where both programs have as many entries, and for axes of the batch."""
@@ -250,9 +252,54 @@ def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Di
 def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     bounds = [array_of(each) for each in node.inputs[1:] if each is not None]
     named = bounds[2] if len(bounds) > 2 else np.arange(len(dims))
+    if _is_turn(bounds, dims):
+        axis = int(bounds[2][0] if len(bounds) > 2 and bounds[2] is not None else 0) % len(dims)
+        return _turned(planner.plan(node.inputs[0], layouts), axis)
     if any(each is None for each in bounds) or named is None or any(layouts[int(at)] is not None for at in named):
         raise refuse("Slice of what follows from axis lengths is used as data", CURE)
     return _applied(planner, node, layouts, dims, [(0, layouts)])
+
+
+def _is_turn(bounds: Sequence[np.ndarray | None], dims: Sequence[Dim]) -> bool:
+    """Whether a Slice turns one whole axis round."""
+    if len(bounds) < 4 or any(each is None or each.size != 1 for each in bounds):
+        return False
+    start, end, _, step = (int(each.item()) for each in bounds if each is not None)
+    return (start, step) == (-1, -1) and end < -LONGEST
+
+
+def _turned(plan: Plan, axis: int) -> Plan:
+    """The plan of the same numbers along an axis from the last to the first.
+
+    Raises:
+        Refused: something but arithmetic of positions is turned.
+    """
+    match plan:
+        case Fixed() | Sizes() | RowNumber():
+            return plan
+        case Counted(start=start, step=step, frames=frames):
+            first, by = _number(start), _number(step)
+            if first is not None and isinstance(by, int):
+                last = normal_form(first + (frames.size - 1) * by)
+                return Counted(
+                    Sizes((last,), (), plan.dtype), Fixed(np.array(-by, plan.dtype.numpy())), frames, plan.dtype
+                )
+        case Apply(node=node) if is_op(node, *ELEMENTWISE):
+            shifts = [axis - len(plan.sizes) + rank for rank in plan.ranks]
+            operands = [_turned(each, at) if at >= 0 else each for each, at in zip(plan.operands, shifts, strict=True)]
+            return dataclasses.replace(plan, operands=tuple(operands))
+    raise refuse(
+        "what follows from axis lengths is turned round and used as data", "count positions from the last down"
+    )
+
+
+def _number(plan: Plan) -> Dim | None:
+    """A whole number, or one that follows from a length."""
+    if isinstance(plan, Sizes) and len(plan.sizes) == 1:
+        return plan.sizes[0]
+    if isinstance(plan, Fixed) and plan.array.size == 1 and plan.array.dtype.kind == "i":
+        return int(plan.array.item())
+    return None
 
 
 def _looked_up(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:

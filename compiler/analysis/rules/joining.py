@@ -256,8 +256,10 @@ class _Cutting:
         kept = restated(kept, stated)
         if is_padded(kept) and any(not segment.is_full for segment in kept[0].segments):  # type: ignore[union-attr]
             self.axes[at] = kept
-        else:
-            del self.axes[at]
+            return
+        if not isinstance(stated, int) and not is_known(case, stated):
+            raise refuse(f"Slice keeps {stated} entries, which is no size that can be told", "leave empty cuts out")
+        del self.axes[at]
 
     def _cut_untracked(self, at: int, cut: Cut) -> None:
         bounds = [bound for bound in (cut.start, cut.end) if bound is not None]

@@ -29,7 +29,7 @@ WEIGHTS = random_weights(
 )
 GIVEN = ", ".join(f"float[{','.join(map(str, array.shape))}] {name}" for name, array in WEIGHTS.items())
 CONSTANTS = """<int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64[1] first = {0}, int64[1] second = {1},
-    int64[1] third = {2}, int64[1] fourth = {3}, int64[2] behind = {1, 2}, int64[2] outer = {0, 2},
+    int64 back1 = {-1}, int64[1] third = {2}, int64[1] fourth = {3}, int64[2] behind = {1, 2}, int64[2] outer = {0, 2},
     int64[1] last = {-1}, int64[1] least = {-9223372036854775807},
     float[4] rate = {1.0, 0.5, 0.25, 0.125}, int64[3] column = {-1, 1, 4}>"""
 SIZE = "s = Shape<start = 1, end = 2>(x)  T = Squeeze(s)  b = Shape<start = 0, end = 1>(x)  B = Squeeze(b)  "
@@ -44,6 +44,13 @@ ALONE = {
     "c = Sin(a)  e = MatMul(c, v)  y = Add(x, e)",
     "reversed positions": RANGE
     + "m = Sub(T, one)  d = Sub(m, p)  f = Cast<to = 1>(d)  u = Unsqueeze(f, outer)  y = Add(x, u)",
+    "positions from the last down": SIZE
+    + "m = Sub(T, one)  p = Range(m, back1, back1)  f = Cast<to = 1>(p)  u = Unsqueeze(f, outer)  y = Add(x, u)",
+    "positions turned round": RANGE
+    + "d = Slice(p, last, least, first, last)  f = Cast<to = 1>(d)  u = Unsqueeze(f, outer)  y = Add(x, u)",
+    "parts of the length turned round": RANGE
+    + "f = Cast<to = 1>(p)  l = Cast<to = 1>(T)  q = Div(f, l)  d = Slice(q, last, least, first, last)  "
+    "u = Unsqueeze(d, outer)  y = Mul(x, u)",
     "centred positions": RANGE
     + "h = Div(T, two)  d = Sub(p, h)  f = Cast<to = 1>(d)  u = Unsqueeze(f, outer)  y = Add(x, u)",
     "the middle frame": SIZE + "h = Div(T, two)  g = Gather<axis = 1>(x, h)  y = Unsqueeze(g, second)",

@@ -61,7 +61,7 @@ OPERATORS = {
     "mean and variance over time": (20, "y = MeanVarianceNormalization<axes = [2]>(c)"),
     "mean and variance over channels and time": (20, "y = MeanVarianceNormalization<axes = [1, 2]>(c)"),
     "root mean square": (23, "y = RMSNormalization<axis = 1>(x, gamma)"),
-    "layer": (17, "y = LayerNormalization<axis = 1>(x, gamma, beta)"),
+    "layer": (18, "y = LayerNormalization<axis = 1>(x, gamma, beta)"),
 }
 
 
