@@ -24,7 +24,8 @@ from compiler.stages import Array, Feed, Lowered, Pass
 from compiler.verify import runner_of
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
-from tests.property.fuzz import KINDS, WIDTH, Garden, Kinds, grow
+from tests.property.fuzz import KINDS, grow
+from tests.property.garden import WIDTH, Garden, Kinds
 
 EXACT: tuple[Pass, ...] = (
     Simplify(), CanonicalizeTransposes(), CanonicalizeReshapes(), CanonicalizePositions(), FoldMaskInputs(),

@@ -1,15 +1,17 @@
 """Random graphs, lengths and buckets: whatever padding accepts must run padded and batched as it runs alone.
 
 `python -m tests.property.fuzz --graphs 20000` draws many; the tests draw a few. A graph is grown node by node out of
-values [batch, time-like, channels] or [batch, channels, time-like]; every value may feed several nodes.
+values [batch, time-like, channels] or [batch, channels, time-like]; every value may feed several nodes. Some graphs
+take the lengths of their rows, too, and some have one row only.
 """
 
 import argparse
 import collections
 import dataclasses
+import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -18,72 +20,19 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from compiler import ir as house
+from compiler.checker.check import check
+from compiler.checker.graph import Rejected
 from compiler.errors import Refused
 from compiler.evaluate import open_session
+from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, Outcome, PaddedAxis
+from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.offline import Differs, Edges, check_padded
-
-WIDTH = 4
+from tests.property.garden import WIDTH, Garden, Kinds, Rows
+from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
 
 EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
 """Not numbers of which a sum may overflow, or not, by the order of its terms."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Grown:
-    """A value of the graph that grows: its name, and whether frames are its second or third axis."""
-
-    value: ir.Value
-    frames_last: bool
-
-
-class Garden:
-    """One random graph on its way.
-
-    Args:
-        seed: of everything that is drawn.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        x = ir.Value(name="x", shape=ir.Shape(["batch", "time", WIDTH]), type=ir.TensorType(ir.DataType.FLOAT))
-        self.graph = ir.Graph([x], [], nodes=[], opset_imports={"": 20}, name="fuzz")
-        self.model = ir.Model(self.graph, ir_version=10)
-        self.insert = house.Inserter(self.model, "fuzz")
-        self.values = [Grown(x, False)]
-
-    def pick(self, frames_last: bool | None = None) -> Grown:
-        """A value, recent ones more often; turned when its frames lie on the wrong axis."""
-        weights = np.arange(1, len(self.values) + 1, dtype=float) ** 2
-        found = self.values[int(self.rng.choice(len(self.values), p=weights / weights.sum()))]
-        if frames_last is None or found.frames_last == frames_last:
-            return found
-        turned = self.op("Transpose", [found.value], {"perm": [0, 2, 1]})
-        return Grown(turned, frames_last)
-
-    def op(
-        self,
-        op: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, int | str | Sequence[int]] | None = None,
-        dtype: ir.DataType = ir.DataType.FLOAT,
-    ) -> ir.Value:
-        """Append a node."""
-        return self.insert.op(op, inputs, attributes or {}, name="v", dtype=dtype)
-
-    def weights(self, *shape: int) -> ir.Value:
-        """A random constant."""
-        scale = 1.0 / np.sqrt(max(int(np.prod(shape[1:])), 1))
-        return self.insert.constant((self.rng.standard_normal(shape) * scale).astype(np.float32), "w")
-
-    def keep(self, value: ir.Value, frames_last: bool) -> None:
-        self.values.append(Grown(value, frames_last))
-
-    def length(self, value: ir.Value, frames_last: bool) -> ir.Value:
-        """int64 [1]: the size of the frames axis."""
-        axis = 2 if frames_last else 1
-        return self.op("Shape", [value], {"start": axis, "end": axis + 1}, ir.DataType.INT64)
 
 
 def _elementwise(garden: Garden) -> None:
@@ -144,7 +93,11 @@ def _conv(garden: Garden) -> None:
     grouped = bool(garden.rng.integers(0, 2))
     weights = garden.weights(WIDTH, 1 if grouped else WIDTH, kernel)
     inputs = [found.value, weights] + ([garden.weights(WIDTH)] if garden.rng.integers(0, 2) else [])
-    attributes: dict[str, int | str | Sequence[int]] = {"pads": pads, "strides": [stride], "dilations": [dilation]}
+    attributes: dict[str, int | float | str | Sequence[int]] = {
+        "pads": pads,
+        "strides": [stride],
+        "dilations": [dilation],
+    }
     attributes["group"] = WIDTH if grouped else 1
     garden.keep(garden.op("Conv", inputs, attributes), True)
 
@@ -164,7 +117,7 @@ def _pool(garden: Garden) -> None:
     found = garden.pick(True)
     op = str(garden.rng.choice(["MaxPool", "AveragePool"]))
     kernel, stride = int(garden.rng.integers(1, 4)), int(garden.rng.integers(1, 3))
-    attributes: dict[str, int | str | Sequence[int]] = {"kernel_shape": [kernel], "strides": [stride]}
+    attributes: dict[str, int | float | str | Sequence[int]] = {"kernel_shape": [kernel], "strides": [stride]}
     if kernel > 1:
         attributes["pads"] = [int(each) for each in garden.rng.integers(0, kernel // 2 + 1, 2)]
     if op == "AveragePool":
@@ -286,9 +239,6 @@ def _rows_mixed(garden: Garden) -> None:
     garden.keep(garden.op("Sub", [found.value, mean]), found.frames_last)
 
 
-Kinds = tuple[tuple[Callable[[Garden], None], float], ...]
-"""What grows, and how often."""
-
 KINDS: Kinds = (
     (_elementwise, 3), (_dangerous, 1), (_constant, 2), (_binary, 2), (_linear, 2), (_layer_norm, 1.5),
     (_instance_norm, 1), (_conv, 3), (_transposed_conv, 1), (_pool, 1), (_pad, 1), (_attention, 1.5),
@@ -297,24 +247,34 @@ KINDS: Kinds = (
 )  # fmt: skip
 
 
-def grow(seed: int, nodes: int = 7, kinds: Kinds = KINDS) -> Lowered:
-    """A random graph with the last values as outputs."""
-    garden = Garden(seed)
+WIDER: Kinds = (*KINDS, *LENGTH_KINDS)
+"""What grows where rows have lengths of their own to make something of."""
+
+SOILS: tuple[tuple[Kinds, Rows], ...] = (
+    (KINDS, "batch"), ((*KINDS, *UNDECLARED), "literal"), (WIDER, "batch"), (WIDER, "batch"), (WIDER, "batch"),
+)  # fmt: skip
+"""What grows, and on what ground; seeds take turns."""
+
+
+def grow(seed: int, nodes: int = 7, kinds: Kinds = KINDS, rows: Rows = "batch") -> Lowered:
+    """A random graph with the last value, and whatever lengths grew, as outputs."""
+    garden = Garden(seed, rows)
     growing, weights = [kind for kind, _ in kinds], np.array([weight for _, weight in kinds])
     for _ in range(int(garden.rng.integers(1, nodes + 1))):
         growing[int(garden.rng.choice(len(growing), p=weights / weights.sum()))](garden)
     last = garden.values[-1].value
-    garden.graph.outputs.append(last)
+    garden.graph.outputs.insert(0, last)
     for line, node in enumerate(garden.model.graph, start=1):
         node.metadata_props[house.SOURCE_KEY] = f"fuzz.py:{line}"
     house.prune(garden.model)
     house.infer_shapes(garden.model)
-    axis = PaddedAxis("time", "time_length")
-    return Lowered("fuzz", garden.model, batch_axis="batch", padded_axes=(axis,))
+    declared = tuple(name for name in house.inputs_named(garden.model) if name == "n")
+    axis = PaddedAxis("time", declared[0] if declared else "time_length", length_inputs=declared)
+    return Lowered("fuzz", garden.model, batch_axis="batch" if rows == "batch" else None, padded_axes=(axis,))
 
 
-def attack(seed: int, nodes: int = 7) -> str:
-    """Pad one random graph and compare.
+def attack(seed: int, nodes: int = 7, kinds: Kinds = KINDS, rows: Rows = "batch") -> str:
+    """Pad one random graph, have the checker replay the certificate, and compare.
 
     Valid places hold ordinary numbers first, then zeros, ties, infinities and NaN.
 
@@ -324,21 +284,28 @@ def attack(seed: int, nodes: int = 7) -> str:
 
     Raises:
         Differs: an unsound accept.
+        Rejected: the checker does not find what the prover claims.
+        Exception: anything else, of which the prover crashed.
     """
-    lowered = grow(seed, nodes)
-    origin = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    grown = grow(seed, nodes, kinds, rows)
     try:
-        outcome = PadAxes().apply(lowered)
+        origin = _without_declared(grown)
+        outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
     except Refused:
         return "refused"
+    certificate = json.loads(json.dumps(outcome.records[0]))
+    before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
+    check(before, after, certificate)
+    count = 3 if rows == "batch" else 1
     try:
-        check_padded(origin, outcome, seed=seed, tolerance=1e-4)
+        check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4)
         for edges in EDGES:
-            check_padded(origin, outcome, seed=seed, tolerance=1e-4, edges=edges)
+            check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4, edges=edges)
     except Differs:
         if not _is_noise(origin, outcome):
             raise
-        check_padded(origin, outcome, seed=seed, tolerance=1e-4, shortest=outcome.lowered.padded_axes[0].minimum + 2)
+        shortest = outcome.lowered.padded_axes[0].minimum + 2
+        check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4, shortest=shortest)
         return "ill-conditioned"
     except Exception as error:
         if _runs_alone(origin, outcome, seed):
@@ -347,17 +314,54 @@ def attack(seed: int, nodes: int = 7) -> str:
     return "accepted"
 
 
+def _without_declared(lowered: Lowered) -> Lowered:
+    """The graph without declared lengths, which are those of its only row.
+
+    Raises:
+        Refused: one of them cannot be made of the other inputs.
+        Differs: it does not compute what it computed.
+    """
+    axis = lowered.padded_axes[0]
+    if not axis.length_inputs:
+        return lowered
+    before = open_session(house.serialized(lowered.model))
+    folded = FoldMaskInputs().apply(dataclasses.replace(lowered, model=house.clone(lowered.model))).lowered
+    after = open_session(house.serialized(folded.model))
+    for length in (1, 2, 5, 8):
+        given = _feeds(folded, length, np.random.default_rng(length))
+        try:
+            wanted = before.run(None, given | {"n": np.array([length])})
+        except Exception:  # noqa: BLE001 - it does not run alone at this length
+            continue
+        for expected, got in zip(wanted, after.run(None, given), strict=True):
+            if not np.allclose(expected, got, 1e-4, 1e-5, equal_nan=True):
+                raise Differs(f"without declared lengths, {length} frames: {got} instead of {expected}")
+    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()),))
+
+
 def _is_noise(origin: Lowered, outcome: Outcome) -> bool:
     """Whether the graph alone, at its shortest lengths, is far from what double precision gives."""
     rng, least = np.random.default_rng(0), outcome.lowered.padded_axes[0].minimum
     session = open_session(house.serialized(origin.model))
     exact = ReferenceEvaluator(_in_double(ir.serde.serialize_model(origin.model)))
     for length in [least, least + 1] * 40:
-        x = (rng.standard_normal((1, length, WIDTH)) * rng.choice([1, 3])).astype(np.float32)  # rounding grows with x
-        for got, wanted in zip(session.run(None, {"x": x}), exact.run(None, {"x": x.astype(np.float64)}), strict=True):
+        scale = np.float32(rng.choice([1, 3]))  # rounding grows with the inputs
+        given = {name: array * scale for name, array in _feeds(origin, length, rng).items()}
+        double = {name: array.astype(np.float64) for name, array in given.items()}
+        for got, wanted in zip(session.run(None, given), exact.run(None, double), strict=True):
             if np.abs(got - wanted).max(initial=0.0) > 2e-5 * max(1.0, float(np.abs(wanted).max(initial=0.0))):
                 return True
     return False
+
+
+def _feeds(origin: Lowered, length: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Inputs of one row."""
+    known = {"batch": 1, "time": length}
+    shapes = {
+        str(each.name): [known.get(str(dim), WIDTH if str(dim) == str(WIDTH) else 1) for dim in each.shape or ()]
+        for each in origin.model.graph.inputs
+    }
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def _in_double(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -380,14 +384,15 @@ def _runs_alone(origin: Lowered, outcome: Outcome, seed: int) -> bool:
     try:
         session = open_session(house.serialized(origin.model))
         for length in range(least, least + 6):
-            session.run(None, {"x": np.ones((1, length, WIDTH), np.float32)})
+            given = _feeds(origin, length, np.random.default_rng(0))
+            session.run(None, {name: np.ones_like(array) for name, array in given.items()})
     except Exception:  # noqa: BLE001
         return False
     return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw many graphs and print what became of them; 1 when an accept was unsound."""
+    """Draw many graphs and print what became of them; 1 when one was unsound, disputed or crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0, help="first seed")
@@ -396,24 +401,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts: collections.Counter[str] = collections.Counter()
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):
-        try:
-            counts[attack(seed, options.nodes)] += 1
-        except Differs as difference:
-            counts["unsound"] += 1
-            least = next(n for n in range(1, options.nodes + 1) if _is_unsound(seed, n) or n == options.nodes)
-            print(f"seed {seed}, from {least} nodes on: {difference}", flush=True)
+        found, told = _outcome(seed, options.nodes)
+        counts[found] += 1
+        if found in DEFECTS:
+            least = next(n for n in range(1, options.nodes + 1) if _outcome(seed, n)[0] == found)
+            print(f"seed {seed}, {found} from {least} nodes on: {told}", flush=True)
         done = seed - options.seed + 1
         if done % 500 == 0 or done == options.graphs:
             print(f"{done} graphs, {time.monotonic() - started:.0f} s: {dict(sorted(counts.items()))}", flush=True)
-    return 1 if counts["unsound"] else 0
+    return 1 if any(counts[each] for each in DEFECTS) else 0
 
 
-def _is_unsound(seed: int, nodes: int) -> bool:
+DEFECTS = ("unsound", "disputed", "crashed")
+
+
+def _outcome(seed: int, nodes: int) -> tuple[str, str]:
+    """What became of a graph, and what was said."""
     try:
-        attack(seed, nodes)
-    except Differs:
-        return True
-    return False
+        return attack(seed, nodes, *SOILS[seed % len(SOILS)]), ""
+    except Differs as difference:
+        return "unsound", str(difference)
+    except Rejected as rejected:
+        return "disputed", str(rejected)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a defect
+        return "crashed", f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":
