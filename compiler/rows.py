@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.errors import DataError, Place
 from compiler.evaluate import Session
 from compiler.one_row import caller_dims, for_callers
 from compiler.sizes import Dim
@@ -135,11 +136,34 @@ class RowsRunner:
         if joined.dtype.kind == "f":
             with np.errstate(over="ignore"):  # a huge value is infinite in half precision
                 joined[...] = np.array(fill).astype(joined.dtype)
-        has_rows = self.batch is not None and house.symbol(self.batch) in self.dims[name]
-        for row, array in enumerate(arrays if has_rows else arrays[:1]):
+        has_rows = not self.is_shared(name)
+        for row, array in enumerate(arrays if has_rows else [self._longest(name, arrays)]):
             place = tuple(slice(size) for size in array.shape)
             joined[(slice(row, row + 1), *place[1:]) if has_rows else place] = array
         return joined
+
+    def is_shared(self, name: str) -> bool:
+        """Whether an input has no rows: one array for all of them, which each row reads up to its own length."""
+        return self.batch is None or house.symbol(self.batch) not in self.dims[name]
+
+    def shares(self, row: Feed, longest: Feed) -> bool:
+        """Whether a row can be run beside a longer one: what they share is the same as far as it goes."""
+        return all(_begins_with(longest[name], row[name]) for name in row if self.is_shared(name))
+
+    def _longest(self, name: str, arrays: Sequence[Array]) -> Array:
+        """What all rows share, as the longest of them has it.
+
+        Raises:
+            DataError: another row has something else.
+        """
+        longest = max(arrays, key=np.size)
+        if not all(_begins_with(longest, array) for array in arrays):
+            raise DataError(
+                "expected the same entries in every row of one call, as the input has no batch axis, got others",
+                cure="yield the same for every row, or give the input the batch axis",
+                place=Place(graph=self.lowered.graph, tensor=name),
+            )
+        return longest
 
     def place_of(self, name: str, row: int, lengths: Mapping[str, int]) -> tuple[slice, ...]:
         """Where in an output a row of these lengths has its valid entries."""
@@ -150,6 +174,11 @@ class RowsRunner:
             has_rows = self.batch is not None and house.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
         return tuple(place)
+
+
+def _begins_with(longest: Array, array: Array) -> bool:
+    """Whether the first entries along every axis are these."""
+    return np.array_equal(longest[tuple(slice(size) for size in array.shape)], array, equal_nan=array.dtype.kind == "f")
 
 
 def _dtype(value: ir.Value) -> np.dtype:

@@ -9,7 +9,7 @@ import sympy
 from onnx_shape_inference import ShapeInferenceContext, _symbolic_shapes
 
 from compiler.analysis.growth import never_negative, truncated
-from compiler.sizes import bounds_of_cut, expression, normal_form
+from compiler.sizes import bounds_of_cut, expression, normal_form, remainder_by
 
 Size = int | ir.SymbolicDim
 Sizes = list[Size]
@@ -281,6 +281,8 @@ def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.E
         return None
     size = _expression(rows)
     end = size if end.is_Integer and end >= 2**31 - 1 else end
+    if (start == 0 and remainder_by(end, size) is not None) or (end == size and remainder_by(start, size) is not None):
+        return sympy.expand(end - start)
     gaps = [normal_form(gap) for gap in (start, end - start, size - end)]
     return sympy.expand(end - start) if all(never_negative(gap, 1) for gap in gaps) else None
 

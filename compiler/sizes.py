@@ -171,6 +171,15 @@ def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.
     return None if first is None or last is None else (first, last)
 
 
+def remainder_by(bound: sympy.Expr, rows: sympy.Expr) -> int | None:
+    """The fixed number of which a bound is the remainder by so many rows; it lies within them at every length."""
+    nearest = sympy.expand(bound.subs(dict.fromkeys(bound.atoms(sympy.floor), 0)))
+    for dividend in (nearest, sympy.expand(nearest - rows)):
+        if dividend.is_Integer and sympy.sympify(normal_form(sympy.Mod(dividend, rows))) == bound:
+            return int(dividend)
+    return None
+
+
 def _from_front(bound: sympy.Expr, rows: int) -> sympy.Expr | None:
     if bound.is_Integer and bound >= 2**31 - 1:
         return sympy.Integer(rows)

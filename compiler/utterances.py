@@ -160,7 +160,7 @@ class UtteranceGates:
                 for label, poison in POISONS.items():
                     self._require_same(emitted, clean, runner.run(feeds, poison), f"unchanged by {label} in padding")
                 for kept in (0, len(feeds) - 1) if len(feeds) > 1 else ():
-                    others = [each if at == kept else _spoiled(each) for at, each in enumerate(feeds)]
+                    others = [each if at == kept else _spoiled(runner, each) for at, each in enumerate(feeds)]
                     got = runner.run(others, np.nan)[kept]
                     self._require_same(emitted, [clean[kept]], [got], "unchanged by NaN in other rows")
                 calls += 1
@@ -169,12 +169,15 @@ class UtteranceGates:
         return tried
 
     def _draws(self, emitted: Emitted) -> Iterator[list[int]]:
-        """Utterances for a few calls, a full batch each."""
+        """Utterances for a few calls, a full batch each; the longest again for those that share less with it."""
         rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
         fitting = [index for index in range(len(self.steps)) if self._fits(index, emitted)]
         rng = np.random.default_rng(rows)
         for _ in range(CALLS):
-            yield rng.choice(fitting, rows).tolist()
+            drawn = rng.choice(fitting, rows).tolist()
+            longest = max(drawn)  # as `steps` ascend in size
+            feed = self.steps[longest].feed
+            yield [each if self._runner(emitted).shares(self.steps[each].feed, feed) else longest for each in drawn]
 
     def _require_same(
         self, emitted: Emitted, clean: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], what: str
@@ -202,6 +205,9 @@ class _Alone:
         self.states: dict[str, Array] = {}
 
 
-def _spoiled(feed: Feed) -> Feed:
-    """A row of the same lengths that holds nothing but NaN; whole numbers stay what they are."""
-    return {name: np.full_like(array, np.nan) if array.dtype.kind == "f" else array for name, array in feed.items()}
+def _spoiled(runner: RowsRunner, feed: Feed) -> Feed:
+    """A row of the same lengths that holds nothing but NaN of its own; whole numbers stay what they are."""
+    return {
+        name: np.full_like(array, np.nan) if array.dtype.kind == "f" and not runner.is_shared(name) else array
+        for name, array in feed.items()
+    }

@@ -1,13 +1,19 @@
 """The one entry to the rule table: a node and the facts of its operands in, a verdict or a refusal out."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
+from compiler.analysis.interval import of_array
 from compiler.analysis.layout import has_rows
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
 from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
+from compiler.sizes import Dim
 
 ARITHMETIC = frozenset(
     {
@@ -84,12 +90,19 @@ def _is_arithmetic(case: Case) -> bool:
 
 
 def _arithmetic(case: Case) -> Verdict:
-    """A number, unless shape inference knows that no axis length is left in it."""
+    """A number, unless shape inference knows that no axis length is left in it: it holds what is known of it then."""
     known = [case.known(output) for output in range(len(case.node.outputs))]
     facts = [
-        NUMBER if numbers is None or any(case.depends(number) for number in numbers) else Fact() for numbers in known
+        NUMBER if numbers is None or any(case.depends(number) for number in numbers) else _fixed(numbers)
+        for numbers in known
     ]
     return case.verdict("LN1", "arithmetic on axis lengths", *facts)
+
+
+def _fixed(numbers: Sequence[Dim]) -> Fact:
+    """The fact of numbers that are the same for every length."""
+    fixed = [number for number in numbers if isinstance(number, int)]
+    return Fact() if len(fixed) != len(numbers) else Fact(contents=((VALID, of_array(np.array(fixed, np.int64))),))
 
 
 def _untracked(case: Case) -> Verdict:

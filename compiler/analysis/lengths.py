@@ -14,10 +14,13 @@ from compiler.analysis.known_sizes import at_zero
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
-from compiler.sizes import bounds_of_cut, normal_form
+from compiler.sizes import bounds_of_cut, normal_form, remainder_by
 
 Limit = tuple[sympy.Expr, int]
 """A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""
+
+SETTLED = (sympy.Min, sympy.Max, sympy.floor)
+"""What a limit may settle in a size."""
 
 FURTHEST = 2**20
 """Lengths up to here are tried: 65 seconds of audio at 16 kHz."""
@@ -90,8 +93,10 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
         for node in model.graph
         for limit in (*_limits(node), *_last_entries(node, behind), *_first_entries(node, behind))
     }
+    remainders = {limit: quotient for node in model.graph for limit, quotient in _remainders(node, behind)}
+    limits |= dict.fromkeys(remainders)
     if limits:
-        settled: dict[sympy.Expr, sympy.Expr] = {}
+        settled: dict[sympy.Expr, sympy.Expr] = dict.fromkeys(remainders.values(), sympy.Integer(0))
         for size, most in limits:
             room = sympy.sympify(house.expression(str(most - size)))
             settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
@@ -177,6 +182,29 @@ def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     return [(-rows, -int(each)) for each in few if sympy.Min(each, rows) in sizes]
 
 
+def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sympy.Expr]]:
+    """Cuts of x at k modulo its length, as x rolled has them: the program that is meant has more than k entries.
+
+    Returns:
+        The limits, each with the quotient that is 0 within it.
+    """
+    if not house.is_op(node, "Slice") or node.inputs[0] is None:
+        return []
+    before = house.dims_of(node.inputs[0]) or ()
+    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
+    found = []
+    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
+        rows = before[axis] if isinstance(axis, int) and axis < len(before) else 0
+        if isinstance(rows, int) or not {str(name) for name in rows.free_symbols} <= set(behind):
+            continue
+        shifts = (None if isinstance(each, int) else remainder_by(each, rows) for each in (start, end))
+        for shift in shifts:
+            if shift is not None and shift != -1:
+                least = shift + 1 if shift >= 0 else -shift
+                found.append(((-rows, -least), sympy.floor((least - 1) / rows)))
+    return found
+
+
 def _grown(amount: Dim) -> list[Limit]:
     """Max(0, time - 4) entries that are added: the program that adds some is the one that is meant."""
     inner = _above_zero(amount)
@@ -216,10 +244,10 @@ def _bounds(rows: int, start: Dim, end: Dim) -> list[Limit]:
 
 def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
     dims = house.dims_of(value)
-    if dims is not None and any(not isinstance(dim, int) and dim.has(sympy.Min, sympy.Max) for dim in dims):
+    if dims is not None and any(not isinstance(dim, int) and dim.has(*SETTLED) for dim in dims):
         value.shape = ir.Shape([_text(_replaced(dim, settled)) for dim in dims])
     noted = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
-    if noted is not None and ("Min" in noted or "Max" in noted):
+    if noted is not None and any(function in noted for function in ("Min", "Max", "Mod", "floor")):
         sizes = [each if isinstance(each, int) else house.expression(each) for each in json.loads(noted)]
         known = [_replaced(each, settled) for each in sizes]
         value.metadata_props[onnx_shape_inference.SYM_DATA_KEY] = json.dumps([_text(each) for each in known])

@@ -381,9 +381,11 @@ def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]
 
 
 def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
-    """The leading size of the padded inputs of a graph without a batch axis."""
+    """The rows of a graph without a batch axis: the leading size of its padded inputs, or one that they are all of."""
     sizes = {str(dims[0]) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))}
-    if len(sizes) == 1 and next(iter(sizes)).isdigit():
+    if not any(size.isdigit() and size != "1" for size in sizes):
+        return 1
+    if len(sizes) == 1:
         return int(sizes.pop())
     raise refuse(
         f"the padded inputs have first axes {sorted(sizes)}",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
+from compiler.errors import DataError
 from compiler.evaluate import open_session
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
@@ -64,3 +65,19 @@ def test_a_wrong_number_of_rows_is_an_error_not_an_answer() -> None:
     padded = PadAxes().apply(dynamic()).lowered
     with pytest.raises(ValueError, match="broadcast"):
         runner(padded, Sizes(1, {"time": 4})).run(rows(5))
+
+
+def test_rows_of_one_call_may_not_differ_in_what_all_rows_share() -> None:
+    shared = offline("(float[batch,time,4] x, float[time,4] v) => (float[p,q,r] y) { y = Add(x, v) }")
+    house.infer_shapes(shared.model)
+    padded = runner(PadAxes().apply(shared).lowered)
+    short, long = rows(3, 5)
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    for first, second in (
+        ({**short, "v": table[:3]}, {**long, "v": table}),
+        ({**long, "v": table}, {**short, "v": table[:3]}),
+    ):
+        for feed, answer in zip((first, second), padded.run([first, second], np.nan), strict=True):
+            np.testing.assert_array_equal(answer["y"], feed["x"] + feed["v"])
+    with pytest.raises(DataError, match=r"tensor v.*expected the same entries in every row of one call.*batch axis"):
+        padded.run([{**short, "v": table[1:4]}, {**long, "v": table}])

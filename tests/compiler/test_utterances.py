@@ -18,6 +18,8 @@ from compiler.utterances import UtteranceGates
 from compiler.verify import Step
 from runtime_lite.arrays import arrays_from_npz
 from tests.compiler.test_rows import dynamic, rows, runner
+from tests.kit.graphs import copy_of, random_weights
+from tests.kit.offline import offline
 
 GATE = ParityGate(max_abs=1e-5, chained_steps=3)
 BUCKETS = [{"batch": batch, "time": time} for batch in (1, 3) for time in (4, 8)]
@@ -96,3 +98,26 @@ def test_parity_names_the_output(tmp_path: Path) -> None:
 def test_a_bucket_that_no_utterance_fits_into_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"fits into batch=1,time=4, got {'time': 5} as the shortest.*drop the bucket"):
         gates(tmp_path, lengths=(5, 8))
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["one table", "a table per utterance"])
+def test_an_input_that_all_rows_share_is_fed_once_for_rows_of_any_length(tmp_path: Path, alike: bool) -> None:
+    text = (
+        "(float[batch,time,4] x, float[time,4] v, float[4,4] w) => (float[p,q,r] y) { u = MatMul(v, w) y = Add(x, u) }"
+    )
+    origin = offline(text, random_weights({"w": (4, 4)}))
+    house.infer_shapes(origin.model)
+    rng = np.random.default_rng(5)
+    table = rng.standard_normal((8, 4)).astype(np.float32)
+    feeds = []
+    for feed in rows(3, 4, 7, 8, 4):
+        length = feed["x"].shape[1]
+        own = table[:length] if alike else rng.standard_normal((length, 4)).astype(np.float32)
+        feeds.append({**feed, "v": own})
+    original = runner(origin)
+    told = [Step(feed, original.step(feed), {}) for feed in feeds]
+    lowered = PadAxes().apply(copy_of(origin)).lowered
+    check = UtteranceGates(tmp_path, lowered, artifacts(tmp_path, lowered), GATE, told, OnnxStatic().open)
+    check.check_parity(lambda done, total: None)
+    check.check_buckets()
+    check.check_invariance()

@@ -256,7 +256,7 @@ def test_a_body_that_reads_padded_frames_is_refused() -> None:
             else_branch = no () => (float[batch,k,4] b) { b = Neg(next_past) }
         >"""
     )
-    verify_refusal(PadAxes(), attend(body), message="the body of If reads", cure="rule table", op="If")
+    verify_refusal(PadAxes(), attend(body), message="the body of If reads", cure="without a body", op="If")
 
 
 def test_positions_split_into_heads_after_canonical_reshapes() -> None:

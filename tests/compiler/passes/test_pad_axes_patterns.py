@@ -1,12 +1,14 @@
 """pad_axes on what speech models do along time, written as exporters write it: proved, replayed and attacked."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from compiler.lowering import replay_certificates
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Outcome
-from tests.kit.graphs import copy_of, random_weights
+from tests.kit.graphs import BATCH, copy_of, random_weights
 from tests.kit.offline import check_padded, offline
 
 CONSTANTS = """<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] last = {-1},
@@ -19,14 +21,22 @@ WEIGHTS = random_weights(
 DECLARED = ", ".join(f"float[{','.join(map(str, array.shape))}] {name}" for name, array in WEIGHTS.items())
 
 
-def proved(body: str, result: str = "batch,r,4", dims: str = "batch,time,4", *, shortest: int = 0) -> Outcome:
+def proved(
+    body: str,
+    given: str = "float[batch,time,4] x",
+    result: str = "batch,r,4",
+    *,
+    shortest: int = 0,
+    batch: str | None = BATCH,
+) -> Outcome:
     """The padded graph from x [batch, time, 4] to y, whose certificate holds and whose rows are those alone."""
-    lowered = offline(f"(float[{dims}] x, {DECLARED}) => (float[{result}] y) {CONSTANTS} {{ {body} }}", _weights())
+    lowered = offline(f"({given}, {DECLARED}) => (float[{result}] y) {CONSTANTS} {{ {body} }}", _weights())
+    lowered = dataclasses.replace(lowered, batch_axis=batch)
     before = copy_of(lowered)
     outcome = PadAxes().apply(copy_of(lowered))
     assert replay_certificates(before, outcome)
     for seed in range(4):
-        check_padded(lowered, outcome, seed=seed, rows=4, shortest=shortest)
+        check_padded(lowered, outcome, seed=seed, rows=4 if batch else 1, shortest=shortest)
     return outcome
 
 
@@ -96,6 +106,15 @@ def test_roll_along_time_wraps_at_the_length_of_the_row(body: str) -> None:
     proved(body)
 
 
+@pytest.mark.parametrize(("shift", "minimum"), [(1, 1), (2, 2), (3, 3), (-1, 2), (-2, 3), (-5, 6)])
+def test_roll_as_exported_by_a_remainder_of_the_length(shift: int, minimum: int) -> None:
+    outcome = proved(
+        f"""{SIZE}  by = Constant<value_ints = [{-shift}]>()  at = Mod(by, s)  b = Slice(x, zero, at, one)
+        a = Slice(x, at, s, one)  v = Concat<axis = 1>(a, b)  y = Sub(x, v)"""
+    )
+    assert outcome.records[0]["minimum"] == {"time": minimum}
+
+
 BATCH_SIZE = "s = Shape<start = 1, end = 2>(x)  n = Squeeze(s)  rows = Shape<start = 0, end = 1>(x)"
 WHOLE = f"""{BATCH_SIZE}  back = Neg(s)  rest = Mod(back, four)
     pads = Concat<axis = 0>(zero, zero, zero, zero, rest, zero)  p = Pad(x, pads)"""
@@ -162,3 +181,38 @@ def test_overlapping_windows_along_time(width: int, hop: int) -> None:
         z = Gather<axis = 1>(x, index)  y = ReduceMax<keepdims = 0>(z, two)""",
         shortest=width,
     )
+
+
+SHARED = {
+    "added": "v2 = MatMul(v, w)  y = Add(x, v2)",
+    "summed up to every frame": "v2 = CumSum(v, first)  y = Mul(x, v2)",
+    "against every frame": """e = Unsqueeze(v, zero)  m = Transpose<perm = [0, 2, 1]>(e)  s = MatMul(x, m)
+        p = Softmax(s)  y = MatMul(p, x)""",
+}
+
+
+@pytest.mark.parametrize("body", SHARED.values(), ids=SHARED)
+def test_an_input_that_all_rows_share_is_read_up_to_the_length_of_each(body: str) -> None:
+    """One array as long as the longest row: alone, a row is given as many entries of it as it has itself."""
+    proved(body, given="float[batch,time,4] x, float[time,4] v")
+
+
+ONE_ROW = {
+    "Softmax of frames": ("time", "p", "y = Softmax<axis = 0>(x)"),
+    "LogSoftmax over time": ("time,4", "p,q", "y = LogSoftmax<axis = 0>(x)"),
+    "a mean that nothing is left of": ("time", "", "y = ReduceMean<keepdims = 0>(x)"),
+    "centred by the mean": ("time,4", "p,q", "m = ReduceMean(x, zero)  y = Sub(x, m)"),
+    "attention": ("time,4", "p,q", "t = Transpose(x)  s = MatMul(x, t)  p = Softmax(s)  y = MatMul(p, x)"),
+    "turned round, and summed up": ("time,4", "p,q", "y = CumSum<reverse = 1>(x, first)"),
+    "both ways": (
+        "time,4",
+        "p,q,r,s",
+        'o = Unsqueeze(x, one)  y, h, c = LSTM<hidden_size = 4, direction = "bidirectional">(o, gates, again)',
+    ),
+}
+
+
+@pytest.mark.parametrize(("dims", "result", "body"), ONE_ROW.values(), ids=ONE_ROW)
+def test_a_graph_without_a_batch_is_one_row_of_one_length(dims: str, result: str, body: str) -> None:
+    outcome = proved(body, f"float[{dims}] x", result, batch=None)
+    assert outcome.records[0]["minimum"] == {"time": 1} and not outcome.lowered.rows_independent
