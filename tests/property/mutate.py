@@ -21,7 +21,9 @@ from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
 from tests.property.equivalent import EQUIVALENT
 from tests.property.fuzz import grow
 from tests.property.mutations import Mutation, modules, mutations_of, plant
-from tests.property.trial import WAYS, Result, Trial, in_child, is_sound
+from tests.property.neighbours import holds, neighbours
+from tests.property.small_graphs import corpus as small_graphs
+from tests.property.trial import TRIALS, WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
 from tests.zoo.families import FAMILIES
 
@@ -36,6 +38,9 @@ EXPORTED = (
     "hazard_random_noise", "greedy_ctc_head", "mpnet", "speecht5_hifigan", "lfm2", "deberta_v2",
 )  # fmt: skip
 """Graphs of the zoo that reach, with little time, the lines that any of them reaches."""
+
+SMALL = 6
+"""Every so many of the small graphs is taken."""
 
 MISSED = ("survived", "unseen", "unreached")
 
@@ -58,7 +63,9 @@ class Tried:
         return "equivalent" if told in MISSED and self.name in EQUIVALENT else told
 
 
-def harvest(files: Sequence[Path], graphs: int, exported: Sequence[str] = (), times: int = 1) -> Corpus:
+def harvest(
+    files: Sequence[Path], graphs: int, exported: Sequence[str] = (), times: int = 1, small: bool = False
+) -> Corpus:
     """The attacks of test files, the first graphs of the fuzzer and some of the zoo; only what is sound by itself."""
     found = Harvest(times)
     started = time.monotonic()
@@ -66,6 +73,9 @@ def harvest(files: Sequence[Path], graphs: int, exported: Sequence[str] = (), ti
     _say(started, "tests collected")
     for seed in range(graphs):
         found.graph(f"fuzzer, seed {seed}", grow(seed))
+    of_today = [each for each in small_graphs() if "opset" not in each.name] if small else []
+    for each in of_today[::SMALL]:
+        found.graph(f"small graph, {each.name}", each.make())
     for family in FAMILIES:
         if family.name in exported:
             found.exported(family)
@@ -100,6 +110,48 @@ def trial_of(mutation: Mutation, corpus: Corpus, seed: int) -> Trial:
     nodes = [each for each in corpus.nodes if not wanted.isdisjoint(each.lines)]
     graphs = [each for each in corpus.graphs if not wanted.isdisjoint(each.lines)]
     return Trial(lambda: plant(mutation), _shuffled(nodes, seed), _shuffled(graphs, seed))
+
+
+class Beside:
+    """Attacks beside those of a corpus, for mutants that these miss.
+
+    Args:
+        corpus: the attacks.
+        count: how many are drawn beside those that reach a mutant, and as many beside those that reach its module.
+        seed: of the draws.
+    """
+
+    def __init__(self, corpus: Corpus, count: int, seed: int) -> None:
+        self.corpus, self.count, self.seed = corpus, count, seed
+        self.made: dict[str, list[NodeAttack]] = {}
+        self.useless: list[NodeAttack] = []
+
+    def again(self, mutation: Mutation, before: Result) -> Result:
+        """What becomes of a mutant that was missed: attacks beside those that reach it, and beside its module's."""
+        wanted = {(mutation.module, line) for line in range(mutation.line, mutation.last + 1)}
+        near = [each for each in self.corpus.nodes if not wanted.isdisjoint(each.lines)]
+        attacks = [*neighbours(near, self.count, self.seed), *self._of(mutation.module)]
+        attacks = [each for each in attacks if id(each) not in map(id, self.useless)]
+        found = _run(Trial(lambda: plant(mutation), attacks, []))
+        while found.by_node >= 0 and _is_useless(attacks[found.by_node]):
+            self.useless.append(attacks.pop(found.by_node))
+            found = _run(Trial(lambda: plant(mutation), attacks, []))
+        reached = before.reached or found.changed or bool(found.by)
+        return dataclasses.replace(
+            found, reached=before.reached + found.changed if reached else 0, changed=before.changed + found.changed,
+            stricter=before.stricter + found.stricter, detail=found.detail or before.detail,
+        )  # fmt: skip
+
+    def _of(self, module: str) -> list[NodeAttack]:
+        if module not in self.made:
+            reaching = [each for each in self.corpus.nodes if any(name == module for name, _ in each.lines)]
+            self.made[module] = list(neighbours(reaching, self.count, self.seed))
+        return self.made[module]
+
+
+def _is_useless(attack: NodeAttack) -> bool:
+    """Whether an attack finds something without any mutation; looked at apart, for it may end its process."""
+    return in_child(lambda: Result(reached=1) if holds(attack, TRIALS) else Result(["attack"]), 60).by != []
 
 
 def weakened_trial(weakening: Weakening, corpus: Corpus, seed: int) -> Trial:
@@ -190,7 +242,9 @@ time and asks whether it is noticed. Two sorts of mutants are made.
 
 A mutant is caught by an attack on one rule (`tests/kit/soundness.py`), by the certificate checker
 (`compiler/checker`), by the comparison of padded rows with rows alone (graphs of the fuzzer, of the tests and of the
-zoo), or by an error; several may catch it. Tests that expect a text or a verdict count for nothing. A mutant that only
+zoo), or by an error; several may catch it. Of code that these attacks miss, others are drawn beside them, with another
+content, layout, size, constant or attribute (`tests/property/neighbours.py`).
+Tests that expect a text or a verdict count for nothing. A mutant that only
 refuses more or claims less in the attacks is stricter: it is sound and counts for nothing. The others were missed: they
 changed something that no attack refutes (survived), changed no verdict and no graph in any attack that executes them
 (unseen), or were not executed (unreached). The share is that of the caught among the caught and the missed, without
@@ -206,13 +260,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
     parser.add_argument("--times", type=int, default=1, help="times as many random nodes as the tests draw")
+    parser.add_argument("--beside", type=int, default=300, help="attacks drawn beside those that reach a module")
     parser.add_argument("--least", type=float, default=0.95, help="share of the verdicts that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
     parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times)
+    corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times, small=True)
+    beside = Beside(corpus, options.beside, options.seed)
     weakened = []
     if options.only is None and not options.no_weakened:
         for weakening in weakenings_of(corpus):
@@ -224,10 +280,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
     mutated = []
     for mutation in found:
-        mutated.append(
-            Tried(mutation.module, mutation.key, mutation.line, _run(trial_of(mutation, corpus, options.seed)))
-        )
+        result = _run(trial_of(mutation, corpus, options.seed))
+        if result.outcome in MISSED:
+            result = beside.again(mutation, result)
+        mutated.append(Tried(mutation.module, mutation.key, mutation.line, result))
         _tell(mutated[-1])
+    for attack in beside.useless:
+        print(f"does not run, or is refuted, without a mutation: {attack.node}", flush=True)
     command = f"python -m tests.property.mutate {' '.join(arguments if arguments is not None else sys.argv[1:])}"
     page = report(weakened, mutated, command.strip())
     if options.write is not None:
@@ -239,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(trial: Trial) -> Result:
-    return in_child(trial.run, trial.seconds * 4)
+    return in_child(trial.run, trial.seconds * 20)
 
 
 def _tell(tried: Tried) -> None:

@@ -1,12 +1,14 @@
 """A short deterministic run of the mutation test: what weakens is caught, what does not is told apart from it."""
 
+import dataclasses
+
 import pytest
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Verdict, refuse
+from compiler.analysis.facts import Fact, Verdict, refuse
 from tests.property.corpus import ROOT, Corpus, Rule
 from tests.property.equivalent import EQUIVALENT
-from tests.property.mutate import Tried, harvest, share, table, trial_of, weakened_trial
+from tests.property.mutate import Beside, Tried, harvest, share, table, trial_of, weakened_trial
 from tests.property.mutations import Mutation, modules, mutations_of
 from tests.property.trial import Result, Trial, in_child
 from tests.property.weakened import weakenings_of
@@ -86,3 +88,26 @@ def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
     ]
     assert results
     assert share(results) == 1.0, table(results)
+
+
+def test_a_bound_that_no_test_tries_is_caught_by_attacks_beside_theirs(corpus: Corpus) -> None:
+    found = mutations_of("compiler/analysis/rules/convolution.py")
+    (mutation,) = [each for each in found if each.function == "_weights" and "in `high = np.full(" in each.within]
+    first = tried(mutation, corpus)
+    assert first.outcome == "survived"
+    assert Beside(corpus, 100, 0).again(mutation, first).by == ["attack"]
+
+
+def test_what_is_found_without_a_mutation_counts_for_nothing(corpus: Corpus) -> None:
+    beside = Beside(corpus, 20, 0)
+    attack = corpus.nodes[0]
+
+    def unsound(case: Case) -> Verdict:
+        verdict = attack.rule(case)
+        return dataclasses.replace(verdict, outputs=tuple(Fact() for _ in verdict.outputs), needs=())
+
+    wrong = dataclasses.replace(attack, rule=unsound, seen=dataclasses.replace(attack.seen, written=b"another"))
+    beside.made[PLACES] = [wrong]
+    mutation = mutations_of(PLACES)[0]
+    assert beside.again(mutation, Result()).by == []
+    assert beside.useless == [wrong]

@@ -48,6 +48,7 @@ class Result:
         stricter: those of them in which it only refused or said less.
         detail: the first thing that caught it, or was changed and not caught.
         stillborn: there was nothing to change.
+        by_node: the place among the attacks on nodes of the one that caught it; -1 where none did.
     """
 
     by: list[str] = dataclasses.field(default_factory=list)
@@ -56,6 +57,7 @@ class Result:
     stricter: int = 0
     detail: str = ""
     stillborn: bool = False
+    by_node: int = -1
 
     @property
     def outcome(self) -> str:
@@ -92,7 +94,7 @@ class Trial:
         wrap: of the rule that judges; for verdicts that are weakened.
         nodes: attacks that reach it.
         graphs: graphs that reach it.
-        seconds: to spend while nothing catches it.
+        seconds: of the processor to spend while nothing catches it.
     """
 
     plant: Callable[[], None]
@@ -108,15 +110,16 @@ class Trial:
             self.plant()
         except Stillborn:
             return Result(stillborn=True)
-        stop = time.monotonic() + self.seconds
-        for node in self.nodes:
-            if time.monotonic() > stop or result.by:
+        stop = time.process_time() + self.seconds
+        for at, node in enumerate(self.nodes):
+            if time.process_time() > stop or result.by:
                 break
             self._node(node, result)
-        stop = time.monotonic() + 1 if result.by else stop + 6  # exported graphs take a second each
+            result.by_node = at if result.by else -1
+        stop = time.process_time() + 1 if result.by else stop + 6  # exported graphs take a second each
         tried = 0
         for graph in self.graphs:
-            if time.monotonic() > stop or tried >= (1 if result.by else 20):
+            if time.process_time() > stop or tried >= (1 if result.by else 20):
                 break
             tried += self._graph(graph, result)
         return result
