@@ -37,6 +37,7 @@ def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
         for name, value in model.graph.initializers.items()
         if value.const_value is not None and value.const_value.size > LARGEST
     }
+    _require_counterparts(model, opset, place)
     proto = ir.serde.serialize_model(_without(model, weights))
     try:
         proto = onnx.version_converter.convert_version(onnx.shape_inference.infer_shapes(proto), OLDEST_OPSET)
@@ -47,10 +48,60 @@ def raised(model: ir.Model, place: Place | None = None) -> ir.Model:
             place=place,
         ) from error
     converted = ir.serde.deserialize_model(proto)
+    _mend(converted, opset)
     _give_weights(converted, weights)
     _name_new_nodes(converted, model)
     house.forget_shapes(converted)
     return converted
+
+
+def _require_counterparts(model: ir.Model, opset: int, place: Place | None) -> None:
+    """Refuse what the converter passes on although it means something else now.
+
+    Raises:
+        Refused: the mask of Dropout is read, which held numbers before opset 10.
+    """
+    for node in model.graph:
+        if opset < 10 and house.is_op(node, "Dropout") and any(_is_read(value) for value in node.outputs[1:]):
+            raise Refused(
+                f"the mask of {node.name!r} (Dropout) is read, which opset {opset} holds as numbers",
+                cure=f"export the model with opset {OLDEST_OPSET} or newer",
+                place=place,
+            ).at(node=str(node.name), op=node.op_type, source=house.source_of(node))
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _mend(model: ir.Model, opset: int) -> None:
+    """Give operators their old meaning where the converter leaves them the new one."""
+    for node in list(model.graph):
+        if opset < 11 and house.is_op(node, "Resize") and house.attribute(node, "mode", "nearest") == "linear":
+            how = "coordinate_transformation_mode"  # positions were multiples of a step, from the first entry on
+            node.attributes[how] = ir.AttrString(how, "asymmetric")
+        if opset < 10 and house.is_op(node, "Dropout"):
+            for mask in node.outputs[1:]:  # nothing reads it
+                mask.dtype = ir.DataType.BOOL
+        if opset < 13 and house.is_op(node, "Hardmax"):
+            _over_all_behind(node)
+
+
+def _over_all_behind(node: ir.Node) -> None:
+    """Hardmax of opset 12 has a single one over all axes from its own on."""
+    graph, data, result = node.graph, node.inputs[0], node.outputs[0]
+    assert graph is not None and data is not None
+    axis = house.int_attribute(node, "axis", 1)
+    shape = ir.node("Shape", [data])
+    flat = ir.node("Flatten", [data], {"axis": axis})
+    chosen = ir.node("Hardmax", [flat.outputs[0]], {"axis": -1})
+    apart = ir.node("Reshape", [chosen.outputs[0], shape.outputs[0]], {"allowzero": 1})
+    graph.insert_before(node, [shape, flat, chosen, apart])
+    made = apart.outputs[0]
+    made.type, made.shape = result.type, result.shape
+    ir.convenience.replace_all_uses_with(result, made, replace_graph_outputs=True)
+    result.name, made.name = None, result.name
+    graph.remove(node, safe=True)
 
 
 def _first_line(error: Exception) -> str:
