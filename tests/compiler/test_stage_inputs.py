@@ -9,9 +9,24 @@ import pytest
 from compiler.errors import InternalError
 from compiler.original import Original
 from compiler.progress import Progress
-from compiler.recipe import Axis, Graph, Input, LoadedRecipe, PassSpec, RecipePlaces, Source, load_recipe
+from compiler.recipe import (
+    Axis,
+    Feeds,
+    Graph,
+    Input,
+    LoadedRecipe,
+    ParityGate,
+    PassSpec,
+    RecipePlaces,
+    Source,
+    TaskGate,
+    load_recipe,
+)
 from compiler.stage_inputs import (
+    BundleInputs,
     CaptureInputs,
+    DataInputs,
+    LoweringInputs,
     PassInputs,
     Surroundings,
     TargetInputs,
@@ -49,6 +64,39 @@ def test_everything_around_a_build_is_in_every_key(field: str) -> None:
     changed: Any = ("other",) if field in ("packages", "machine") else "other"
     other = dataclasses.replace(SURROUNDINGS, **{field: changed})
     assert key_of(CaptureInputs(SURROUNDINGS, "net", SPEC, ())) != key_of(CaptureInputs(other, "net", SPEC, ()))
+
+
+GATE = ParityGate(max_abs=1.0, chained_steps=2)
+FEEDS = Feeds(feeds="m:f", count=1)
+RECORDS: list[Any] = [
+    DataInputs(SURROUNDINGS, "net", "verification", FEEDS, 1, SPEC, ()),
+    CaptureInputs(SURROUNDINGS, "net", SPEC, ()),
+    LoweringInputs(SURROUNDINGS, "net", SPEC, GATE, None, "captured", (), "verification", ""),
+    PassInputs("before", PassSpec(name="simplify")),
+    TargetInputs("before", "onnx_static", "", {"batch": (1,)}),
+    BundleInputs(SURROUNDINGS, "recipe", {}, {}, (), ""),
+]
+OTHERS: dict[str, Any] = {
+    "surroundings": dataclasses.replace(SURROUNDINGS, code="other"),
+    "feeds": FEEDS.model_copy(update={"count": 2}),
+    "shortest": 2,
+    "gate": GATE.model_copy(update={"sqnr_db": 1.0}),
+    "task": TaskGate(recordings="m:f", decode="m:g", metric="m:h", max_increase=0.0),
+    "files": ("hash",),
+    "buckets": {"batch": (1, 4)},
+    "graphs": {"net": "key"},
+    "checkpoints": {"file": "hash"},
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "field"), [(each, field.name) for each in RECORDS for field in dataclasses.fields(each)]
+)
+def test_every_field_of_every_record_is_in_the_key(record: Any, field: str) -> None:
+    before = getattr(record, field)
+    specs = {Graph: SPEC.model_copy(update={"outputs": ("w",)}), PassSpec: PassSpec(name="simplify", options={"a": 1})}
+    other = specs[type(before)] if type(before) in specs else OTHERS.get(field, "other")
+    assert key_of(dataclasses.replace(record, **{field: other})) != key_of(record)
 
 
 def test_order_kind_and_type_count() -> None:
