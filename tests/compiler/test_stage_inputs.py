@@ -71,7 +71,18 @@ FEEDS = Feeds(feeds="m:f", count=1)
 RECORDS: list[Any] = [
     DataInputs(SURROUNDINGS, "net", "verification", FEEDS, 1, SPEC, ()),
     CaptureInputs(SURROUNDINGS, "net", SPEC, ()),
-    LoweringInputs(SURROUNDINGS, "net", SPEC, GATE, None, "captured", (), "verification", ""),
+    LoweringInputs(
+        surroundings=SURROUNDINGS,
+        graph="net",
+        spec=SPEC,
+        gate=GATE,
+        task=None,
+        captured="captured",
+        files=(),
+        verification="verification",
+        development="",
+        calibration="",
+    ),
     PassInputs("before", PassSpec(name="simplify")),
     TargetInputs("before", "onnx_static", "", {"batch": (1,)}),
     BundleInputs(SURROUNDINGS, "recipe", {}, {}, (), ""),
@@ -94,7 +105,10 @@ OTHERS: dict[str, Any] = {
 )
 def test_every_field_of_every_record_is_in_the_key(record: Any, field: str) -> None:
     before = getattr(record, field)
-    specs = {Graph: SPEC.model_copy(update={"outputs": ("w",)}), PassSpec: PassSpec(name="simplify", options={"a": 1})}
+    specs: dict[type[Any], Any] = {
+        Graph: SPEC.model_copy(update={"outputs": ("w",)}),
+        PassSpec: PassSpec(name="simplify", options={"a": 1}),
+    }
     other = specs[type(before)] if type(before) in specs else OTHERS.get(field, "other")
     assert key_of(dataclasses.replace(record, **{field: other})) != key_of(record)
 
