@@ -35,7 +35,10 @@ def lengths_alone(case: Case) -> Verdict | None:
     if not numbers or any(fact.rows_axis is not None for fact in others):
         return None
     if case.batch is None and any(fact.axes and fact.index is None for fact in others):
-        raise refuse(f"{case.op} uses an axis length as data, which is one per row", "give the model a batch axis")
+        raise refuse(
+            f"{case.op} uses an axis length as data, which is one per row",
+            "give the inputs a batch axis in front, and say with original: in the recipe that the model has none",
+        )
     return case.verdict("LN1", "computed from axis lengths", NUMBER)
 
 

@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from compiler.errors import Refused
 from compiler.lowering import replay_certificates
+from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Array, Outcome
+from compiler.stages import Array, Outcome, RowPlace
 from tests.kit.graphs import BATCH, copy_of, random_weights
 from tests.kit.offline import check_padded, offline
 
@@ -216,3 +218,17 @@ ONE_ROW = {
 def test_a_graph_without_a_batch_is_one_row_of_one_length(dims: str, result: str, body: str) -> None:
     outcome = proved(body, f"float[{dims}] x", result, batch=None)
     assert outcome.records[0]["minimum"] == {"time": 1} and not outcome.lowered.rows_independent
+
+
+def test_a_length_as_data_without_a_batch_has_a_cure_that_serves() -> None:
+    lowered = offline(
+        "(float[time,4] x) => (float[time,4] y) { s = Shape<end = 1>(x) n = Cast<to = 1>(s) y = Div(x, n) }"
+    )
+    with pytest.raises(Refused, match="Div uses an axis length as data") as caught:
+        PadAxes().apply(dataclasses.replace(copy_of(lowered), batch_axis=None))
+    assert "original: in the recipe" in caught.value.cure
+    places = (RowPlace("x", None), RowPlace("y", None))
+    batched = AddBatchAxis().apply(dataclasses.replace(copy_of(lowered), row_places=places)).lowered
+    outcome = PadAxes().apply(copy_of(batched))
+    assert replay_certificates(copy_of(batched), outcome)
+    check_padded(batched, outcome, rows=4)
