@@ -223,10 +223,15 @@ class Inserter:
         shape: Iterable[int | str | ir.SymbolicDim] | None = None,
         dtype: ir.DataType | None = None,
     ) -> ir.Value:
-        """Insert one node with one output called `name` (made unique) and return that output."""
+        """Insert one node with one output called `name` (made unique) and return that output.
+
+        Where no type is stated it is that of the first operand, or what a Cast gives.
+        """
         unique = fresh_name(self.graph, name)
         output = ir.Value(name=unique, shape=None if shape is None else ir.Shape(list(shape)))
-        kept = dtype or (inputs[0].dtype if inputs and inputs[0] is not None else None)
+        given = inputs[0].dtype if inputs and inputs[0] is not None else None
+        to = (attributes or {}).get("to") if op_type == "Cast" else None
+        kept = dtype or (ir.DataType(to) if isinstance(to, int) else given)
         if kept is not None:
             output.dtype = kept
         node = ir.node(op_type, inputs, attributes or {}, outputs=[output], name=f"{unique}_node")

@@ -88,6 +88,13 @@ def test_new_nodes_are_stamped_and_placed() -> None:
     assert list(model.graph).index(made) == list(model.graph).index(relu) - 1
 
 
+def test_a_cast_has_the_type_that_it_gives() -> None:
+    model = parse(TEXT)
+    insert = house.Inserter(model, "some_pass", before=node_named(model, "y"))
+    count = insert.op("Shape", [model.graph.inputs[0]], name="n", dtype=ir.DataType.INT64)
+    assert insert.op("Cast", [count], {"to": ir.DataType.FLOAT}, name="count").dtype == ir.DataType.FLOAT
+
+
 def test_equal_constants_are_shared_and_others_are_not() -> None:
     insert = house.Inserter(parse(TEXT), "some_pass")
     zero = np.array(0, np.float32)
