@@ -8,6 +8,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import of_array
 from compiler.analysis.layout import has_rows
+from compiler.analysis.length_data import place_alone, spread_per_row
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
 from compiler.analysis.rules.refused import RANDOM
@@ -47,12 +48,36 @@ def judge(case: Case) -> Verdict:
             "write that part of the model with the operators that docs/coverage.md lists",
         )
     if case.tracked:
-        return _with_rows_once(case, rule(case))
+        return _with_rows_once(case, _with_lengths(case, rule))
     try:
         verdict = rule(case)
     except (Refused, AssertionError):
         return _untracked(case)
     return _untracked(case) if verdict.needs else verdict
+
+
+SIZES_BEHIND = frozenset({"Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile", "TopK"})
+"""Operators whose operands behind the first one say how many entries there are, and where."""
+
+SIZES_ONLY = frozenset({"ConstantOfShape", "EyeLike", "Range", "Shape", "Size"})
+"""Operators that read no data at all."""
+
+
+def _with_lengths(case: Case, rule: Rule) -> Verdict:
+    """What a rule says; a rule that knows of padded data alone sees lengths that serve as data as one value per row.
+
+    Raises:
+        Refused: the rule does not hold.
+    """
+    verdict = rule(case)
+    operands = [] if case.op in SIZES_ONLY else [0] if case.op in SIZES_BEHIND else case.present
+    numbers = [operand for operand in operands if case.fact(operand).is_number]
+    if not numbers or verdict.needs or not any(fact.is_plain for fact in verdict.outputs):
+        return verdict
+    if all(place_alone(case, case.node.inputs[operand]) is None for operand in numbers):
+        return case.verdict("LN1", "computed from axis lengths", NUMBER)
+    spread_per_row(case)
+    return rule(case)
 
 
 def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:

@@ -13,7 +13,7 @@ from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import same
 from compiler.analysis.layout import Axis, Frames, frames_of, has_rows
 from compiler.analysis.rules.length import created
-from compiler.analysis.rules.row_lookup import own_entry
+from compiler.analysis.rules.row_lookup import own_entry, own_numbers
 from compiler.analysis.rules.row_values import check_row_values
 from compiler.analysis.shape_only import counted_axis, stays_below
 from compiler.ir import Dim, int_attribute, is_op
@@ -27,6 +27,8 @@ def gather_nd(case: Case) -> Verdict:
         return case.verdict("IX2", "numbers are picked", NUMBER)
     if not isinstance(depth, int) or indices.axis(case.rank(1) - 1) is not None:
         raise refuse(f"GatherND by indices of {depth} numbers", "give a fixed number")
+    if indices.is_number and not indices.axes and shared == depth == 1 and data.rows_axis == 0:
+        return own_numbers(case)
     for at in range(shared):
         if data.axis(at) != indices.axis(at):
             raise refuse(

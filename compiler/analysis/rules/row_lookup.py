@@ -53,6 +53,32 @@ def own_entry(case: Case, along: int) -> Verdict:
     return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=_entries(case, 1))
 
 
+def own_numbers(case: Case) -> Verdict:
+    """GatherND within each row (batch_dims = 1) by numbers [batch, ..., 1].
+
+    Raises:
+        Refused: they cannot be computed per row.
+    """
+    require_rows(case, 1)
+    data, dims = case.fact(0), case.dims(1)
+    if dims[0] != case.dims(0)[0]:
+        raise refuse(f"GatherND by indices of {dims[0]} rows", "expand the indices to the batch")
+    place = Place(len(dims), 0, _rows(case), own_layouts(case, dims), whole=True)
+    Planner(case.batch).plan(case.node.inputs[1], place.layouts)
+    case.rewrite("legal_numbers", 1, place)
+    case.facts[1] = legal_fact(place)
+    shift = len(dims) - 3
+    axes = {at: axis for at, axis in place.axes.items() if at < len(dims) - 1}
+    axes |= {at + shift: axis for at, axis in data.axes if at > 1}
+
+    def content(region: Region) -> Interval:
+        kept = frozenset(at - shift for at in region if at >= len(dims) - 1) & frozenset(data.padded)
+        return _chosen(data, kept, 1, strays=any(at < len(dims) - 1 for at in region))
+
+    out = case.output(axes, content)
+    return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=_entries(case, 1))
+
+
 def legal_elements(case: Case, axis: int) -> None:
     """Replace indices of GatherElements that follow from axis lengths by slots of each row.
 
