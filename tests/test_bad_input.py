@@ -620,13 +620,13 @@ GRAPHS = [
         "ONNX input of another rank",
         stream(old="shape: [batch, 4, 8]", new="shape: [batch, 4, 8, 1]"),
         WRONG,
-        ("features", "stream.onnx", "[batch, 4, 8, 1]"),
+        ("features", "['batch', 4, 8, 1]", "got [1, 4, 8]"),
     ),
     Row(
         "ONNX input of another size",
         stream(old="shape: [batch, 4, 8]", new="shape: [batch, 4, 9]"),
         WRONG,
-        ("features", "[batch, 4, 9]", "[batch, 4, 8]"),
+        ("features", "['batch', 4, 9]", "got [1, 4, 8]"),
     ),
     Row(
         "ONNX input of another dtype",

@@ -259,13 +259,15 @@ def cut(site: Site) -> ir.Value | None:
         return None
     axes, steps = (site.constant(at) if site.value(at) is not None else fill for at, fill in (
         (3, np.arange(starts.size)), (4, np.ones(starts.size, np.int64))))  # fmt: skip
-    if axes is None or steps is None or (starts != 0).any() or (steps != 1).any():
+    if axes is None or steps is None or (steps != 1).any():
         return None
     dims = list(value.shape) if value.shape is not None else None
     far = np.iinfo(ends.dtype).max
-    for axis, end in zip(axes.reshape(-1), ends.reshape(-1), strict=True):
+    for axis, start, end in zip(axes.reshape(-1), starts.reshape(-1), ends.reshape(-1), strict=True):
         dim = None if dims is None else dims[int(axis)]
-        if end != far and not (isinstance(dim, int) and end >= dim):
+        from_the_first = start == 0 or (isinstance(dim, int) and start <= -dim)
+        to_the_last = end == far or (isinstance(dim, int) and end >= dim)
+        if not (from_the_first and to_the_last):
             return None
     return value
 
@@ -347,7 +349,7 @@ def filled(site: Site) -> ir.Value | None:
 
 def conv(site: Site) -> ir.Value | None:
     """Zeros that a Pad adds are zeros that the convolution adds; finite weights, as inf * 0.0 is NaN."""
-    pad, kernel = site.alone(0, "Pad"), site.constant(1)
+    pad, kernel = site.made(0, "Pad"), site.constant(1)
     value = None if pad is None else pad.inputs[0]
     if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
         return None
@@ -360,7 +362,7 @@ def conv(site: Site) -> ir.Value | None:
     if any(outside) or min(inside, default=-1) < 0:
         return None
     present = house.ints_attribute(site.node, "pads") or (0,) * len(inside)
-    attributes = {name: each for name, each in site.node.attributes.items() if name not in ("pads", "auto_pad")}
+    attributes = {name: each for name, each in site.node.attributes.items() if name != "pads"}
     pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
     node = ir.Node("", "Conv", [value, *site.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
     return _placed(site, node, f"{site.node.outputs[0].name}_padded", value.dtype)

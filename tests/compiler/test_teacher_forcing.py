@@ -10,6 +10,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.stages import Lowered
 from compiler.teacher_forcing import Lesson, Lessons, common_values, forced, read_by, region_of
+from compiler.verify import max_abs_difference
 from tests.kit.deep_stream import behind, change_weight, deep_stream, steps_of
 from tests.kit.graphs import parse, random_weights
 from tests.kit.offline import offline
@@ -20,7 +21,7 @@ OFFLINE = """(float[batch,time,4] x, float[4,4] w) => (float[batch,s,4] y) <int6
 
 def wrong_values(lesson: Lesson, tolerance: float = 1e-5) -> list[str]:
     """Regions that make something else of right inputs."""
-    return [name for name in lesson.right if np.max(np.abs(lesson.got(name) - lesson.expected(name))) > tolerance]
+    return [name for name in lesson.right if max_abs_difference(lesson.got(name), lesson.expected(name)) > tolerance]
 
 
 def layers(count: int) -> Lowered:

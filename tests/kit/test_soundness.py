@@ -120,7 +120,7 @@ PLANTED = {
     ),
     "a padded axis is forgotten": ("I2", Node("Relu", [X]), untracked),
     "a number that counts slots": ("I1", Node("Div", [X, kit.number("time", ir.DataType.FLOAT)]), without(needs=True)),
-    "not pointwise": ("pointwise", Node("CumSum", [X, kit.constant(1, np.int64)]), mixes_slots),
+    "not pointwise": ("mixes slots", Node("CumSum", [X, kit.constant(1, np.int64)]), mixes_slots),
 }  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def another_axis(model: ir.Model) -> None:
 DIFFERENCES = {
     "weights": (scale_weights, "MatMul"),
     "operator": (another_operator, "Softmax"),
-    "context": (another_context, "Pad"),
+    "context": (another_context, "Conv"),
     "attribute": (another_axis, "Softmax"),
 }
 

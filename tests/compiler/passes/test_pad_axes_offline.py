@@ -89,7 +89,6 @@ REFUSED = {
         "MatMul", "batch",
     ),
     "one scale for all rows": ("q, s, z = DynamicQuantizeLinear(x)  y = DequantizeLinear(q, s, z)", "Dynamic", "mix"),
-    "reversed": ("y = Slice(x, less, flipped, one, less)", "Slice", ""),
     "an unknown operator": ("y = com.acme.Turn(x)", "Turn", "no rule"),
 }  # fmt: skip
 
@@ -97,9 +96,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_shown_is_refused_by_name(name: str) -> None:
     body, op, part = REFUSED[name]
-    text = graph(body).replace("int64[1] zero", "int64[1] flipped = {-9223372036854775807}, int64[1] zero")
     with pytest.raises(Refused) as raised:
-        PadAxes().apply(offline(text, WEIGHTS))
+        PadAxes().apply(offline(graph(body), WEIGHTS))
     assert op in f"{raised.value.place.op} {raised.value}"
     assert part in str(raised.value)
     assert raised.value.place.source.startswith("tiny.py:")

@@ -14,7 +14,7 @@ from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from compiler.analysis.rules.contraction import sums_to_one
 from tests.kit.judged import attack, check, check_refused
-from tests.kit.soundness import Node, Operand, constant, number
+from tests.kit.soundness import Node, Operand, check_node, constant, number
 
 BATCH, TIME = house.symbol("batch"), house.symbol("time")
 ROWS = "0: rows(batch)"
@@ -182,14 +182,15 @@ REFUSED = [
     (matmul(x("batch", "time", 4), x("time", 4, 3)), "pairs rows(batch) with [time, left]"),
     (matmul(x(5, "time"), x("time", 4)), "needs a mask on a value"),
     (Node("Einsum", [x("batch", "time", "time")], {"equation": "btt->bt"}), "takes a diagonal"),
-    (
-        Node("Einsum", [x("batch", "time"), x("batch", 3, valid=ANYTHING)], {"equation": "bt,bd->bd"}),
-        "which may hold infinities",
-    ),
     (Node("Gemm", [x("batch", 4), WEIGHTS, x(5, 3)]), "adds a term of another layout"),
     (Node("Gemm", [x("batch", 4), WEIGHTS, x("time", 3)], most={"time": 2}), "adds a term of [time, left]"),
     (Node("MatMul", [x("batch", 1), number("time", ir.DataType.FLOAT, (1, 1))]), "uses an axis length as its input 1"),
 ]
+
+
+def test_a_factor_outside_the_sum_is_taken_for_finite_on_record() -> None:
+    verdict = check_node(Node("Einsum", [x("batch", "time"), x("batch", 3, valid=ANYTHING)], {"equation": "bt,bd->bd"}))
+    assert [each.operand for each in verdict.assumes] == [1]
 
 
 @pytest.mark.parametrize(("node", "message"), REFUSED)
