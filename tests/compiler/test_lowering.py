@@ -78,7 +78,13 @@ def checkpoint_byte(project: Project) -> None:
             ["net:data", *LOWERED, *SHIPPED],
             id="code of the data",
         ),
-        pytest.param(checkpoint_byte, (), ["net:capture", *LOWERED, *SHIPPED], id="one bit of the checkpoint"),
+        pytest.param(
+            checkpoint_byte,
+            (),
+            ["net:capture", *LOWERED, *SHIPPED],
+            id="one bit of the checkpoint",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             lambda p: p.replace("tiny_asr.py", "functional.silu", "functional.gelu"),
             (),

@@ -40,6 +40,7 @@ def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> N
     assert named <= set(keys), "reasons for mutations that are gone"
 
 
+@pytest.mark.slow
 def test_a_slot_too_many_in_a_mask_is_caught_by_checker_and_comparison(corpus: Corpus) -> None:
     result = tried(only(PLACES, "Places._computed", "'Less'", "'LessOrEqual'"), corpus)
     assert {"checker", "comparison"} <= set(result.by), result

@@ -50,6 +50,7 @@ def test_default_pins_stay() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_the_runtime_quantises_by_itself_is_refused_with_the_node(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -18,6 +18,8 @@ from compiler.stages import Array, states_of
 from examples.streaming_asr import data
 from examples.streaming_asr.decode import decode_outputs
 
+pytestmark = pytest.mark.slow
+
 OVERRIDES = ("gates.task=null", "graphs.encoder.axes.batch.buckets=[1, 4]", "data.verification.count=2")
 
 
