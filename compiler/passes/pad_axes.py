@@ -382,10 +382,12 @@ def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]
 
 def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
     """The rows of a graph without a batch axis: the leading size of its padded inputs, or one that they are all of."""
-    sizes = {str(dims[0]) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))}
-    if not any(size.isdigit() and size != "1" for size in sizes):
+    first = [(str(dims[0]), fact) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))]
+    sizes = {size for size, _ in first}
+    is_named = any(not size.isdigit() and 0 not in dict(fact.axes) for size, fact in first)  # rows that nobody declared
+    if not is_named and not any(size.isdigit() and size != "1" for size in sizes):
         return 1
-    if len(sizes) == 1:
+    if len(sizes) == 1 and not is_named:
         return int(sizes.pop())
     raise refuse(
         f"the padded inputs have first axes {sorted(sizes)}",

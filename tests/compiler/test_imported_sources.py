@@ -30,7 +30,9 @@ def write(folder: Path, **files: str) -> None:
     importlib.invalidate_caches()
 
 
-def test_files_are_followed_through_imports_of_every_kind(folder: Path) -> None:
+def test_files_are_followed_through_imports_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two", "three", "four", "stranger", "pack"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     write(folder, one="import two\nfrom three import x as y", two="def f():\n  import four", three="x = 1", four="")
     write(folder, stranger="import one")
     write(folder, pack____init__="from . import inner", pack__inner="import one", pack__outer="")
