@@ -59,7 +59,6 @@ class Lowering:
         self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
         self.results, self.progress = original.results, original.progress
         self.precision: list[PrecisionRecord] = []
-        self.certificate: list[dict[str, Any]] = []
         self.lowered: Lowered | None = None
         self.proofs: dict[str, Proof] = {}
         self.key = key_of(original.lowering_inputs())
@@ -93,7 +92,6 @@ class Lowering:
                 found = self._cached_report(key)
                 assert found is not None
                 self._done(handle, found[0])
-                self.certificate += found[1]
 
     def _cached_report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]] | None:
         """What an earlier build said of a pass, and the records of its certificate."""
@@ -148,7 +146,6 @@ class Lowering:
                     )
                     content = {"report": report.to_json(), "records": records}
                     self._keep(key, {"report.json": canonical_json(content)})
-                self.certificate += records
                 self._done(handle, report)
         self.lowered = lowered
 

@@ -195,7 +195,7 @@ class Writer:
     def _applied(self, plan: Apply) -> ir.Value:
         node, dtype = plan.node, plan.node.outputs[0].dtype
         values = [self.write(each) for each in plan.operands]
-        rank, one = len(plan.sizes), self.insert.int64s
+        rank = len(plan.sizes)
         attributes = {name: each.value for name, each in node.attributes.items()}
         match node.op_type:
             case "CastLike":
@@ -209,16 +209,7 @@ class Writer:
                     aligned[1] = self.divisor(aligned[1])
                 return self._op(op, aligned, attributes, dtype)
             case "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze":
-                target = (
-                    self._op(
-                        "Concat",
-                        [self._op("Shape", values, {"start": 0, "end": 1}), self.shape(plan.sizes)],
-                        {"axis": 0},
-                    )
-                    if plan.sizes
-                    else one(-1)
-                )
-                return self._op("Reshape", [values[0], target], dtype=dtype)
+                return self._reshaped(values[0], plan, dtype)
             case "Expand":
                 return self._spread(self._aligned(values[0], plan.ranks[0], rank), plan.sizes)
             case "Transpose":
@@ -236,17 +227,16 @@ class Writer:
             case "Gather":
                 return self._op("Gather", [node.inputs[0], self._legal(values[0], node)], {"axis": 0}, dtype)
             case "ReduceMax" | "ReduceMean" | "ReduceMin":
-                target = (
-                    self._op(
-                        "Concat",
-                        [self._op("Shape", values, {"start": 0, "end": 1}), self.shape(plan.sizes)],
-                        {"axis": 0},
-                    )
-                    if plan.sizes
-                    else one(-1)
-                )
-                return self._op("Reshape", [values[0], target], dtype=dtype)
+                return self._reshaped(values[0], plan, dtype)
         return self._product(node, values[0])
+
+    def _reshaped(self, value: ir.Value, plan: Apply, dtype: ir.DataType | None) -> ir.Value:
+        """One value of the plan's sizes per row; a scalar per row is an axis of rows alone."""
+        rows = self._op("Shape", [value], {"start": 0, "end": 1}) if plan.sizes else None
+        target = (
+            self.insert.int64s(-1) if rows is None else self._op("Concat", [rows, self.shape(plan.sizes)], {"axis": 0})
+        )
+        return self._op("Reshape", [value, target], dtype=dtype)
 
     def _aligned(self, value: ir.Value, rank: int, wanted: int) -> ir.Value:
         """Axes of one entry behind the rows, as broadcasting has them."""
