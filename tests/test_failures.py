@@ -45,7 +45,7 @@ def process(project: Project, script: str, *options: str) -> "subprocess.Popen[s
     return subprocess.Popen(
         [sys.executable, "-c", lines, *command],
         cwd=project.folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,6 +1,7 @@
 """lowering: which stages run again, and which pass and node broke a graph."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,11 +28,11 @@ sys.exit(code)
 
 
 def test_rebuild_in_a_new_process_runs_no_stage_and_imports_no_framework(shared: Project, project: Project) -> None:
-    options = ["--recipe", "tiny.yaml", "--out", "again", "--cache", str(shared.cache), "--report", "r.json"]
+    options = ["--recipe", "tiny.yaml", "--out", "again", "--cache", str(project.cache), "--report", "r.json"]
     done = subprocess.run(
         [sys.executable, "-c", REBUILD, *options],
         cwd=project.folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
         text=True,
     )
