@@ -31,13 +31,14 @@ Deed = Callable[[Project], Ended]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What is done, the exit code, and words that the one message must hold, the cure among them."""
+    """What is done, the exit code, and words that the one message must hold, the cure among them; some take long."""
 
     name: str
     do: Deed
     code: int
     words: tuple[str, ...]
     repeats: bool = True
+    slow: bool = False
 
 
 # What is done
@@ -424,6 +425,7 @@ SOURCES = [
             "DFT with computed lengths",
             "give lengths",
         ),
+        slow=True,
     ),
     Row(
         "first call of another kind",
@@ -436,6 +438,7 @@ SOURCES = [
         model("return self.step(features, (), ())", "return self.step(2 * features, (), ())"),
         REFUSED,
         ("stage merge_first_call", "tiny_asr.py:", "build the two calls as two graphs"),
+        slow=True,
     ),
 ]
 
@@ -758,7 +761,7 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if ".partial-" in path.name or ".previous-" in path.name}
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=[pytest.mark.slow] * row.slow) for row in TABLE])
 def test_mistake_is_answered_by_one_message_with_its_cure(row: Row, project: Project) -> None:
     before = digest_of(project.folder / "bundle")
     ended = row.do(project)

@@ -118,14 +118,14 @@ def test_disk_that_fills_up_while_files_are_written(
     [
         ("data", ("--no-cache",)),
         ("capture", ("--no-cache",)),
-        ("simplify", ("--set", "gates.parity.net.max_abs=1.1e-5")),
+        pytest.param("simplify", ("--set", "gates.parity.net.max_abs=1.1e-5"), marks=pytest.mark.slow),
         ("pad_axes", ("--set", "gates.parity.net.max_abs=1.2e-5")),
-        ("onnx_static", ("--set", "front_end.hop=1")),
-        ("verify", ("--set", "front_end.hop=2")),
-        ("invariance", ("--set", "front_end.hop=3")),
-        ("replay", ("--set", "front_end.hop=8")),
+        pytest.param("onnx_static", ("--set", "front_end.hop=1"), marks=pytest.mark.slow),
+        pytest.param("verify", ("--set", "front_end.hop=2"), marks=pytest.mark.slow),
+        pytest.param("invariance", ("--set", "front_end.hop=3"), marks=pytest.mark.slow),
+        pytest.param("replay", ("--set", "front_end.hop=8"), marks=pytest.mark.slow),
         ("task", ("--set", "front_end.hop=5")),
-        ("speed", ("--set", "front_end.hop=6")),
+        pytest.param("speed", ("--set", "front_end.hop=6"), marks=pytest.mark.slow),
         ("bundle", ()),
     ],
 )
@@ -157,7 +157,7 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
     while "capture" not in (line := started.stdout.readline()) and "data" not in line:
         assert line, "the build ended before its first stage"
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=300)
     assert started.returncode == 130, err
     assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")
     assert len(err.splitlines()) == 2
@@ -177,7 +177,7 @@ def test_killed_while_writing_leaves_a_whole_bundle(moment: str, project: Projec
     before = digest_of(project.folder / "bundle")
     script = f"def die(*given, **named): os.kill(os.getpid(), signal.SIGKILL)\n{KILL_AT[moment]}"
     started = process(project, script)
-    started.communicate(timeout=60)
+    started.communicate(timeout=300)
     assert started.returncode == -signal.SIGKILL
     assert digest_of(project.folder / "bundle") == before
     assert project.run("verify", "bundle").code == 0
@@ -196,8 +196,11 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [flip, lambda path: path.write_bytes(b""), Path.unlink],
-    ids=["one bit flipped", "emptied", "file removed"],
+    [
+        pytest.param(flip, id="one bit flipped"),
+        pytest.param(lambda path: path.write_bytes(b""), id="emptied", marks=pytest.mark.slow),
+        pytest.param(Path.unlink, id="file removed", marks=pytest.mark.slow),
+    ],
 )
 def test_damaged_results_are_made_again(damage: Callable[[Path], object], project: Project) -> None:
     files = [path for path in project.cache.rglob("*") if path.is_file() and path.stat().st_size]
@@ -214,7 +217,7 @@ def test_damaged_results_are_made_again(damage: Callable[[Path], object], projec
 
 def finish(*started: "subprocess.Popen[str]") -> None:
     for each in started:
-        _, err = each.communicate(timeout=120)
+        _, err = each.communicate(timeout=300)
         assert (each.returncode, err) == (0, "")
 
 

@@ -77,6 +77,7 @@ def export(project: Project) -> None:
     project.write("files.yaml", text)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.onnx", "ignore::FutureWarning:copyreg")
 def test_exported_files_build_the_same_function_with_and_without_first_call(project: Project) -> None:
     export(project)

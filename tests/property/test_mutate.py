@@ -91,6 +91,7 @@ def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
     assert share(results) == 1.0, table(results)
 
 
+@pytest.mark.slow
 def test_a_bound_that_no_test_tries_is_caught_by_attacks_beside_theirs(corpus: Corpus) -> None:
     found = mutations_of("compiler/analysis/rules/convolution.py")
     (mutation,) = [each for each in found if each.function == "_weights" and "in `high = np.full(" in each.within]
