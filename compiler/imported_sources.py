@@ -6,6 +6,7 @@ at run time could be any: then every source file loaded so far counts.
 
 import ast
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -107,11 +108,11 @@ class _Closure:
 
     def _follow(self, file: Path, module: ModuleType) -> None:
         try:
-            tree = ast.parse(file.read_bytes())
+            nodes = _nodes_that_import(file.read_bytes())
         except (SyntaxError, ValueError):  # changed since it was imported
             self.any_module = True
             return
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     self.enter(alias.name)
@@ -141,6 +142,13 @@ class _Closure:
             self.enter(first.value)
         else:
             self.any_module = True
+
+
+@functools.lru_cache(maxsize=1024)
+def _nodes_that_import(source: bytes) -> tuple[ast.Import | ast.ImportFrom | ast.Call | ast.Attribute, ...]:
+    """What a closure looks at, in order; every stage asks for the same files again."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
 
 
 def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:

@@ -22,12 +22,14 @@ Source: f(Concat(a, b)) = Concat(f(a), f(b)) for row-wise f, as judged by the ru
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
+import onnxruntime
 
 from compiler import ir as house
 from compiler.analysis.minimum_cut import choose
@@ -145,13 +147,19 @@ class Projected:
         kept = {name: array for name, array in states.items() if name not in self.gone}
         if not self.model:
             return kept
-        session = open_session(self.model)
+        session = _opened(self.model)
         feeds = {value.name: states[value.name] for value in session.get_inputs()}
         if any(array.size == 0 for array in feeds.values()):
             rows = next(iter(feeds.values())).shape[0]
             return kept | {str(o.name): _empty(o, rows) for o in house.deserialized(self.model).graph.outputs}
         names = [output.name for output in session.get_outputs()]
         return kept | dict(zip(names, session.run(names, feeds), strict=True))
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(model: bytes) -> onnxruntime.InferenceSession:
+    """A session per map: states are mapped after every step of every comparison."""
+    return open_session(model)
 
 
 def _empty(value: ir.Value, rows: int) -> Array:
