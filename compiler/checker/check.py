@@ -81,8 +81,8 @@ class _Checker:
             self._assumptions(record)
             self._chain(record)
         for node in self.before.nodes.values():
-            is_left = node.name in self.after.nodes
-            if is_left and node.name not in by_node and any(self._is_tracked(name) for name in node.input):
+            is_told = node.name not in self.after.nodes or node.name in by_node
+            if not is_told and any(self._is_tracked(name) for name in node.input) and not self._is_alike(node):
                 raise Rejected(f"node {node.name!r} reads a padded value and has no record")
         self._closed_chains()
         for name in self.before.outputs:
@@ -104,6 +104,10 @@ class _Checker:
 
     def _is_constant(self, name: str) -> bool:
         return self.before.constant(name) is not None
+
+    def _is_alike(self, node: onnx.NodeProto) -> bool:
+        """Whether a node computes of axis lengths what is the same for all of them."""
+        return all(self.steps.alike(name) is not None for name in node.output if name)
 
     def _closed_chains(self) -> None:
         """Of several nodes that are one step, each reads the one before, and nothing else but Shape reads between."""
@@ -169,12 +173,12 @@ class _Checker:
         return 0 if known is None else int(known.type.tensor_type.elem_type)
 
     def _plain(self, name: str, fact: Record, record: Record) -> Record:
-        """A constant, or a value that nothing tracked reaches: not better than its content."""
+        """A constant, what is the same at all lengths, or what nothing tracked reaches: not better than its content."""
         array = self.before.constant(name)
         if array is None:
             array = self.after.constant(name)
         if array is None:
-            array = self.steps.computed(name)
+            array = self.steps.alike(name)
         if array is None:  # of data that no padded axis reaches
             low, high, nan = content_of(fact, frozenset())
             least, most, may_be_nan = worst_of(self.steps.element_type(name))

@@ -215,6 +215,13 @@ BODIES = {
     "distance of the length": LENGTH + "k = Sub(n, four)  o = Abs(k)  f = Cast<to = 1>(o)  y = Add(x, f)",
     "smaller of two lengths": LENGTH + "k = Min(n, four)  f = Cast<to = 1>(k)  y = Add(x, f)",
     "square root of the length": LENGTH + "f = Cast<to = 1>(n)  r = Sqrt(f)  y = Div(x, r)",
+    "width as data": "n = Shape<start = 2, end = 3>(x)  f = Cast<to = 1>(n)  r = Sqrt(f)  y = Div(x, r)",
+    "length or nothing": LENGTH + "k = Min(n, zero)  f = Cast<to = 1>(k)  y = Add(x, f)",
+    "remainder that is always none": LENGTH + "d = Mul(n, two)  k = Mod(d, two)  f = Cast<to = 1>(k)  y = Add(x, f)",
+    "cut at a remainder": LENGTH + "d = Mul(n, two)  k = Mod(d, two)  y = Slice(x, k, end, one)",
+    "compared with a remainder": LENGTH + "d = Mul(n, two)  k = Mod(d, two)  g = Equal(k, zero)  y = Where(g, x, none)",
+    "length by itself": LENGTH + "k = Div(n, n)  f = Cast<to = 1>(k)  y = Add(x, f)",
+    "rows by themselves": "n = Shape<start = 0, end = 1>(x)  k = Div(n, n)  f = Cast<to = 1>(k)  y = Add(x, f)",
     "ones of the length": "s = Shape(x)  o = ConstantOfShape<value = float[1] {1.0}>(s)  y = Add(x, o)",
     "a mask of zeros": "e = Equal(x, none)  f = Cast<to = 1>(e)  g = ReduceSum(f, minus)  y = Mul(x, g)",
     # --- attention

@@ -75,6 +75,14 @@ NAMED = {
     "a strided same pool": "same max pool",
     "another name of the batch": "apart beside another name of the batch",
     "a value that all rows share, filled per row": "attention to another beside a literal batch",
+    "a width as data": "width as data",
+    "a smallest of length and constant": "length or nothing",
+    "a remainder that lengths do not change": "remainder that is always none",
+    "a bound that lengths do not change": "cut at a remainder",
+    "a truth that lengths do not change": "compared with a remainder",
+    "a quotient of equal lengths": "length by itself",
+    "a quotient of equal lengths, literal batch": "length by itself, literal batch",
+    "a quotient of rows": "rows by themselves",
     "an axis without a meaning": "apart beside an axis without a name",
 }
 """What prover and checker once disagreed about, or what stopped them."""

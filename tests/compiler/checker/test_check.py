@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 
 from compiler import ir as house
 from compiler.checker import graph as graph_of_checker
@@ -170,6 +171,24 @@ def test_tampering_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]
     before, after, certificate = attention()
     tamper(after, certificate)
     with pytest.raises(Rejected):
+        check(before, after, certificate)
+
+
+ALWAYS_NONE = """n = Shape<start = 1, end = 2>(x)  d = Mul(n, two)  k = Mod(d, by)  f = Cast<to = 1>(k)
+    y = Add(x, f)"""
+
+
+def test_a_number_that_lengths_change_is_no_constant() -> None:
+    text = (
+        f"(float[batch,time,8] x) => (float[p,q,r] y) <int64[1] two = {{2}}, int64[1] by = {{2}}> {{ {ALWAYS_NONE} }}"
+    )
+    before, after, certificate = proof_of(offline(text))
+    assert "f" in [name for record in certificate["records"] for name in record["inputs"]]
+    check(before, after, certificate)
+    for model in (before, after):
+        (by,) = [each for each in model.graph.initializer if each.name == "by"]
+        by.CopyFrom(numpy_helper.from_array(np.array([3]), "by"))
+    with pytest.raises(Rejected, match="may be anything, not within"):
         check(before, after, certificate)
 
 
