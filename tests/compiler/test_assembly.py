@@ -46,6 +46,7 @@ def test_report_names_every_stage_and_every_tensor(shared: Project) -> None:
     assert {row["sizes"] for row in ended.report["speed"]} == {"batch=1", "batch=2"}
 
 
+@pytest.mark.slow
 def test_build_without_cache_is_byte_identical(shared: Project, project: Project) -> None:
     ended = project.build(out="again", cached=False)
     assert ended.code == 0, ended.err

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -22,6 +24,7 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_own_model_builds_and_runs_as_the_readme_says(tmp_path: Path) -> None:
     files = files_of_readme()
     assert list(files) == ["my_model.py", "my_data.py", "mine.yaml", "run.py"]
