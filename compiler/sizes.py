@@ -184,7 +184,8 @@ def _from_front(bound: sympy.Expr, rows: int) -> sympy.Expr | None:
     if bound.is_Integer and bound >= 2**31 - 1:
         return sympy.Integer(rows)
     at_zero = bound.subs(dict.fromkeys(bound.free_symbols, 0))
-    falls = all(factor < 0 for term, factor in bound.as_coefficients_dict().items() if term.free_symbols)
-    if at_zero < 0 or (at_zero == 0 and falls and not bound.is_Integer):
+    slopes = [factor for term, factor in bound.as_coefficients_dict().items() if term.free_symbols]
+    falls, rises = all(factor < 0 for factor in slopes), bool(slopes) and all(factor > 0 for factor in slopes)
+    if (at_zero < 0 and not rises) or (at_zero == 0 and falls and not bound.is_Integer):
         return rows + bound if falls else None
     return bound

@@ -1,5 +1,6 @@
 """The one entry to the rule table: a node and the facts of its operands in, a verdict or a refusal out."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from compiler.analysis.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.analysis.interval import of_array
 from compiler.analysis.layout import has_rows
 from compiler.analysis.length_data import place_alone, spread_per_row
+from compiler.analysis.meaning import needs_of
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
 from compiler.analysis.rules.refused import RANDOM
@@ -33,6 +35,13 @@ def judge(case: Case) -> Verdict:
     Raises:
         Refused: no rule, or the rule does not hold; node, op and source line are left to the caller.
     """
+    meant = needs_of(case)
+    verdict = _ruled(case)
+    return dataclasses.replace(verdict, at_least_one=(*verdict.at_least_one, *meant)) if meant else verdict
+
+
+def _ruled(case: Case) -> Verdict:
+    """What the rule of the node's operator says."""
     if _is_arithmetic(case):
         return _arithmetic(case)
     opset = case.opset

@@ -22,6 +22,7 @@ import onnx
 
 from compiler.checker.compare import require_no_better
 from compiler.checker.graph import Array, Graph, Record, Rejected
+from compiler.checker.meaning import require_meaning
 from compiler.checker.replay import Replay
 from compiler.checker.values import content_of, paddings_of, within, worst_of
 
@@ -73,6 +74,7 @@ class _Checker:
 
     def run(self) -> int:
         self._inputs()
+        require_meaning(self.before, self.steps.alone(0), self.steps.alone(1))
         told = [name for record in self.records for name in record.get("chain") or [record["node"]]]
         by_node = set(told)
         if len(by_node) != len(told):

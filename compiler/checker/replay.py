@@ -20,6 +20,8 @@ PASSING_ON = ("Where", "Identity", "Dropout", "Transpose", "Reshape", "Squeeze",
 TRIED = (0, 1, 2, 3, 5, 8, 30)
 """How much longer than the shortest the axes are, each in another order, when a value is the same for all lengths."""
 
+LOOKUPS = ("Gather", "GatherElements", "GatherND")
+
 FINITE = 1e6
 """Valid entries that are assumed to be finite are drawn within this bound."""
 
@@ -142,9 +144,9 @@ class Replay:
         passes_on = made["op"] in PASSING_ON
         return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
 
-    def _follows_from_sizes(self, name: str, fact: Record) -> bool:
-        """Whether a value with tracked axes is computed of axis lengths alone, so that none can be drawn."""
-        return bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name)
+    def _of_sizes(self, name: str, fact: Record) -> bool:
+        """Whether a value is computed of axis lengths alone, so that none can be drawn."""
+        return bool(fact.get("number")) or (bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name))
 
     def _is_computed(self, name: str, record: Record) -> bool:
         """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""
@@ -186,6 +188,11 @@ class Replay:
             if name in graph.types:
                 return int(graph.types[name].tensor_type.elem_type)
         raise Rejected(f"the type of {name!r} is unknown")
+
+    def alone(self, more: int) -> dict[str, int]:
+        """The lengths of one row by itself, by so many longer than the shortest that is allowed."""
+        rows = {} if self.batch is None else {self.batch: 1}
+        return dict.fromkeys(self.free, 2) | {axis: self.minimum.get(axis, 1) + more for axis in self.sides} | rows
 
     def _lengths(self, rng: np.random.Generator, seed: int) -> Lengths:
         """Two rows of different lengths in more slots than they need; the first draw is as short as allowed."""
@@ -250,6 +257,9 @@ class Replay:
                 continue
             break
         else:
+            index = record["inputs"][1] if record["op"] in LOOKUPS else None
+            if index is not None and index in layouts and self._of_sizes(index, layouts[index].record):
+                raise Rejected(f"{where}: chooses entries that are not there at lengths {lengths.true}")
             return  # the operator takes no such values at all; nothing is claimed of it
         feeds = {self.becomes.get(name, name): array for name, array in drawn.items()}
         feeds |= {name: self._source(name, lengths) for name in padded.sources if name not in feeds}
@@ -264,7 +274,7 @@ class Replay:
             compare_output(f"{where}, output {at}", layout, results[at], [each[at] for each in references])
 
     def _alone(self, name: str, drawn: Array, layout: Layout, lengths: Lengths, row: int) -> Array:
-        if layout.record.get("number") or self._follows_from_sizes(name, layout.record):
+        if self._of_sizes(name, layout.record):
             return self._number(self.before, name, lengths.true[row])
         return drawn[layout.chosen(row)] if drawn.ndim else drawn
 
@@ -314,7 +324,7 @@ class Replay:
         alike = None if layout.axes or layout.record.get("number") else self.alike(name)
         if alike is not None:
             return alike
-        if layout.record.get("number") or self._follows_from_sizes(name, layout.record):
+        if self._of_sizes(name, layout.record):
             now = self.becomes.get(name, name)
             if now not in self.after.producers:  # made again for every row where it was read
                 return self._number(self.before, name, lengths.slots)

@@ -27,7 +27,7 @@ WEIGHTS = {
 INTEGERS = {
     "zero": [0], "one": [1], "two": [2], "three": [3], "four": [4], "minus": [-1], "minus2": [-2], "minus3": [-3],
 
-        "end": [2**63 - 1], "begin": [-(2**63) + 1], "c64": [64], "c66": [66], "c72": [72],
+        "end": [2**63 - 1], "begin": [-(2**63) + 1], "c64": [64], "c66": [66], "c72": [72], "c76": [76],
     "heads": [0, -1, 2, 2], "merged": [0, -1, 4],
     "rows": [-1, 4], "front": [0, 0, 2, 0, 0, 0], "behind": [0, 0, 0, 0, 0, 2], "both": [0, 0, 1, 0, 0, 1],
     "image": [0, 1, -1, 4], "halves": [2, 2], "lasttwo": [1, 2],
@@ -224,6 +224,33 @@ BODIES = {
     "rows by themselves": "n = Shape<start = 0, end = 1>(x)  k = Div(n, n)  f = Cast<to = 1>(k)  y = Add(x, f)",
     "ones of the length": "s = Shape(x)  o = ConstantOfShape<value = float[1] {1.0}>(s)  y = Add(x, o)",
     "a mask of zeros": "e = Equal(x, none)  f = Cast<to = 1>(e)  g = ReduceSum(f, minus)  y = Mul(x, g)",
+    # --- what means nothing for short inputs
+    "mean by the length less one": "a = ReduceSum(x, one)  " + LENGTH + "k = Sub(n, one)  f = Cast<to = 1>(k)  "
+    "y = Div(a, f)",
+    "whole quotient by the length less one": LENGTH + "k = Sub(n, one)  q = Div(c64, k)  f = Cast<to = 1>(q)  "
+    "y = Mul(x, f)",
+    "remainder by the length less one": LENGTH + "k = Sub(n, one)  q = Mod(c64, k)  f = Cast<to = 1>(q)  y = Mul(x, f)",
+    "whole quotient by a remainder": LENGTH + "k = Mod(n, three)  q = Div(c64, k)  f = Cast<to = 1>(q)  y = Mul(x, f)",
+    "quotient by a remainder of the length": LENGTH + "k = Mod(n, three)  f = Cast<to = 1>(k)  y = Div(x, f)",
+    "reciprocal of the length less one": LENGTH + "k = Sub(n, one)  f = Cast<to = 1>(k)  r = Reciprocal(f)  "
+    "y = Mul(x, r)",
+    "log of the length less one": LENGTH + "k = Sub(n, one)  f = Cast<to = 1>(k)  r = Log(f)  y = Mul(x, r)",
+    "quotient by the log of the length": LENGTH + "f = Cast<to = 1>(n)  r = Log(f)  y = Div(x, r)",
+    "root of the length less two": LENGTH + "k = Sub(n, two)  f = Cast<to = 1>(k)  r = Sqrt(f)  y = Mul(x, r)",
+    "inverse root of the length less one": LENGTH + "k = Sub(n, one)  f = Cast<to = 1>(k)  h = Neg(half)  "
+    "r = Pow(f, h)  y = Mul(x, r)",
+    "positions from 0 to 1": PLACES + "f = Cast<to = 1>(i)  k = Sub(m, step)  d = Cast<to = 1>(k)  g = Div(f, d)  "
+    "u = Unsqueeze(g, one)  y = Mul(x, u)",
+    "remainder of positions by the length": PLACES + "k = Sub(m, step)  g = Mod(i, k)  h = Cast<to = 1>(g)  "
+    "u = Unsqueeze(h, one)  y = Mul(x, u)",
+    "corners aligned, of the length": PLACES + """k = Sub(m, step)  d = Cast<to = 1>(k)  e = Add(d, d)  g = Div(d, e)
+        f = Cast<to = 1>(i)  h = Mul(f, g)  j = Cast<to = 7>(h)  y = Gather<axis = 1>(x, j)""",
+    "third last frame by its number": LENGTH + "k = Sub(n, three)  y = Gather<axis = 1>(x, k)",
+    "frames from three before on": PLACES + "k = Sub(i, three)  y = Gather<axis = 1>(x, k)",
+    "three rows of a table up to the length": LENGTH + "k = Sub(n, three)  r = Slice(table, k, n, one)  "
+    "a = ReduceSum(r, one)  y = Add(x, a)",
+    "row of a table far before the length": LENGTH + "k = Sub(n, c76)  r = Gather<axis = 0>(square, k)  y = Add(x, r)",
+    "maximum behind the second": "s = Slice(x, two, end, one)  y = ReduceMax(s, one)",
     # --- attention
     "attention": SCORES + "p = Softmax<axis = -1>(s)  y = MatMul(p, x)",
     "scaled attention": SCORES + "d = Mul(s, half)  p = Softmax<axis = -1>(d)  y = MatMul(p, x)",

@@ -12,6 +12,7 @@ from compiler.analysis.facts import NUMBER, VALID, Region, Verdict, refuse, regi
 from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import same
 from compiler.analysis.layout import Axis, Frames, frames_of, has_rows
+from compiler.analysis.meaning import legal_from
 from compiler.analysis.rules.length import created
 from compiler.analysis.rules.row_lookup import own_entry, own_numbers
 from compiler.analysis.rules.row_values import check_row_values
@@ -42,7 +43,7 @@ def gather_nd(case: Case) -> Verdict:
         return own_entry(case, counted[0])
     looked_up = range(shared, shared + depth)
     if not shared and indices.rows_axis is None and _must_be_made_again(case, counted, looked_up):
-        return look_up_again(case, looked_up, case.rank(1) - 1)
+        return look_up_again(case, looked_up, case.rank(1) - 1, components=True)
     axes = _axes_of_indices(case, counted, shared)
     legal = [_chooses(case, at, counted[at - shared], axes) for at in looked_up]
     if data.rows_axis is not None and data.rows_axis >= shared + depth and _has_rows(axes):
@@ -79,13 +80,14 @@ def _must_be_made_again(case: Case, counted: Sequence[int | None], looked_up: Se
     return indices.valid.low < 0 and any(case.fact(0).frames(at) is not None for at in looked_up)
 
 
-def look_up_again(case: Case, looked_up: Sequence[int], rank: int) -> Verdict:
+def look_up_again(case: Case, looked_up: Sequence[int], rank: int, *, components: bool = False) -> Verdict:
     """Entries by indices that follow from lengths alone: every row chooses by its own lengths.
 
     Args:
         case: the node; its indices are operand 1.
         looked_up: the axes that are looked up along, neighbours.
         rank: of the indices, without the axis of their components.
+        components: whether they have such an axis.
 
     Raises:
         Refused: the indices cannot be computed row by row, or all rows share what is looked up.
@@ -114,6 +116,7 @@ def look_up_again(case: Case, looked_up: Sequence[int], rank: int) -> Verdict:
         return data.content(back[at] for at in region if at in back)
 
     sizes = [case.dims(0)[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
+    sizes += legal_from(case, 1, [case.dims(0)[at] for at in looked_up], components=components)
     return case.verdict("IX5", "every row looks up by its own length", case.output(axes, content), at_least_one=sizes)
 
 

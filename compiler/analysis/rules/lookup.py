@@ -238,8 +238,9 @@ def gather_elements(case: Case) -> Verdict:
     if data.is_number:
         raise refuse("GatherElements of axis lengths", "expand them to the batch by arithmetic")
     case.refuse_rows(0, axis, "looks up along")
+    legal: tuple[Dim, ...] = ()
     if indices.is_number:
-        legal_elements(case, axis)
+        legal = legal_elements(case, axis)
         data, indices = case.fact(0), case.fact(1)
     case.refuse_rows(1, axis, "looks up along")
     frames = case.simple_frames(0, axis)
@@ -261,8 +262,8 @@ def gather_elements(case: Case) -> Verdict:
         kept = region & frozenset(data.padded) - {axis}
         return hull(data.content(kept), data.content(kept | looked_up)) if region else data.content(kept)
 
-    out = case.output(case.fact(1).tracked, content)
-    return case.verdict("IX2" if frames is None else "IX1", "entries along one axis", out, pointwise=frames is None)
+    out, rule = case.output(case.fact(1).tracked, content), "IX2" if frames is None else "IX1"
+    return case.verdict(rule, "entries along one axis", out, pointwise=frames is None, at_least_one=legal)
 
 
 def one_hot(case: Case) -> Verdict:

@@ -13,6 +13,7 @@ from compiler.analysis.facts import Fact, Region, Verdict, make_fact, refuse
 from compiler.analysis.interval import LONGEST, Interval, hull
 from compiler.analysis.layout import Axis, Rows, suffix
 from compiler.analysis.length_data import own_layouts
+from compiler.analysis.meaning import legal_from
 from compiler.analysis.row_numbers import Place, Planner
 from compiler.ir import Dim, symbol
 
@@ -38,7 +39,7 @@ def own_entry(case: Case, along: int) -> Verdict:
         raise refuse("GatherND by numbers of axis lengths, not by (row, number)", "put the batch in front")
     require_rows(case, 1)
     dims = case.dims(1)
-    layouts = own_layouts(case, dims)
+    layouts, legal = own_layouts(case, dims), legal_from(case, 1, case.dims(0)[:2], components=True)
     Planner(case.batch, numbered=True).plan(case.node.inputs[1], layouts)
     case.rewrite("own_entries", Place(len(dims), along, _rows(case), layouts))
     data, shift = case.fact(0), len(dims) - 3
@@ -50,7 +51,7 @@ def own_entry(case: Case, along: int) -> Verdict:
         return _chosen(data, kept, 1, strays=any(at < len(dims) - 1 for at in region))
 
     out = case.output(axes, content)
-    return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=_entries(case, 1))
+    return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=[*_entries(case, 1), *legal])
 
 
 def own_numbers(case: Case) -> Verdict:
@@ -65,6 +66,7 @@ def own_numbers(case: Case) -> Verdict:
         raise refuse(f"GatherND by indices of {dims[0]} rows", "expand the indices to the batch")
     place = Place(len(dims), 0, _rows(case), own_layouts(case, dims), whole=True)
     Planner(case.batch).plan(case.node.inputs[1], place.layouts)
+    legal = legal_from(case, 1, [case.dims(0)[1]], components=True)
     case.rewrite("legal_numbers", 1, place)
     case.facts[1] = legal_fact(place)
     shift = len(dims) - 3
@@ -76,11 +78,14 @@ def own_numbers(case: Case) -> Verdict:
         return _chosen(data, kept, 1, strays=any(at < len(dims) - 1 for at in region))
 
     out = case.output(axes, content)
-    return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=_entries(case, 1))
+    return case.verdict("IX7", "one entry of each row by its number", out, at_least_one=[*_entries(case, 1), *legal])
 
 
-def legal_elements(case: Case, axis: int) -> None:
+def legal_elements(case: Case, axis: int) -> tuple[Dim, ...]:
     """Replace indices of GatherElements that follow from axis lengths by slots of each row.
+
+    Returns:
+        The sizes that have to be 1 or more for the indices to be legal.
 
     Raises:
         Refused: they cannot be computed per row.
@@ -100,6 +105,7 @@ def legal_elements(case: Case, axis: int) -> None:
     Planner(case.batch).plan(case.node.inputs[1], place.layouts)
     case.rewrite("legal_numbers", axis, place)
     case.facts[1] = legal_fact(place)
+    return legal_from(case, 1, [case.dims(0)[axis]])
 
 
 def legal_fact(place: Place) -> Fact:

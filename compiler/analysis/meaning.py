@@ -1,0 +1,155 @@
+"""The lengths from which on the original has a meaning: it divides by no 0, and chooses no entry that is not there.
+
+    x / (T - 1)                   needs T - 1 to be 1 or more: NaN and infinity are no answer to compare with
+    x[arange(T) - 3]              needs T to be 3 or more: with fewer entries the original does not run
+
+Sizes are compared exactly. What is computed of lengths otherwise is computed for the shortest lengths, one after the
+other, up to the first at which it means something: the first length for which anything is claimed.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import refuse
+from compiler.analysis.growth import never_falls, never_negative
+from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.layout import Side, symbols_of
+from compiler.analysis.shape_only import Lengths, ShapeOnly
+from compiler.sizes import Dim, symbol
+
+DIVISORS = {"Div": 1, "Mod": 1, "Reciprocal": 0}
+"""Operators that divide, and the operand that they divide by."""
+
+ROOTS = {"Log": 1, "Sqrt": 0}
+"""Operators of one operand that have no value below a number."""
+
+MOST = 256
+"""So many lengths are tried for the first one that means something."""
+
+Meets = Callable[[np.ndarray, Lengths], bool]
+"""Whether what was computed for some lengths means something."""
+
+
+def needs_of(case: Case) -> tuple[Dim, ...]:
+    """The sizes that have to be 1 or more for a node to mean something, where numbers of axis lengths decide that.
+
+    Raises:
+        Refused: a length may be divided by 0, or no length that is tried means anything.
+    """
+    if case.node.domain not in ("", "ai.onnx"):
+        return ()
+    if case.op in DIVISORS:
+        return _needs_of_number(case, DIVISORS[case.op], 1, divides=True)
+    if case.op in ROOTS:
+        return _needs_of_number(case, 0, ROOTS[case.op], divides=False)
+    if case.op == "Pow" and case.fact(0).is_number and all(dim == 1 for dim in case.out_dims()):
+        return _first(case, case.node.outputs[0], lambda power, _: bool(np.isfinite(power).all()))
+    if case.op == "Gather" and case.array(0) is not None and case.has(1) and case.fact(1).is_number:
+        return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]])
+    return ()
+
+
+def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> tuple[Dim, ...]:
+    """What keeps a number from a least one on, or off 0."""
+    value = case.node.inputs[operand]
+    if value is None or not case.fact(operand).is_number:
+        return ()
+    known = numbers_of(value)
+    found = [None] if known is None else [_needs_of_size(case, size, least, divides=divides) for size in known]
+    sizes = [size for each in found if each is not None for size in each]
+    if None not in found:
+        return tuple(sizes)
+    if any(dim != 1 for dim in case.dims(operand)):
+        return tuple(sizes)  # of positions, some of which the original leaves without a value at every length
+    whole = value.dtype is not None and value.dtype.is_integer()
+    if divides and whole:
+        raise refuse(
+            f"{case.op} by {value.name!r}, which follows from axis lengths and may be 0 for some",
+            "divide by a number that never is, such as Max(number, 1)",
+        )
+
+    def meets(array: np.ndarray, lengths: Lengths) -> bool:
+        kept = array != 0 if divides else array >= least if least == 0 else array > 0
+        return bool(np.isfinite(array).all() and kept.all())
+
+    return (*sizes, *_first(case, value, meets))
+
+
+def _needs_of_size(case: Case, size: Dim, least: int, *, divides: bool) -> tuple[Dim, ...] | None:
+    """What keeps a known number from a least one on, or off 0; None where that cannot be told."""
+    alone = sympy.sympify(size)
+    if case.batch is not None:
+        alone = alone.subs(symbol(case.batch), 1)
+    alone = sympy.fraction(sympy.together(alone))[0]
+    if alone.is_number:
+        return ()
+    if divides and alone.is_Mul:
+        parts = [_needs_of_size(case, part, least, divides=True) for part in alone.args]
+        return None if None in parts else tuple(size for part in parts if part is not None for size in part)
+    shifted, first = alone + 1 - least, min(_shortest(case, name) for name in symbols_of(alone))
+    for candidate in (shifted, -alone) if divides else (shifted,):
+        if never_negative(candidate - 1, first):
+            return ()
+        if never_falls(candidate):
+            return (candidate,)
+    return None
+
+
+def legal_from(case: Case, operand: int, sizes: Sequence[Dim], *, components: bool = False) -> tuple[Dim, ...]:
+    """The sizes that have to be 1 or more for indices that follow from lengths to choose entries that are there.
+
+    Args:
+        case: the node.
+        operand: which input holds the indices.
+        sizes: of the axes that are looked up along.
+        components: whether the last axis of the indices holds one index per axis.
+
+    Raises:
+        Refused: no length that is tried has such entries.
+    """
+    value = case.node.inputs[operand]
+    if value is None or numbers_of(value) == ():
+        return ()
+
+    def meets(array: np.ndarray, lengths: Lengths) -> bool:
+        counts = [size if isinstance(size, int) else int(size.subs(dict(lengths))) for size in sizes]
+        columns = [array[..., at] for at in range(len(counts))] if components else [array]
+        return all(
+            bool((column >= -count).all() and (column < count).all())
+            for column, count in zip(columns, counts, strict=True)
+        )
+
+    names = {name for size in sizes for name in symbols_of(size)}
+    return _first(case, value, meets, names)
+
+
+def _first(case: Case, value: ir.Value, meets: Meets, others: set[sympy.Symbol] | None = None) -> tuple[Dim, ...]:
+    """What keeps lengths from the first on at which a value means something."""
+    try:
+        function = ShapeOnly([value])
+    except ValueError:
+        return ()
+    names = set(function.names) | (others or set())
+    tracked = [name for name in names if str(name) in case.sides]
+    lengths = {name: _shortest(case, name) for name in names}
+    for more in range(MOST):
+        tried = lengths | {name: lengths[name] + more for name in tracked}
+        try:
+            (array,) = function.at(tried)
+        except ValueError:
+            continue
+        if meets(array, tried):
+            return tuple(name - (tried[name] - 1) for name in tracked if more)
+    raise refuse(
+        f"{case.op} by {value.name!r}, which follows from axis lengths and means nothing for any up to {MOST}",
+        "check what it is computed of",
+    )
+
+
+def _shortest(case: Case, name: sympy.Symbol) -> int:
+    """The shortest length that callers may want: of an axis that is a window nothing."""
+    return 0 if case.sides.get(str(name)) is Side.RIGHT else 1

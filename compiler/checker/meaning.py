@@ -1,0 +1,75 @@
+"""The original runs at the shortest lengths that are certified, and what it computes of lengths there is finite."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from onnx import AttributeProto, helper  # noqa: TID251 - nothing of the prover's vocabulary
+
+from compiler.checker.graph import Array, Graph, Rejected
+from compiler.checker.layout import size_of
+
+READ_SHAPES = ("Shape", "Size")
+
+PARTIAL = ("Div", "Log", "Mod", "Pow", "Reciprocal", "Sqrt")
+"""Operators that have no finite value for some numbers."""
+
+DIVIDING = ("Div", "Mod")
+
+Row = Mapping[str, int]
+"""Length per axis."""
+
+
+def require_meaning(graph: Graph, short: Row, long: Row) -> None:
+    """Run everything that follows from lengths alone, unpadded.
+
+    Args:
+        graph: the graph before padding.
+        short: the shortest lengths that are certified.
+        long: longer ones: what is one number there, too, is no position of the only frame.
+
+    Raises:
+        Rejected: it does not run, divides by 0 or is not finite.
+    """
+    names = _of_lengths(graph)
+    try:
+        found = _run(graph, names, short)
+    except Exception as error:  # noqa: BLE001 - whatever stops the original refutes the shortest lengths
+        raise Rejected(f"the original does not run at the shortest lengths {dict(short)}: {str(error)[:200]}") from None
+    try:
+        longer = _run(graph, names, long)
+    except Exception:  # noqa: BLE001 - tables may end there
+        return
+    numbers = {name: array for name, array in found.items() if array.size == 1 == longer[name].size}
+    for node in graph.nodes.values():
+        divisor = numbers.get(node.input[1]) if node.op_type in DIVIDING else None
+        made = numbers.get(node.output[0]) if node.op_type in PARTIAL else None
+        if (divisor is not None and not divisor.all()) or (made is not None and not np.isfinite(made).all()):
+            raise Rejected(f"node {node.name!r} has no finite value at the shortest lengths {dict(short)}")
+
+
+def _of_lengths(graph: Graph) -> list[str]:
+    """Values that read shapes and constants alone."""
+    fixed, moving = set(graph.initializers), dict[str, None]()
+    for node in graph.nodes.values():
+        read = [name for name in node.input if name]
+        if node.op_type in READ_SHAPES:
+            moving |= dict.fromkeys(node.output)
+        elif any(each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for each in node.attribute):
+            continue
+        elif all(name in fixed for name in read):
+            fixed.update(node.output)
+        elif all(name in fixed or name in moving for name in read):
+            moving |= dict.fromkeys(name for name in node.output if name)
+    return list(moving)
+
+
+def _run(graph: Graph, names: Sequence[str], row: Row) -> dict[str, Array]:
+    """The values for lengths; of the inputs nothing counts but their shapes."""
+    if not names:
+        return {}
+    part = graph.part(names, {})
+    feeds = {}
+    for name, kind in part.sources.items():
+        shape = [size_of(dim, row) for dim in graph.dims(name)]
+        feeds[name] = np.ones(shape, helper.tensor_dtype_to_np_dtype(kind))
+    return dict(zip(names, part.run(feeds), strict=True))

@@ -1,0 +1,71 @@
+"""The lengths from which on numbers of lengths divide by no 0 and choose entries that are there."""
+
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.analysis.case import Case
+from compiler.analysis.facts import NUMBER, Fact
+from compiler.analysis.layout import Side
+from compiler.analysis.meaning import legal_from, needs_of
+from compiler.errors import Refused
+from tests.kit.graphs import node_named, parse
+
+TIME = house.symbol("time")
+
+
+def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
+    model = parse(
+        f"""(float[batch,time,4] x, float[time] z) => (float[p] y)
+        <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] seven = {{7}}, int64[1] nine = {{9}}, int64 first = {{0}},
+         int64 step = {{1}}, float[3] table = {{0.0, 1.0, 2.0}}, float[1] half = {{0.5}}>
+        {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(n)  {body} }}"""
+    )
+    house.infer_shapes(model)
+    return Case(node_named(model, "y"), facts, "batch", {"time": side})
+
+
+PLAIN = Fact()
+
+NEEDS = {
+    "a length": ("y = Div(z, f)", (PLAIN, NUMBER), ()),
+    "a length less seven": ("k = Sub(n, seven)  y = Div(nine, k)", (PLAIN, NUMBER), (TIME - 7,)),
+    "what falls": ("k = Sub(seven, n)  g = Min(k, two)  y = Div(nine, k)", (PLAIN, NUMBER), (TIME - 7,)),
+    "at least one": ("r = Mod(n, seven)  k = Max(r, one)  y = Div(nine, k)", (PLAIN, NUMBER), ()),
+    "a product": ("k = Sub(n, seven)  g = Mul(k, n)  y = Mod(nine, g)", (PLAIN, NUMBER), (TIME - 7,)),
+    "a log": ("k = Sub(n, seven)  g = Cast<to = 1>(k)  y = Log(g)", (NUMBER,), (TIME - 7,)),
+    "a root": ("k = Sub(n, seven)  g = Cast<to = 1>(k)  y = Sqrt(g)", (NUMBER,), (TIME - 6,)),
+    "a number that is computed": ("k = Sub(f, half)  g = Floor(k)  y = Reciprocal(g)", (NUMBER,), (TIME - 1,)),
+    "a power": ("k = Sub(n, two)  g = Cast<to = 1>(k)  y = Pow(g, half)", (NUMBER, PLAIN), (TIME - 1,)),
+    "rows of a table": ("k = Sub(n, nine)  y = Gather(table, k)", (PLAIN, NUMBER), (TIME - 5,)),
+    "data": ("y = Log(z)", (PLAIN,), ()),
+}
+
+
+@pytest.mark.parametrize(("body", "facts", "needs"), NEEDS.values(), ids=NEEDS)
+def test_what_a_node_needs(body: str, facts: tuple[Fact, ...], needs: tuple[object, ...]) -> None:
+    assert needs_of(case(body, *facts)) == needs
+
+
+def test_a_window_may_be_empty() -> None:
+    assert needs_of(case("g = Sqrt(f)  y = Reciprocal(g)", NUMBER, side=Side.RIGHT)) == (TIME,)
+
+
+def test_a_whole_number_that_may_be_nothing_is_refused() -> None:
+    with pytest.raises(Refused, match="may be 0") as caught:
+        needs_of(case("k = Mod(n, seven)  y = Div(nine, k)", PLAIN, NUMBER))
+    assert "Max(number, 1)" in str(caught.value)
+
+
+def test_what_never_means_anything_is_refused() -> None:
+    with pytest.raises(Refused, match="means nothing"):
+        needs_of(case("k = Neg(f)  g = Sub(k, half)  y = Log(g)", NUMBER))
+
+
+def test_indices_of_each_axis() -> None:
+    body = "i = Range(first, m, step)  u = Unsqueeze(i, one)  t = Sub(u, two)  c = Concat<axis = 1>(u, t)  "
+    body += "y = Cast<to = 1>(c)"
+    made = case(body, NUMBER).node.inputs[0]
+    reader = Case(ir.node("GatherND", [ir.val("d"), made]), (PLAIN, NUMBER), "batch", {"time": Side.LEFT})
+    assert legal_from(reader, 1, [TIME, TIME], components=True) == (TIME - 1,)
+    assert legal_from(reader, 1, [TIME, TIME + 1], components=True) == ()
