@@ -25,7 +25,7 @@ from compiler.verify import runner_of
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
 from tests.property.fuzz import KINDS, grow
-from tests.property.garden import WIDTH, Garden, Kinds
+from tests.property.garden import WIDTH, Garden, Kinds, Soil
 
 EXACT: tuple[Pass, ...] = (
     Simplify(), CanonicalizeTransposes(), CanonicalizeReshapes(), CanonicalizePositions(), FoldMaskInputs(),
@@ -84,7 +84,7 @@ def attack(seed: int, nodes: int = 7) -> str:
     Raises:
         Differs: a pass has changed an answer.
     """
-    origin = grow(seed, nodes, (*KINDS, *EDGE_KINDS))
+    origin = grow(seed, nodes, Soil("edges", (*KINDS, *EDGE_KINDS)))
     runner = runner_of(origin)
 
     def run(feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:

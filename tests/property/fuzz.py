@@ -2,7 +2,8 @@
 
 `python -m tests.property.fuzz --graphs 20000` draws many; the tests draw a few. A graph is grown node by node out of
 values [batch, time-like, channels] or [batch, channels, time-like]; every value may feed several nodes. Some graphs
-take the lengths of their rows, too, and some have one row only.
+take the lengths of their rows, too, some have one row only, or inputs with axes of their own, and some are written in
+older operator sets, and converted as captured ones are.
 """
 
 import argparse
@@ -24,12 +25,15 @@ from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
 from compiler.evaluate import open_session
+from compiler.opset_conversion import raised
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
-from tests.kit.offline import Differs, Edges, check_padded
-from tests.property.garden import WIDTH, Garden, Kinds, Rows
+from tests.kit.offline import FREE, Differs, Edges, check_padded
+from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
+from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
+from tests.property.opset_kinds import OPSET_KINDS
 
 EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
 """Not numbers of which a sum may overflow, or not, by the order of its terms."""
@@ -69,6 +73,7 @@ def _linear(garden: Garden) -> None:
     garden.keep(garden.op("MatMul", [found.value, garden.weights(WIDTH, WIDTH)]), False)
 
 
+@since(17)
 def _layer_norm(garden: Garden) -> None:
     found = garden.pick(False)
     inputs = [found.value, garden.weights(WIDTH), garden.weights(WIDTH)]
@@ -139,7 +144,7 @@ def _attention(garden: Garden) -> None:
     query, key = garden.pick(False), garden.pick(False)
     turned = garden.op("Transpose", [key.value], {"perm": [0, 2, 1]})
     scores = garden.op("MatMul", [query.value, turned])
-    if garden.rng.integers(0, 2) and query is key:
+    if garden.rng.integers(0, 2) and query is key and garden.opset >= 14:
         ones = garden.op("Sub", [scores, scores])
         causal = garden.op("Trilu", [ones, garden.insert.constant(np.array(1, np.int64), "one")], {"upper": 1})
         scores = garden.op("Add", [scores, causal])
@@ -147,6 +152,7 @@ def _attention(garden: Garden) -> None:
     garden.keep(garden.op("MatMul", [weights, key.value]), False)
 
 
+@since(12)
 def _causal_attention(garden: Garden) -> None:
     found = garden.pick(False)
     turned = garden.op("Transpose", [found.value], {"perm": [0, 2, 1]})
@@ -177,6 +183,7 @@ def _softmax(garden: Garden) -> None:
     garden.keep(garden.op("Softmax", [found.value], {"axis": int(garden.rng.integers(1, 3))}), found.frames_last)
 
 
+@since(10)
 def _slice(garden: Garden) -> None:
     found = garden.pick()
     axis = 2 if found.frames_last else 1
@@ -191,6 +198,7 @@ def _concat(garden: Garden) -> None:
     garden.keep(garden.op("Concat", [a.value, b.value], {"axis": 2 if a.frames_last else 1}), a.frames_last)
 
 
+@since(10)
 def _positions(garden: Garden) -> None:
     found = garden.pick(False)
     table = garden.weights(1, 64, WIDTH)
@@ -199,6 +207,7 @@ def _positions(garden: Garden) -> None:
     garden.keep(garden.op("Add", [found.value, rows]), False)
 
 
+@since(11)
 def _cumulative(garden: Garden) -> None:
     found = garden.pick(False)
     axis = garden.insert.constant(np.array(1, np.int64), "axis")
@@ -250,31 +259,57 @@ KINDS: Kinds = (
 WIDER: Kinds = (*KINDS, *LENGTH_KINDS)
 """What grows where rows have lengths of their own to make something of."""
 
-SOILS: tuple[tuple[Kinds, Rows], ...] = (
-    (KINDS, "batch"), ((*KINDS, *UNDECLARED), "literal"), (WIDER, "batch"), (WIDER, "batch"), (WIDER, "batch"),
-)  # fmt: skip
+EVERYTHING: Kinds = (*WIDER, *AXIS_KINDS, *OPSET_KINDS)
+ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *ONE_ROW_KINDS)
+
+SOILS: tuple[Soil, ...] = (
+    Soil("plain", KINDS),
+    Soil("lengths", WIDER),
+    Soil("other axes", (*KINDS, *AXIS_KINDS)),
+    Soil("old operator sets", (*WIDER, *OPSET_KINDS), opsets=range(OLDEST, house.OLDEST_OPSET)),
+    Soil("literal batch", ONE_ROW, "literal"),
+    Soil("no batch", ONE_ROW, "none"),
+    Soil("everything", EVERYTHING, opsets=range(house.OLDEST_OPSET, NEWEST + 1)),
+)
 """What grows, and on what ground; seeds take turns."""
 
 
-def grow(seed: int, nodes: int = 7, kinds: Kinds = KINDS, rows: Rows = "batch") -> Lowered:
-    """A random graph with the last value, and whatever lengths grew, as outputs."""
-    garden = Garden(seed, rows)
-    growing, weights = [kind for kind, _ in kinds], np.array([weight for _, weight in kinds])
+def soil_of(seed: int) -> Soil:
+    """On what the graph of a seed grows in a long run."""
+    return SOILS[seed % len(SOILS)]
+
+
+def grow(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> Lowered:
+    """A random graph with the last value, and whatever else grew to be returned, as outputs."""
+    garden = Garden(seed, soil.rows, soil.opsets)
+    known = [(kind, weight) for kind, weight in soil.kinds if SINCE.get(kind, OLDEST) <= garden.opset]
+    growing, weights = [kind for kind, _ in known], np.array([weight for _, weight in known])
     for _ in range(int(garden.rng.integers(1, nodes + 1))):
         growing[int(garden.rng.choice(len(growing), p=weights / weights.sum()))](garden)
-    last = garden.values[-1].value
-    garden.graph.outputs.insert(0, last)
+    garden.graph.outputs.insert(0, _last(garden))
     for line, node in enumerate(garden.model.graph, start=1):
         node.metadata_props[house.SOURCE_KEY] = f"fuzz.py:{line}"
     house.prune(garden.model)
     house.infer_shapes(garden.model)
-    declared = tuple(name for name in house.inputs_named(garden.model) if name == "n")
-    axis = PaddedAxis("time", declared[0] if declared else "time_length", length_inputs=declared)
-    return Lowered("fuzz", garden.model, batch_axis="batch" if rows == "batch" else None, padded_axes=(axis,))
+    inputs = house.inputs_named(garden.model)
+    declared = tuple(name for name in inputs if name == "n")
+    axes = [PaddedAxis("time", declared[0] if declared else "time_length", length_inputs=declared)]
+    if any("later" in map(str, value.shape or ()) for value in inputs.values()):
+        axes.append(PaddedAxis("later", "later_length"))
+    batch = "batch" if soil.rows == "batch" else None
+    return Lowered("fuzz", garden.model, batch_axis=batch, padded_axes=tuple(axes))
 
 
-def attack(seed: int, nodes: int = 7, kinds: Kinds = KINDS, rows: Rows = "batch") -> str:
-    """Pad one random graph, have the checker replay the certificate, and compare.
+def _last(garden: Garden) -> ir.Value:
+    """The value that the graph returns; where inputs have no batch, now and then without one."""
+    last = garden.values[-1].value
+    if garden.rows == "none" and garden.rng.integers(0, 2):
+        return garden.op("Squeeze", [last, garden.insert.int64s(0)])
+    return last
+
+
+def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
+    """Pad one random graph, have the checker replay the certificate, and compare with the graph as it grew.
 
     Valid places hold ordinary numbers first, then zeros, ties, infinities and NaN.
 
@@ -287,45 +322,48 @@ def attack(seed: int, nodes: int = 7, kinds: Kinds = KINDS, rows: Rows = "batch"
         Rejected: the checker does not find what the prover claims.
         Exception: anything else, of which the prover crashed.
     """
-    grown = grow(seed, nodes, kinds, rows)
+    grown = grow(seed, nodes, soil)
     try:
-        origin = _without_declared(grown)
+        origin = _as_padded(grown)
         outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
     except Refused:
         return "refused"
     certificate = json.loads(json.dumps(outcome.records[0]))
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
     check(before, after, certificate)
-    count = 3 if rows == "batch" else 1
+    count = 3 if soil.rows == "batch" else 1
+    alone = origin if grown.padded_axes[0].length_inputs else grown
     try:
-        check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4)
+        check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4)
         for edges in EDGES:
-            check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4, edges=edges)
+            check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4, edges=edges, proved=origin)
     except Differs:
         if not _is_noise(origin, outcome):
             raise
         shortest = outcome.lowered.padded_axes[0].minimum + 2
-        check_padded(origin, outcome, seed=seed, rows=count, tolerance=1e-4, shortest=shortest)
+        check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4, shortest=shortest)
         return "ill-conditioned"
     except Exception as error:
-        if _runs_alone(origin, outcome, seed):
+        if _runs_alone(alone, outcome, seed):
             raise Differs(f"runs alone, but not padded: {str(error)[:300]}") from error
         return "undefined"
     return "accepted"
 
 
-def _without_declared(lowered: Lowered) -> Lowered:
-    """The graph without declared lengths, which are those of its only row.
+def _as_padded(grown: Lowered) -> Lowered:
+    """The graph as padding takes it: in an operator set of today, and without declared lengths.
 
     Raises:
-        Refused: one of them cannot be made of the other inputs.
+        Refused: an operator has no counterpart, or a length cannot be made of the other inputs.
         Differs: it does not compute what it computed.
     """
-    axis = lowered.padded_axes[0]
+    model = raised(grown.model)
+    house.infer_shapes(model)
+    today, (axis, *others) = dataclasses.replace(grown, model=model), grown.padded_axes
     if not axis.length_inputs:
-        return lowered
-    before = open_session(house.serialized(lowered.model))
-    folded = FoldMaskInputs().apply(dataclasses.replace(lowered, model=house.clone(lowered.model))).lowered
+        return today
+    before = open_session(house.serialized(grown.model))
+    folded = FoldMaskInputs().apply(today).lowered
     after = open_session(house.serialized(folded.model))
     for length in (1, 2, 5, 8):
         given = _feeds(folded, length, np.random.default_rng(length))
@@ -336,7 +374,7 @@ def _without_declared(lowered: Lowered) -> Lowered:
         for expected, got in zip(wanted, after.run(None, given), strict=True):
             if not np.allclose(expected, got, 1e-4, 1e-5, equal_nan=True):
                 raise Differs(f"without declared lengths, {length} frames: {got} instead of {expected}")
-    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()),))
+    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()), *others))
 
 
 def _is_noise(origin: Lowered, outcome: Outcome) -> bool:
@@ -356,9 +394,9 @@ def _is_noise(origin: Lowered, outcome: Outcome) -> bool:
 
 def _feeds(origin: Lowered, length: int, rng: np.random.Generator) -> dict[str, Array]:
     """Inputs of one row."""
-    known = {"batch": 1, "time": length}
+    known = {"batch": 1, "time": length, "later": length}
     shapes = {
-        str(each.name): [known.get(str(dim), WIDTH if str(dim) == str(WIDTH) else 1) for dim in each.shape or ()]
+        str(each.name): [dim if isinstance(dim, int) else known.get(str(dim), FREE) for dim in each.shape or ()]
         for each in origin.model.graph.inputs
     }
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
@@ -399,16 +437,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=7, help="most nodes of a graph")
     options = parser.parse_args(arguments)
     counts: collections.Counter[str] = collections.Counter()
+    apart: dict[str, collections.Counter[str]] = {soil.name: collections.Counter() for soil in SOILS}
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.graphs):
         found, told = _outcome(seed, options.nodes)
         counts[found] += 1
+        apart[soil_of(seed).name][found] += 1
         if found in DEFECTS:
             least = next(n for n in range(1, options.nodes + 1) if _outcome(seed, n)[0] == found)
             print(f"seed {seed}, {found} from {least} nodes on: {told}", flush=True)
         done = seed - options.seed + 1
         if done % 500 == 0 or done == options.graphs:
             print(f"{done} graphs, {time.monotonic() - started:.0f} s: {dict(sorted(counts.items()))}", flush=True)
+    for name, found_there in apart.items():
+        print(f"{name}: {dict(sorted(found_there.items()))}")
     return 1 if any(counts[each] for each in DEFECTS) else 0
 
 
@@ -418,7 +460,7 @@ DEFECTS = ("unsound", "disputed", "crashed")
 def _outcome(seed: int, nodes: int) -> tuple[str, str]:
     """What became of a graph, and what was said."""
     try:
-        return attack(seed, nodes, *SOILS[seed % len(SOILS)]), ""
+        return attack(seed, nodes, soil_of(seed)), ""
     except Differs as difference:
         return "unsound", str(difference)
     except Rejected as rejected:

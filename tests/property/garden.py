@@ -1,4 +1,4 @@
-"""The ground on which random graphs grow: an input, the values so far, and short ways to add nodes."""
+"""The ground on which random graphs grow: inputs, an operator set, the values so far, and short ways to add nodes."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from tests.property.spelling import Attribute, spelled
 
 WIDTH = 4
 
-Rows: TypeAlias = Literal["batch", "literal"]
-"""The input's first axis: any number of rows, or one row, written 1."""
+Rows: TypeAlias = Literal["batch", "literal", "none"]
+"""The input's first axis: any number of rows, or one row, written 1, or no such axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,16 +30,21 @@ class Garden:
     Args:
         seed: of everything that is drawn.
         rows: how the input says which row it is of.
+        opsets: one of them is drawn.
     """
 
-    def __init__(self, seed: int, rows: Rows = "batch") -> None:
+    def __init__(self, seed: int, rows: Rows = "batch", opsets: Sequence[int] = (20,)) -> None:
         self.rng, self.rows = np.random.default_rng(seed), rows
-        dims = ["batch" if rows == "batch" else 1, "time", WIDTH]
-        x = ir.Value(name="x", shape=ir.Shape(dims), type=ir.TensorType(ir.DataType.FLOAT))
-        self.graph = ir.Graph([x], [], nodes=[], opset_imports={"": 20}, name="fuzz")
+        self.opset = int(self.rng.choice(opsets)) if len(opsets) > 1 else opsets[0]
+        self.graph = ir.Graph([], [], nodes=[], opset_imports={"": self.opset}, name="fuzz")
         self.model = ir.Model(self.graph, ir_version=10)
         self.insert = house.Inserter(self.model, "fuzz")
-        self.values = [Grown(x, False)]
+        x = self.input("x", ["batch", "time", WIDTH] if rows == "batch" else self.own("time"))
+        self.values = [Grown(self.op("Unsqueeze", [x, self.insert.int64s(0)]) if rows == "none" else x, False)]
+
+    def own(self, frames: str) -> list[str | int]:
+        """The axes of an input of one row."""
+        return [frames, WIDTH] if self.rows == "none" else [1, frames, WIDTH]
 
     def pick(self, frames_last: bool | None = None) -> Grown:
         """A value, recent ones more often; turned when its frames lie on the wrong axis."""
@@ -53,11 +59,27 @@ class Garden:
         self,
         op: str,
         inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
         dtype: ir.DataType = ir.DataType.FLOAT,
     ) -> ir.Value:
-        """Append a node."""
-        return self.insert.op(op, inputs, attributes or {}, name="v", dtype=dtype)
+        """Append a node, in the spelling of the operator set."""
+        given, told = spelled(op, inputs, attributes or {}, self.opset)
+        return self.insert.op(op, given, told, name="v", dtype=dtype)
+
+    def several(
+        self,
+        op: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Attribute],
+        dtypes: Sequence[ir.DataType],
+    ) -> Sequence[ir.Value]:
+        """Append a node of several outputs."""
+        given, told = spelled(op, inputs, attributes, self.opset)
+        node = ir.node(op, given, told, num_outputs=len(dtypes))
+        for place, (output, dtype) in enumerate(zip(node.outputs, dtypes, strict=True)):
+            output.name, output.dtype = f"{op}_{len(self.graph)}_{place}", dtype
+        self.graph.append(node)
+        return node.outputs
 
     def weights(self, *shape: int) -> ir.Value:
         """A random constant."""
@@ -69,8 +91,14 @@ class Garden:
 
     def length(self, value: ir.Value, frames_last: bool) -> ir.Value:
         """int64 [1]: the size of the frames axis."""
-        axis = 2 if frames_last else 1
-        return self.op("Shape", [value], {"start": axis, "end": axis + 1}, ir.DataType.INT64)
+        return self.size(value, 2 if frames_last else 1)
+
+    def size(self, value: ir.Value, axis: int) -> ir.Value:
+        """int64 [1]: the size of an axis."""
+        if self.opset >= 15:
+            return self.whole("Shape", [value], start=axis, end=axis + 1)
+        bounds = [self.insert.int64s(n) for n in (axis, axis + 1, 0)]
+        return self.whole("Slice", [self.whole("Shape", [value]), *bounds])
 
     def scalar(self, number: float, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
         """A constant without axes."""
@@ -82,13 +110,14 @@ class Garden:
 
     def declared(self) -> ir.Value:
         """int64 [batch]: the length of every row, an input of its own from the first call on."""
-        return self._input("n", ["batch"], ir.DataType.INT64)
+        return self.input("n", ["batch"], ir.DataType.INT64)
 
     def shared(self) -> ir.Value:
         """[time, channels]: an input that all rows share, from the first call on."""
-        return self._input("z", ["time", WIDTH], ir.DataType.FLOAT)
+        return self.input("z", ["time", WIDTH])
 
-    def _input(self, name: str, dims: Sequence[str | int], dtype: ir.DataType) -> ir.Value:
+    def input(self, name: str, dims: Sequence[str | int], dtype: ir.DataType = ir.DataType.FLOAT) -> ir.Value:
+        """An input of the graph, from the first call on."""
         known = house.inputs_named(self.model).get(name)
         if known is None:
             known = ir.Value(name=name, shape=ir.Shape(dims), type=ir.TensorType(dtype))
@@ -112,3 +141,36 @@ Kind = Callable[[Garden], None]
 
 Kinds = tuple[tuple[Kind, float], ...]
 """What grows, and how often."""
+
+SINCE: dict[Kind, int] = {}
+"""The operator set from which on a kind can be written; all others can be in that of `OLDEST`."""
+
+OLDEST, NEWEST = 9, 23
+"""The operator sets that graphs are drawn in."""
+
+
+def since(opset: int) -> Callable[[Kind], Kind]:
+    """Declares a kind whose operators, or their types, are those of this operator set or of newer ones."""
+
+    def declared(kind: Kind) -> Kind:
+        SINCE[kind] = opset
+        return kind
+
+    return declared
+
+
+@dataclasses.dataclass(frozen=True)
+class Soil:
+    """What grows, and on what ground.
+
+    Attributes:
+        name: for reports.
+        kinds: what grows.
+        rows: how the input says which row it is of.
+        opsets: the operator sets that graphs are written in.
+    """
+
+    name: str
+    kinds: Kinds
+    rows: Rows = "batch"
+    opsets: Sequence[int] = (20,)

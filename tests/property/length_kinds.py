@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 
-from tests.property.garden import WIDTH, Garden, Kinds
+from tests.property.garden import WIDTH, Garden, Kinds, since
 
 FLOAT, BOOL, INT32 = ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT32
 
@@ -43,25 +43,35 @@ def _recurrence(garden: Garden) -> None:
     lengths = None
     if garden.rng.integers(0, 3):
         lengths = garden.op("Cast", [_number(garden, garden.declared())], {"to": INT32}, INT32)
-    weights = [garden.weights(1, gates[op] * WIDTH, WIDTH) for _ in range(2)]
     turned = garden.op("Transpose", [found], {"perm": [1, 0, 2]})
-    direction = str(garden.rng.choice(["forward", "reverse"]))
-    node = ir.node(op, [turned, *weights, None, lengths], {"hidden_size": WIDTH, "direction": direction}, num_outputs=2)
-    for place, output in enumerate(node.outputs):
-        output.name, output.dtype = f"{op}_{len(garden.graph)}_{place}", FLOAT
-    garden.graph.append(node)
+    direction = str(garden.rng.choice(["forward", "reverse", "bidirectional"]))
+    ways = 2 if direction == "bidirectional" else 1
+    weights = [garden.weights(ways, gates[op] * WIDTH, WIDTH) for _ in range(2)]
+    start = _first_state(garden, found, ways) if garden.rng.integers(0, 2) else None
+    given = [turned, *weights, None, lengths, start]
+    frames, last = garden.several(op, given, {"hidden_size": WIDTH, "direction": direction}, [FLOAT, FLOAT])
     if garden.rng.integers(0, 2):
-        last = garden.op("Transpose", [node.outputs[1]], {"perm": [1, 0, 2]})
-        return garden.keep(garden.op("Add", [found, last]), False)
-    frames = garden.op("Squeeze", [node.outputs[0], garden.insert.int64s(1)])
-    return garden.keep(garden.op("Transpose", [frames], {"perm": [1, 0, 2]}), False)
+        state = garden.op("ReduceSum", [last, garden.insert.int64s(0)], {"keepdims": 1})
+        return garden.keep(garden.op("Add", [found, garden.op("Transpose", [state], {"perm": [1, 0, 2]})]), False)
+    both = garden.op("ReduceSum", [frames, garden.insert.int64s(1)], {"keepdims": 0})
+    return garden.keep(garden.op("Transpose", [both], {"perm": [1, 0, 2]}), False)
 
 
+def _first_state(garden: Garden, value: ir.Value, ways: int) -> ir.Value:
+    """[ways, batch, channels]: the same for every row."""
+    shape = garden.whole(
+        "Concat", [garden.insert.int64s(ways), garden.size(value, 0), garden.insert.int64s(WIDTH)], axis=0
+    )
+    return garden.op("Expand", [garden.weights(ways, 1, WIDTH), shape])
+
+
+@since(10)
 def _reverse_sequence(garden: Garden) -> None:
     lengths = _number(garden, garden.declared())
     garden.keep(garden.op("ReverseSequence", [garden.timed(), lengths], {"batch_axis": 0, "time_axis": 1}), False)
 
 
+@since(12)
 def _length_as_data(garden: Garden) -> None:
     """A number of every row, or of the length of an axis, over all entries."""
     if garden.rng.integers(0, 2):
@@ -74,6 +84,7 @@ def _length_as_data(garden: Garden) -> None:
     garden.keep(garden.op(op, [found.value, _float(garden, numbers)]), False)
 
 
+@since(12)
 def _returned_lengths(garden: Garden) -> None:
     """The lengths of the result, as an output."""
     if len(garden.graph.outputs) > 0:
@@ -84,6 +95,7 @@ def _returned_lengths(garden: Garden) -> None:
     garden.graph.outputs.append(made)
 
 
+@since(11)
 def _positions(garden: Garden) -> None:
     """Positions as data: as parts of the length, reversed, centred, halved, or in waves."""
     found = garden.pick(False)
@@ -110,6 +122,7 @@ def _positions(garden: Garden) -> None:
     garden.keep(garden.op(str(garden.rng.choice(["Add", "Mul"])), [found.value, column]), False)
 
 
+@since(12)
 def _below_a_number(garden: Garden) -> None:
     """Frames in front of a number of the row, or of the length, and nothing behind."""
     found = garden.timed()
@@ -121,12 +134,13 @@ def _below_a_number(garden: Garden) -> None:
     garden.keep(garden.op("Where", [mask, found, other]), False)
 
 
+@since(11)
 def _own_entry(garden: Garden) -> None:
     """One frame of every row, by the row's own number or the length of the axis, spread again."""
     how = int(garden.rng.integers(0, 3))
     if how == 0:
         found = garden.timed()
-        size = garden.whole("Squeeze", [garden.op("Shape", [found], {"start": 0, "end": 1}, ir.DataType.INT64)])
+        size = garden.whole("Squeeze", [garden.size(found, 0)])
         rows = garden.whole("Range", [garden.scalar(0), size, garden.scalar(1)])
         last = garden.whole("Sub", [_number(garden, garden.declared()), garden.insert.int64s(1)])
         pairs = [garden.whole("Unsqueeze", [each, garden.insert.int64s(1)]) for each in (rows, last)]
@@ -147,6 +161,7 @@ def _own_entry(garden: Garden) -> None:
     garden.keep(garden.op("Sub", [found, entry]), False)
 
 
+@since(12)
 def _looked_up(garden: Garden) -> None:
     """Frames at positions that follow from the length: turned, rolled, halved, or the neighbours."""
     found = garden.pick(False)
@@ -165,6 +180,7 @@ def _looked_up(garden: Garden) -> None:
     garden.keep(garden.op("Gather", [found.value, index], {"axis": 1}), False)
 
 
+@since(10)
 def _rolled(garden: Garden) -> None:
     """Frames moved round along time."""
     found, ends = garden.pick(False), garden.insert.int64s
@@ -174,6 +190,7 @@ def _rolled(garden: Garden) -> None:
     garden.keep(garden.op("Concat", [behind, front], {"axis": 1}), False)
 
 
+@since(10)
 def _turned(garden: Garden) -> None:
     """All frames from the last to the first, or those of the second half."""
     found, ends = garden.pick(False), garden.insert.int64s
@@ -185,6 +202,7 @@ def _turned(garden: Garden) -> None:
     garden.keep(garden.op("Slice", [found.value, *bounds]), False)
 
 
+@since(16)
 def _scattered(garden: Garden) -> None:
     """Frames added where a sum over time has come to."""
     found = garden.pick(False).value
@@ -200,6 +218,7 @@ def _scattered(garden: Garden) -> None:
     garden.keep(garden.op("ScatterElements", [none, index, found], {"axis": 1, "reduction": "add"}), False)
 
 
+@since(12)
 def _interpolated(garden: Garden) -> None:
     """Twice as many frames, between neighbours."""
     found = garden.pick(False)

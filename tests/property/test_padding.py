@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.property.fuzz import attack
+from tests.property.fuzz import SOILS, attack
+from tests.property.garden import Soil
 
 FOUND = {
     90: "rows that a causal mask hides whole are uniform over their own length, whatever constant hides them",
@@ -26,3 +27,9 @@ def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -
 def test_whatever_is_accepted_runs_padded_as_alone() -> None:
     results = [attack(seed) for seed in range(120)]
     assert results.count("accepted") > 72, "the fuzzer draws what can be padded"
+
+
+@pytest.mark.parametrize("soil", SOILS, ids=[soil.name for soil in SOILS])
+def test_every_soil_bears_what_can_be_padded(soil: Soil) -> None:
+    results = [attack(seed, 7, soil) for seed in range(12)]
+    assert results.count("accepted") >= 5

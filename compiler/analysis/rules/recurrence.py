@@ -61,7 +61,8 @@ def recurrent(case: Case) -> Verdict:
         case.rewrite("sequence_lens")
     run = Run(frames, batch, rule == "RN2" or case.has(LENGTHS))
     outputs = [_states(case, run), *(_last(case, run, at) for at in range(1, len(case.node.outputs)))]
-    sizes = [] if frames is None else [frames.size]
+    chunks = [each for each in batch or () if isinstance(each, Frames)]  # kernels end the process where there are none
+    sizes = [each.size for each in (frames, *chunks) if each is not None]
     return case.verdict(rule, reason, *outputs, pointwise=frames is None, at_least_one=sizes)
 
 
