@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.ahead import on_all_cores
 from compiler.edge_feeds import Range, edge_feeds
 from compiler.errors import GateFailed, Place
 from compiler.gate_rows import GateRow
@@ -25,6 +26,9 @@ from compiler.verify import Runner, Step, Stepper, expected_of
 
 DRAWS = (FINE, COARSE, COARSE)
 """By how much roundings are off in the draws; the first says how far numbers move, all say which hang on rounding."""
+
+PARTS = 2
+"""So many sessions draw side by side, each for its share of the kinds: the same numbers on any number of cores."""
 
 SLACK = 8.0
 """So many times the change that rounding at random makes; one draw of it is not the worst."""
@@ -103,21 +107,34 @@ def edge_cases(
         run: runs the original.
         captured: the graph before any pass.
     """
-    copy = shaken(captured)
-    sessions = Sessions.of(copy)
-    return [_edge_case(kind, edge_feeds(kind, feeds, ranges), run, lambda: sessions.runner(copy)) for kind in kinds]
+    answered = [_answered(kind, edge_feeds(kind, feeds, ranges), run) for kind in kinds]
+    copy, found = shaken(captured), dict[EdgeKind, EdgeCase]()
+    for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
+        found |= {case.kind: case for case in part}
+    return [found[kind] for kind in kinds]
 
 
-def _edge_case(kind: EdgeKind, feeds: Sequence[Feed], run: Run, fresh: Callable[[], Runner | RowsRunner]) -> EdgeCase:
+def _answered(kind: EdgeKind, feeds: Sequence[Feed], run: Run) -> EdgeCase:
     try:
-        steps = tuple(Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True))
+        return EdgeCase(kind, tuple(Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)))
     except Exception as error:  # noqa: BLE001  (whatever a model raises of feeds that its author never thought of)
         return EdgeCase(kind, (), unanswered=_told(error))
+
+
+def _with_draws(cases: Sequence[EdgeCase], copy: Lowered) -> list[EdgeCase]:
+    """The cases with their draws, of one session: what it draws hangs on the calls before, so on nothing else."""
+    if all(case.unanswered for case in cases):
+        return list(cases)
+    sessions = Sessions.of(copy)
+    return [case if case.unanswered else _with_draws_of(case, lambda: sessions.runner(copy)) for case in cases]
+
+
+def _with_draws_of(case: EdgeCase, fresh: Callable[[], Runner | RowsRunner]) -> EdgeCase:
+    feeds = [step.feed for step in case.steps]
     try:
-        draws = tuple(_drawn(fresh(), feeds, size) for size in DRAWS)
+        return dataclasses.replace(case, shaken=tuple(_drawn(fresh(), feeds, size) for size in DRAWS))
     except Exception:  # noqa: BLE001  (a size that hangs on rounding, say: then nothing is known to hang on it)
-        draws = ()
-    return EdgeCase(kind, steps, draws)
+        return case
 
 
 def _drawn(runner: Runner | RowsRunner, feeds: Sequence[Feed], size: float) -> tuple[Step, ...]:
@@ -136,11 +153,11 @@ def first_disagreement(
 
     Args:
         lowered: what the graph is now.
-        fresh: makes what runs it.
+        fresh: makes what runs it; several run at once.
         cases: the original's answers.
         limits: of what is finite.
     """
-    found = (_disagreement(lowered, fresh(), case, limits) for case in cases)
+    found = on_all_cores(lambda case: _disagreement(lowered, fresh(), case, limits), cases)
     return next((each for each in found if each is not None), None)
 
 
@@ -195,6 +212,8 @@ def _forms(array: Array) -> npt.NDArray[np.int8]:
     if array.dtype.kind in "iub":
         return np.zeros(array.shape, np.int8)
     wide = array.astype(np.float64)
+    if np.all(np.isfinite(wide)):
+        return np.zeros(array.shape, np.int8)
     found = np.where(np.isinf(wide), np.sign(wide), 0.0)
     return np.where(np.isnan(wide), 2.0, found).astype(np.int8)
 

@@ -1,5 +1,6 @@
 """Evaluates a single node or a small graph on arrays, through ONNX Runtime with optimisation off."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -10,6 +11,9 @@ import onnxruntime
 from compiler import ir as house
 from compiler.half_rounding import with_rounding
 from compiler.stages import Array
+from compiler.structure import split
+
+PROVIDERS = ["CPUExecutionProvider"]
 
 
 class Session(Protocol):
@@ -28,19 +32,51 @@ def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1
         optimize: whether ONNX Runtime may rewrite the graph. Off when passes are compared, on for what ships.
         threads: intra-op threads.
     """
+    options = _options(optimize=optimize, threads=threads)
+    return onnxruntime.InferenceSession(model, options, providers=PROVIDERS)
+
+
+def _options(*, optimize: bool, threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what it raises says it as well
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return options
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """A session that reads the weights of a model where they lie.
+
+    Attributes:
+        session: of the structure.
+        weights: held as long as the session, which does not own them.
+    """
+
+    session: onnxruntime.InferenceSession
+    weights: Sequence[onnxruntime.OrtValue]
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        found: list[Array] = self.session.run(names, feeds)
+        return found
+
+
+def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
+    """A CPU session of a model in memory, on one thread; `optimize` as in `open_session`."""
+    structure, weights = split(model)
+    options = _options(optimize=optimize, threads=1)
+    values = [
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(tensor.numpy())) for tensor in weights.values()
+    ]
+    options.add_external_initializers(list(weights), values)
+    return _Opened(onnxruntime.InferenceSession(structure, options, providers=PROVIDERS), values)
 
 
 def session_of(model: ir.Model) -> Session:
     """A session without optimisation that rounds half precision wherever the graph says so."""
-    session: Session = open_session(house.serialized(with_rounding(with_constants_dequantized(model))))
-    return session
+    return open_model(with_rounding(with_constants_dequantized(model)))
 
 
 def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:

@@ -33,6 +33,7 @@ from compiler.recipe import Limits, PassSpec
 from compiler.spec import check_between_passes
 from compiler.stage_inputs import PassInputs, TargetInputs, key_of
 from compiler.stages import Lowered, Outcome, Pass
+from compiler.structure import is_same
 from compiler.targets.base import Built, Target
 from compiler.teacher_forcing import Sessions
 
@@ -284,7 +285,8 @@ def _is_same(before: Lowered, after: Lowered) -> bool:
     """Whether a pass left everything as it was, to the byte: what was compared then need not be compared again."""
     if dataclasses.replace(after, model=before.model, first_call=before.first_call) != before:
         return False
-    return list(map(house.serialized, before.models)) == list(map(house.serialized, after.models))
+    pairs = list(zip(before.models, after.models, strict=False))
+    return len(before.models) == len(after.models) and all(is_same(*pair) for pair in pairs)
 
 
 def _check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> None:

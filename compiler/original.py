@@ -4,6 +4,8 @@ Capture and data are stages of their own: their results are kept with a record o
 that neither the framework nor that code is imported while nothing has changed.
 """
 
+import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -229,7 +231,7 @@ class Original:
                 models, made = self._capture_now()
                 content = [house.serialized(model) if model is not None else b"" for model in models]
                 digest = stage_key(*content, made)
-                self._captured = lambda: _copies(models)
+                self._captured = lambda: models
                 kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": digest.encode()}
                 why = self.results.keep(key, kept, self.code(), self.is_data)
             handle.finish(
@@ -287,7 +289,13 @@ class Original:
         return later, house.deserialized(first) if first else None
 
     def start(self) -> Lowered:
-        """The captured graph with the recipe's states and axes."""
+        """The captured graph with the recipe's states and axes, as a copy: passes change what they are given."""
+        started = self._started
+        first = None if started.first_call is None else house.clone(started.first_call)
+        return dataclasses.replace(started, model=house.clone(started.model), first_call=first)
+
+    @functools.cached_property
+    def _started(self) -> Lowered:
         model, first = self._captured()
         for each in (model, first):
             if each is not None:
@@ -371,12 +379,6 @@ def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
         mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
         length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
     )
-
-
-def _copies(models: tuple[ir.Model, ir.Model | None]) -> tuple[ir.Model, ir.Model | None]:
-    """Passes change what they are given; the original of an ONNX file must stay as it was captured."""
-    model, first = models
-    return house.clone(model), None if first is None else house.clone(first)
 
 
 def _with_weights(graph: Path) -> list[Path]:

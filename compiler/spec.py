@@ -6,6 +6,7 @@ import onnx_ir as ir
 from compiler.errors import InternalError, Place, Refused
 from compiler.ir import source_of
 from compiler.stages import Lowered
+from compiler.structure import check_structure
 
 
 def check_between_passes(lowered: Lowered) -> None:
@@ -16,7 +17,7 @@ def check_between_passes(lowered: Lowered) -> None:
     """
     model = lowered.model
     try:
-        onnx.checker.check_model(ir.serde.serialize_model(model))
+        check_structure(model)
     except onnx.checker.ValidationError as error:
         raise InternalError(f"the graph is malformed: {str(error).splitlines()[0]}") from error
     inputs = {value.name: value for value in model.graph.inputs}

@@ -16,11 +16,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.evaluate import Session, open_session
+from compiler.evaluate import Session, open_model
 from compiler.half_rounding import with_rounding
 from compiler.rows import RowsRunner
-from compiler.stages import Array, Feed, Lowered, StateMap, newest
-from compiler.verify import Runner, Step
+from compiler.stages import Array, Feed, Lowered, newest
+from compiler.verify import Runner, Step, mapped
 
 FORCED = "forced."
 """Prefix of the input that stands in for a value."""
@@ -204,8 +204,7 @@ class Sessions:
         """Open a graph as the passes are compared, or with the runtime's own optimisations."""
 
         def opened(model: ir.Model) -> Session:
-            session: Session = open_session(house.serialized(with_rounding(model)), optimize=optimize)
-            return session
+            return open_model(with_rounding(model), optimize=optimize)
 
         return cls(opened(lowered.model), None if lowered.first_call is None else opened(lowered.first_call))
 
@@ -327,11 +326,3 @@ class Lessons:
         if self.after.padded_axes or right.ndim != own.ndim:
             return self.new.valid(name, own, feed)
         return tuple(slice(max(b - a, 0), b) for a, b in zip(right.shape, own.shape, strict=True))
-
-
-def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, Array]:
-    """States as further passes have reshaped them."""
-    found = dict(states)
-    for state_map in maps:
-        found = state_map.apply(found)
-    return found

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from compiler import ir as house
+from compiler.ahead import ahead
 from compiler.errors import DataError, GateFailed, Place
 from compiler.evaluate import Session, session_of
 from compiler.gate_rows import GateRow
@@ -19,7 +20,7 @@ from compiler.one_row import caller_dims, for_callers
 from compiler.recipe import Limits
 from compiler.rows import RowsRunner
 from compiler.sizes import Dim
-from compiler.stages import Array, Feed, Lowered, newest
+from compiler.stages import Array, Feed, Lowered, StateMap, newest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,20 @@ class Step:
     feed: Feed
     outputs: Mapping[str, Array]
     states: Mapping[str, Array]
+    _last: list[tuple[Sequence[StateMap], Mapping[str, Array]]] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def states_after(self, maps: Sequence[StateMap]) -> Mapping[str, Array]:
+        """The states as passes have reshaped them.
+
+        The last answer is kept: a graph is compared after every pass, and few passes reshape states once more.
+        """
+        done, states = self._last[0] if self._last else ((), self.states)
+        if done != maps[: len(done)]:
+            done, states = (), self.states
+        self._last[:] = [(maps, mapped(maps[len(done) :], states))]
+        return self._last[0][1]
 
     def repeated(self, rows: int) -> "Step":
         """The same call with so many equal rows."""
@@ -194,17 +209,22 @@ def runners_of(lowered: Lowered, batch: int = 1) -> Callable[[], Stepper]:
 
 def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
     """The original's states as the passes have reshaped them."""
-    expected = dict(states)
-    for state_map in lowered.state_maps:
-        expected = state_map.apply(expected)
-    return expected
+    return mapped(lowered.state_maps, states)
+
+
+def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, Array]:
+    """States as passes with these maps have reshaped them."""
+    found = dict(states)
+    for state_map in maps:
+        found = state_map.apply(found)
+    return found
 
 
 def expected_of(lowered: Lowered, step: Step) -> dict[str, Array]:
     """What a call must give: outputs by name, and states, as the passes have reshaped them, by the input they feed."""
     fed_back = {state.output for state in lowered.states}
     outputs = {name: array for name, array in step.outputs.items() if name not in fed_back}
-    return {**outputs, **expected_states(lowered, step.states)}
+    return {**outputs, **step.states_after(lowered.state_maps)}
 
 
 class Tally:
@@ -219,13 +239,15 @@ class Tally:
     def add(self, got: Array, expected: Array) -> None:
         self.errors.append(max_abs_difference(got, expected))
         if expected.size:
-            exact = expected.astype(np.float64)
+            exact = expected.astype(np.float64).reshape(-1)
             finite = np.isfinite(exact)  # what the original answers otherwise has no size; it must be the same
-            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact[finite]), initial=0.0)))
-            self.signal += float(np.sum(exact[finite] ** 2))
+            kept = slice(None) if np.all(finite) else finite
+            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact[kept]), initial=0.0)))
+            self.signal += float(np.sum(exact[kept] ** 2))
             same_shape = got.shape == expected.shape
             with np.errstate(invalid="ignore", over="ignore"):
-                self.noise += float(np.sum((got.astype(np.float64) - exact)[finite] ** 2)) if same_shape else math.inf
+                error = got.astype(np.float64).reshape(-1)[kept] - exact[kept] if same_shape else np.array(math.inf)
+                self.noise += float(np.sum(error**2))
 
     def difference(self) -> Difference:
         worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
@@ -258,6 +280,8 @@ def max_abs_difference(got: Array, expected: Array) -> float:
         return 0.0
     with np.errstate(invalid="ignore"):
         difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    if np.isfinite(worst := float(np.max(difference))):
+        return worst
     same = (got == expected) | (np.isnan(got) & np.isnan(expected) if got.dtype.kind == "f" else False)
     worst = float(np.max(np.where(same, 0.0, difference)))
     return float("inf") if np.isnan(worst) else worst
@@ -275,9 +299,9 @@ def compare(
         advance: called with the number of compared steps.
     """
     tallies: dict[str, Tally] = {}
-    for count, step in enumerate(steps, start=1):
-        got = {**runner.step(step.feed), **runner.states}
-        for name, expected in expected_of(lowered, step).items():
+    answers = ((expected_of(lowered, step), {**runner.step(step.feed), **runner.states}) for step in steps)
+    for count, (right, got) in enumerate(ahead(answers), start=1):
+        for name, expected in right.items():
             if name in got:
                 tallies.setdefault(name, Tally(name)).add(got[name], expected)
         advance(count)

@@ -147,19 +147,17 @@ class Projected:
         kept = {name: array for name, array in states.items() if name not in self.gone}
         if not self.model:
             return kept
-        session = _opened(self.model)
-        feeds = {value.name: states[value.name] for value in session.get_inputs()}
+        feeds = {value.name: states[value.name] for value in self._session.get_inputs()}
         if any(array.size == 0 for array in feeds.values()):
             rows = next(iter(feeds.values())).shape[0]
             return kept | {str(o.name): _empty(o, rows) for o in house.deserialized(self.model).graph.outputs}
-        names = [output.name for output in session.get_outputs()]
-        return kept | dict(zip(names, session.run(names, feeds), strict=True))
+        names = [output.name for output in self._session.get_outputs()]
+        return kept | dict(zip(names, self._session.run(names, feeds), strict=True))
 
-
-@functools.lru_cache(maxsize=2)
-def _opened(model: bytes) -> onnxruntime.InferenceSession:
-    """A session per map: states are mapped after every step of every comparison."""
-    return open_session(model)
+    @functools.cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        """One for all calls: the map is applied to every step after every pass, and opening it takes longer."""
+        return open_session(self.model)
 
 
 def _empty(value: ir.Value, rows: int) -> Array:

@@ -1,7 +1,7 @@
 """The comparison itself: what it must see, and what it must not complain about."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -180,3 +180,23 @@ def test_states_are_carried_through_the_maps_of_the_passes() -> None:
     short = {"keys": np.ones((1, 3, 8), np.float32)}
     assert verify.expected_states(lowered, short)["keys"].shape == (1, 8, 8)
     assert verify.expected_states(dataclasses.replace(lowered, state_maps=()), short) == short
+
+
+class Added:
+    """A state map that counts how often it is asked."""
+
+    def __init__(self, number: float) -> None:
+        self.number, self.calls = number, 0
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        self.calls += 1
+        return {name: 2 * array + self.number for name, array in states.items()}
+
+
+def test_states_of_a_step_are_mapped_once_as_passes_follow_each_other() -> None:
+    first, second, other = Added(1), Added(2), Added(3)
+    step = verify.Step({}, {}, {"s": np.zeros(1)})
+    asked = [(), (first,), (first,), (first, second), (first, second), (other,), (first,), ()]
+    for maps in asked:
+        assert step.states_after(maps)["s"] == verify.mapped(maps, step.states)["s"]
+    assert (first.calls, second.calls) == (2 + 5, 1 + 2), "twice for the step: it was asked for less in between"

@@ -8,6 +8,8 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import RecipeError
+from compiler.evaluate import open_session
+from compiler.passes import select_states
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
 from compiler.stages import Lowered, Outcome, State, Window
@@ -161,6 +163,20 @@ def test_carried_values_of_empty_caches_are_empty() -> None:
         "context": (3, 4, 2), "past_carried_0": (3, 0, 4), "past_carried_1": (3, 0, 4)
     }  # fmt: skip
     assert ops_of(lowered.model).count("Concat") == 3
+
+
+def test_the_map_of_states_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+
+    def opening(model: bytes) -> object:
+        opened.append(open_session(model))
+        return opened[-1]
+
+    monkeypatch.setattr(select_states, "open_session", opening)
+    (state_map,) = DEAR.apply(copy_of(streaming())).lowered.state_maps
+    for frames in (1, 3, 2):
+        state_map.apply({"past": np.ones((3, frames, 4), np.float32), "context": np.ones((3, 4, 2), np.float32)})
+    assert len(opened) == 1
 
 
 # what is worth carrying
