@@ -7,10 +7,11 @@ that nobody uses.
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from compiler.ahead import on_all_cores
 from compiler.drift import Run, chained_feeds, measure_drift, require_bounded
 from compiler.drift_curves import DriftCurve
 from compiler.edges import Disagreement, EdgeCase, first_disagreement
@@ -24,6 +25,8 @@ from compiler.targets.base import Emitted
 from compiler.verify import Difference, Runner, Step, check_invariance, compare, max_abs_difference
 from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.manifest import bucket_name
+
+T = TypeVar("T")
 
 
 class StreamGates:
@@ -112,31 +115,31 @@ class StreamGates:
             GateFailed: names bucket and tensor.
         """
         alone = [list(self._run_alone(stream[:GOLDEN_STEPS])) for stream in self.streams]
-        found: dict[str, float] = {}
-        for emitted in self.artifacts:
-            rows = _rows(emitted)
-            order = np.random.default_rng(rows).integers(0, len(self.streams), rows)
-            count = min(len(alone[index]) for index in order)
-            runner = Runner(emitted.lowered, self._session(emitted), rows)
-            worst = 0.0
-            for step in range(count):
-                feeds = [self.streams[index][step] for index in order]
-                outputs = runner.step({name: _side_by_side([feed[name] for feed in feeds]) for name in feeds[0]})
-                for name, array in outputs.items():
-                    expected = _side_by_side([alone[index][step][name] for index in order])
-                    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-                    difference = max_abs_difference(array, expected) / scale
-                    worst = max(worst, difference)
-                    if not difference <= self.limits.max_abs:
-                        raise GateFailed(
-                            f"expected {name} of every row as alone within {self.limits.max_abs:.3g}, got "
-                            f"{difference:.3g}",
-                            cure="a row depends on its partners: report the graph",
-                            place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.graph, tensor=name),
-                            rows=[at_most("buckets", self.graph, name, self.limits.max_abs, difference)],
-                        )
-            found[bucket_name(emitted.sizes)] = worst
-        return found
+        return self._of_every_bucket(lambda emitted: self._apart_from_alone(emitted, alone))
+
+    def _apart_from_alone(self, emitted: Emitted, alone: Sequence[Sequence[Mapping[str, Array]]]) -> float:
+        """The largest difference of a bucket, relative to values above 1."""
+        rows = _rows(emitted)
+        order = np.random.default_rng(rows).integers(0, len(self.streams), rows)
+        count = min(len(alone[index]) for index in order)
+        runner = Runner(emitted.lowered, self._session(emitted), rows)
+        worst = 0.0
+        for step in range(count):
+            feeds = [self.streams[index][step] for index in order]
+            outputs = runner.step({name: _side_by_side([feed[name] for feed in feeds]) for name in feeds[0]})
+            for name, array in outputs.items():
+                expected = _side_by_side([alone[index][step][name] for index in order])
+                scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                difference = max_abs_difference(array, expected) / scale
+                worst = max(worst, difference)
+                if not difference <= self.limits.max_abs:
+                    raise GateFailed(
+                        f"expected {name} of every row as alone within {self.limits.max_abs:.3g}, got {difference:.3g}",
+                        cure="a row depends on its partners: report the graph",
+                        place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.graph, tensor=name),
+                        rows=[at_most("buckets", self.graph, name, self.limits.max_abs, difference)],
+                    )
+        return worst
 
     def check_invariance(self) -> dict[str, Any]:
         """Poison every padded place of every bucket; what was tried.
@@ -144,12 +147,18 @@ class StreamGates:
         Raises:
             GateFailed: an output changed by a bit.
         """
-        tried = {}
-        for emitted in self.artifacts:
-            feeds = self.streams[0][:GOLDEN_STEPS]
-            invariance = check_invariance(emitted.lowered, self._session(emitted), _rows(emitted), feeds)
-            tried[bucket_name(emitted.sizes)] = dataclasses.asdict(invariance)
-        return tried
+        feeds = self.streams[0][:GOLDEN_STEPS]
+        return self._of_every_bucket(
+            lambda emitted: dataclasses.asdict(
+                check_invariance(emitted.lowered, self._session(emitted), _rows(emitted), feeds)
+            )
+        )
+
+    def _of_every_bucket(self, measure: Callable[[Emitted], T]) -> dict[str, T]:
+        """What is measured of each bucket; the largest, which takes longest, begins."""
+        largest_first = self.artifacts[::-1]
+        found = dict(zip(map(_name, largest_first), on_all_cores(measure, largest_first), strict=True))
+        return {_name(emitted): found[_name(emitted)] for emitted in self.artifacts}
 
     def _session(self, emitted: Emitted) -> Session:
         return self.open_artifact(self.folder / emitted.file)
@@ -161,6 +170,10 @@ class StreamGates:
         for feed in feeds:
             repeated = {name: np.repeat(array, rows, axis=0) for name, array in feed.items()}
             yield _first_row(emitted.lowered, runner.step(repeated))
+
+
+def _name(emitted: Emitted) -> str:
+    return bucket_name(emitted.sizes)
 
 
 def _rows(emitted: Emitted) -> int:

@@ -21,6 +21,8 @@ def test_buckets_that_agree_and_buckets_that_do_not(tmp_path: Path) -> None:
         "batch=1": 0.0,
         "batch=2": 0.0,
     }
+    tried = StreamGates(tmp_path, "net", [one, two], GATE, [], streams, OnnxStatic().open).check_invariance()
+    assert [(name, each["batch"]) for name, each in tried.items()] == [("batch=1", 1), ("batch=2", 2)]
     mixing = "(float[4,2] x) => (float[4,2] y) <int64[1] z = {0}> { r = Relu(x) m = ReduceSum(r, z) y = Add(r, m) }"
     four = emitted(tmp_path, mixing, {"batch": 4})
     with pytest.raises(GateFailed, match=r"stage verify batch=4.*expected y of every row as alone"):
