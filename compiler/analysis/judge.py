@@ -13,6 +13,7 @@ from compiler.analysis.length_data import place_alone, spread_per_row
 from compiler.analysis.meaning import needs_of
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES
+from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
@@ -127,7 +128,9 @@ def _arithmetic(case: Case) -> Verdict:
     """A number, unless shape inference knows that no axis length is left in it: it holds what is known of it then."""
     known = [case.known(output) for output in range(len(case.node.outputs))]
     facts = [
-        NUMBER if numbers is None or any(case.depends(number) for number in numbers) else _fixed(numbers)
+        NUMBER
+        if numbers is None or any(case.depends(number) or not is_known(case, number) for number in numbers)
+        else _fixed(numbers)
         for numbers in known
     ]
     return case.verdict("LN1", "arithmetic on axis lengths", *facts)

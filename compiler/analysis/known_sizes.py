@@ -93,7 +93,7 @@ def _found(value: ir.Value, seen: Numbers) -> tuple[Dim, ...] | None:
     if array is not None:
         return _elements(array)
     known = integers_of(value)
-    if known is not None and not any(_is_placeholder(name) for number in known for name in names_in(number)):
+    if known is not None and not any(is_placeholder(name) for number in known for name in names_in(number)):
         return known
     node = value.producer()
     return None if node is None or node.domain not in ("", "ai.onnx") else _computed(node, seen)
@@ -106,7 +106,7 @@ def _elements(array: np.ndarray) -> tuple[Dim, ...] | None:
     return tuple(whole) if np.all(array.reshape(-1) == whole) else None
 
 
-def _is_placeholder(name: sympy.Symbol) -> bool:
+def is_placeholder(name: sympy.Symbol) -> bool:
     """Whether shape inference made the name up for something it does not know."""
     return re.fullmatch(r"_d\d+", str(name)) is not None
 

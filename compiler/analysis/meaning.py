@@ -16,7 +16,7 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import refuse
 from compiler.analysis.growth import never_falls, never_negative
-from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.known_sizes import is_placeholder, numbers_of
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
 from compiler.sizes import Dim, symbol
@@ -134,6 +134,8 @@ def _first(case: Case, value: ir.Value, meets: Meets, others: set[sympy.Symbol] 
     except ValueError:
         return ()
     names = set(function.names) | (others or set())
+    if any(is_placeholder(name) for name in names):
+        return ()
     tracked = [name for name in names if str(name) in case.sides]
     lengths = {name: _shortest(case, name) for name in names}
     for more in range(MOST):

@@ -20,7 +20,7 @@ import sympy
 from compiler.analysis.facts import refuse
 from compiler.analysis.growth import never_negative
 from compiler.analysis.interval import LONGEST
-from compiler.analysis.known_sizes import numbers_of, same
+from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
@@ -159,6 +159,8 @@ class Planner:
         known = numbers_of(value) if whole else integers_of(value)
         static = tuple(dim for dim in dims if isinstance(dim, int))
         if known is None or len(static) != len(dims) or math.prod(static) != len(known) or value.dtype is None:
+            return None
+        if any(is_placeholder(name) for size in known for name in symbols_of(size)):
             return None
         if self.batch is not None and any(symbol(self.batch) in symbols_of(size) for size in known):
             raise refuse("computes with the batch size: rows of one batch would mix", "leave it out")

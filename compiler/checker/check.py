@@ -166,6 +166,10 @@ class _Checker:
                     known = self._plain(name, fact, record)
             require_no_better(fact, known, f"record of {record['node']!r}, input {name!r}", self._kind(name))
         for name, fact, shape in zip(record["outputs"], record["out"], record["out_shapes"], strict=True):
+            if name and not fact["axes"] and not fact.get("number") and self.steps.moves(name):
+                raise Rejected(
+                    f"record of {record['node']!r}: {name!r} changes with the lengths, and it says otherwise"
+                )
             for known in (name, self.becomes.get(name, name)):
                 self.claims[known] = fact
                 self.shapes[known] = shape

@@ -114,6 +114,14 @@ class Part:
         model = helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
         return onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
 
+    def integers(self) -> set[int]:
+        """The whole numbers among small constants."""
+        tensors = [*self.constants, *(each.t for node in self.nodes for each in node.attribute if each.HasField("t"))]
+        arrays = [numpy_helper.to_array(each) for each in tensors if math.prod(each.dims) < SMALL]
+        found = {float(number) for array in arrays if array.dtype.kind in "iuf" for number in array.reshape(-1)}
+        found |= {float(each.i) for node in self.nodes for each in node.attribute if each.name == "value_int"}
+        return {int(number) for number in found if number.is_integer()}
+
     def digest(self, record: Record) -> bytes:
         """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names, no weights."""
         names: dict[str, str] = {}

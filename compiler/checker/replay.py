@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
@@ -17,8 +17,11 @@ SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")
 PASSING_ON = ("Where", "Identity", "Dropout", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast")
 """Operators behind which weights are still weights."""
 
-TRIED = (0, 1, 2, 3, 5, 8, 30)
-"""How much longer than the shortest the axes are, each in another order, when a value is the same for all lengths."""
+TRIED = (0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 30)
+"""How much longer than the shortest the axes are, each by another step, when a value is the same for all lengths."""
+
+FURTHEST = 2**16
+"""Numbers beyond are not tried as lengths: running so long an input takes too long."""
 
 LOOKUPS = ("Gather", "GatherElements", "GatherND")
 
@@ -163,20 +166,35 @@ class Replay:
     def alike(self, name: str) -> Array | None:
         """A value that reads no data and is the same at all lengths that are tried, as a width is; else None."""
         if name not in self.same:
-            self.same[name] = self._tried(name) if self.is_size(name) else None
+            found = self._tried(name, self.free) if self.is_size(name) else []
+            is_same = len(found) > 1 and all(np.array_equal(found[0], each) for each in found)
+            self.same[name] = found[0] if is_same else None
         return self.same[name]
 
-    def _tried(self, name: str) -> Array | None:
-        """What a value that follows from sizes holds at every length of `TRIED`; None where lengths change it."""
+    def moves(self, name: str) -> bool:
+        """Whether a value that reads no data changes with padded axes or the batch at some length that is tried."""
+        if not self.is_size(name) or self.alike(name) is not None:
+            return False
+        found = self._tried(name, set())
+        return not all(np.array_equal(found[0], each) for each in found)
+
+    def _tried(self, name: str, free: Set[str]) -> list[Array]:
+        """What a value that follows from sizes holds at every length of `TRIED`, and next to the numbers it meets.
+
+        Args:
+            name: the value.
+            free: axes that are as long in both programs, of those that change.
+        """
+        least = {axis: self.minimum.get(axis, 1) for axis in {*self.sides, *free}}
+        least |= {} if self.batch is None else {self.batch: 1}
+        numbers = {number + more for number in self._part(self.before, name).integers() for more in (-1, 0, 1)}
+        steps = sorted({*TRIED, *(number - 1 for number in numbers if 0 < number <= FURTHEST)})
         found: list[Array] = []
-        axes = sorted({*self.sides, *self.free, *([] if self.batch is None else [self.batch])})
-        for draw in range(len(TRIED)):
-            sizes = {
-                axis: self.minimum.get(axis, 1) + TRIED[draw * (at + 1) % len(TRIED)] for at, axis in enumerate(axes)
-            }
+        for draw in range(len(steps)):
+            sizes = {axis: least[axis] + steps[(draw + at) % len(steps)] for at, axis in enumerate(sorted(least))}
             with contextlib.suppress(Exception):  # longer than a table, or so: nothing is claimed of such a length
-                found.append(self._number(self.before, name, sizes))
-        return found[0] if len(found) > 1 and all(np.array_equal(found[0], each) for each in found) else None
+                found.append(self._number(self.before, name, dict.fromkeys(self.free, 2) | sizes))
+        return found
 
     def element_type(self, name: str) -> int:
         """Element type of a value, as in `onnx.TensorProto`.

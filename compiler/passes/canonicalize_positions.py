@@ -25,7 +25,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.shape_only import counted_axis
+from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -75,7 +75,7 @@ def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:
         return False
     alone = (house.symbol(batch), 1)
     in_rows = house.dims_of(rows) == alone == house.dims_of(at) and (house.dims_of(data) or ())[:1] == alone[:1]
-    if not in_rows or counted_axis(rows, batch) != 0:
+    if not in_rows or counted_axis(rows) != 0:
         return False
     insert = house.Inserter(model, CanonicalizePositions.name, before=node)
     output = node.outputs[0]

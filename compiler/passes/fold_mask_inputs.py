@@ -13,7 +13,7 @@ Ensures: no such input is left; pad_axes then masks what needs one, once.
 Keeps: every mask that does not follow from masks and lengths alone, such as a causal one.
 Numerics: exact; selecting by true, multiplying by one and adding zero change nothing.
 Source: the unpadded program of one row alone is fed ones and its length. What follows from masks and lengths alone is
-    executed for many lengths; what then holds one number everywhere is that number.
+    derived in symbols; what holds one number at every place and length is that number.
 """
 
 import dataclasses
@@ -25,9 +25,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.entries import uniform_values
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
-from compiler.analysis.shape_only import RANDOM, uniform_values
+from compiler.analysis.shape_only import RANDOM
 from compiler.errors import Place, Refused
 from compiler.evaluate import evaluate_node
 from compiler.ir import Dim
@@ -76,7 +77,7 @@ class FoldMaskInputs:
             return Outcome(lowered)
         infer_settled(lowered.model)
         lengths = frozenset(axis.axis for axis in lowered.padded_axes)
-        rewritten = _Folding(lowered.model, filled, lowered.batch_axis, lengths).run()
+        rewritten = _Folding(lowered.model, filled, lengths).run()
         if rewritten:
             house.prune(lowered.model)
             house.forget_shapes(lowered.model)
@@ -85,17 +86,15 @@ class FoldMaskInputs:
 
 
 class _Folding:
-    def __init__(
-        self, model: ir.Model, filled: Mapping[ir.Value, Dim], batch: str | None, lengths: frozenset[str]
-    ) -> None:
+    def __init__(self, model: ir.Model, filled: Mapping[ir.Value, Dim], lengths: frozenset[str]) -> None:
         self.model, self.filled, self.lengths = model, filled, lengths
         self.uniform: dict[ir.Value, np.ndarray] = {
             value: np.ones((), _numpy(value)) for value, number in filled.items() if number == 1
         }
         self.empty: set[ir.Value] = set()
-        self.tried = self._tried(batch)
+        self.derived = self._derived()
 
-    def _tried(self, batch: str | None) -> dict[ir.Value, np.ndarray]:
+    def _derived(self) -> dict[ir.Value, np.ndarray]:
         """What follows from masks and lengths alone, or compares sizes, and holds one number for all lengths."""
         fed: set[ir.Value] = set(self.filled)
         alone: set[ir.Value] = set(self.filled)
@@ -113,7 +112,7 @@ class _Folding:
                 wanted += node.outputs
             elif node.outputs[0].dtype == ir.DataType.BOOL:
                 wanted += node.outputs
-        return uniform_values(wanted, self.filled, batch) if wanted else {}
+        return uniform_values(wanted, self.filled)
 
     def run(self) -> int:
         """Take every mask and length out; the number of nodes changed."""
@@ -121,7 +120,7 @@ class _Folding:
         for node in house.nodes_of(self.model):
             known = False
             for output in node.outputs:
-                number = self.tried.get(output)
+                number = self.derived.get(output)
                 if number is not None:
                     known = True
                     self.empty |= {output} if number.size == 0 else set()
@@ -135,7 +134,7 @@ class _Folding:
                 changed += 1
         house.prune(self.model)
         for value in [*self.uniform]:
-            if value in self.tried and self._is_read_by_others(value):
+            if value in self.derived and self._is_read_by_others(value):
                 changed += self._materialise_where_known(value)
         house.prune(self.model)
         for value in self.filled:

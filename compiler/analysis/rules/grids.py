@@ -8,6 +8,7 @@ mask [batch, time], index [batch, 1, 1, time, 2] = (row, position)  ->  mask[row
 from collections.abc import Mapping, Sequence
 
 from compiler.analysis.case import Case
+from compiler.analysis.entries import counted_axis, stays_below
 from compiler.analysis.facts import NUMBER, VALID, Region, Verdict, refuse, regions_of
 from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import same
@@ -16,7 +17,6 @@ from compiler.analysis.meaning import legal_from
 from compiler.analysis.rules.length import created
 from compiler.analysis.rules.row_lookup import own_entry, own_numbers
 from compiler.analysis.rules.row_values import check_row_values
-from compiler.analysis.shape_only import counted_axis, stays_below
 from compiler.ir import Dim, int_attribute, is_op
 
 
@@ -131,8 +131,8 @@ def counted_components(case: Case, depth: int) -> list[int | None]:
     node = value.producer()
     last = node is not None and int_attribute(node, "axis", 0) in (-1, case.rank(1) - 1)
     if node is not None and is_op(node, "Concat") and last and len(node.inputs) == depth > 1:
-        return [counted_axis(each, case.batch, 0) for each in node.inputs if each is not None]
-    return [counted_axis(value, case.batch, entry) for entry in range(depth)]
+        return [counted_axis(each, 0) for each in node.inputs if each is not None]
+    return [counted_axis(value, entry) for entry in range(depth)]
 
 
 def _axes_of_indices(case: Case, counted: Sequence[int | None], shared: int) -> dict[int, Axis]:
@@ -211,7 +211,7 @@ def positions_into(case: Case, operand: int, frames: Frames) -> None:
 def _stays_below(case: Case, operand: int, size: Dim) -> bool:
     """Whether indices that all rows share are legal wherever they are."""
     value = case.node.inputs[operand]
-    return case.fact(operand).rows_axis is None and value is not None and stays_below(value, size, case.batch)
+    return case.fact(operand).rows_axis is None and value is not None and stays_below(value, size)
 
 
 def fill_indices(case: Case, operand: int, size: Dim) -> None:

@@ -269,3 +269,22 @@ def test_the_checker_shares_nothing_with_the_prover() -> None:
     assert len(imports) > 20
     foreign = [line for line in imports if "compiler" in line and not line.startswith("from compiler.checker")]
     assert foreign == [] and not any("onnx_ir" in line for line in imports)
+
+
+@pytest.mark.parametrize("number", [5, 30, 1001])
+@pytest.mark.parametrize("test", ["Equal", "Greater"])
+def test_what_changes_at_one_length_is_no_constant(test: str, number: int) -> None:
+    """The certificate says that a number is the same for all lengths; it changes at one, or from one on."""
+    text = f"""(float[batch,time,4] x) => (float[batch,time,4] y)
+        <int64[1] special = {{{number}}}, int64[1] unit = {{1}}, int64[1] two = {{2}}>
+        {{ n = Shape<start = 1, end = 2>(x)  e = {test}(n, special)  g = Where(e, two, unit)  f = Cast<to = 1>(g)
+           y = Mul(x, f) }}"""
+    before, after, certificate = proof_of(offline(text))
+    check(before, after, certificate)
+    constant = {"axes": {}, "contents": [[[], "-inf", "inf", True]]}
+    told = {each["op"]: each for each in certificate["records"]}
+    told["Where"]["out"] = [constant]
+    told["Cast"]["in"] = told["Cast"]["out"] = [constant]
+    told["Mul"]["in"][1], told["Mul"]["needs"] = constant, []
+    with pytest.raises(Rejected, match="changes with the lengths"):
+        check(before, before, certificate)

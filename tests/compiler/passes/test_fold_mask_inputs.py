@@ -9,6 +9,7 @@ from compiler import ir as house
 from compiler.errors import Refused
 from compiler.evaluate import run_model
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.graphs import ops_of, parse
 
@@ -114,3 +115,38 @@ def test_a_graph_without_masks_stays() -> None:
     before = house.serialized(lowered.model)
     outcome = FoldMaskInputs().apply(dataclasses.replace(lowered, padded_axes=()))
     assert (outcome.rewritten, house.serialized(outcome.lowered.model)) == (0, before)
+
+
+SINGULAR = {
+    "at one length": "e = Equal(n, special)  g = Where(e, two, unit)",
+    "from one length on": "e = Greater(n, special)  g = Where(e, two, unit)",
+    "at some remainders": "r = Mod(n, seven)  e = Equal(r, three)  g = Where(e, two, unit)",
+    "up to one length": "g = Min(n, special)",
+    "looked up": "r = Mod(n, seven)  g = Gather(table, r)",
+    "at one length of the mask": "e = Equal(c, special)  g = Where(e, two, unit)",
+}
+
+
+@pytest.mark.parametrize("number", [30, 1001])
+@pytest.mark.parametrize("body", SINGULAR.values(), ids=SINGULAR)
+def test_what_differs_at_one_length_stays_right_at_every_length(body: str, number: int) -> None:
+    """A value that few lengths change is no constant, whichever lengths one may try; alone and padded."""
+    model = parse(
+        f"""(float[batch,time] x, int64[batch,time] mask) => (float[batch,time] y)
+        <int64[1] special = {{{number}}}, int64[1] unit = {{1}}, int64[1] two = {{2}}, int64[1] three = {{3}},
+         int64[1] seven = {{7}}, int64[7] table = {{0, 0, 0, 1, 0, 0, 0}}>
+        {{ n = Shape<start = 1, end = 2>(x)  c = ReduceSum(mask, unit)  {body}  f = Cast<to = 1>(g)  y = Mul(x, f) }}"""
+    )
+    axis = PaddedAxis("time", "time_length", ("mask",))
+    origin = Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,))
+    outcome = FoldMaskInputs().apply(dataclasses.replace(origin, model=house.clone(model)))
+    folded = outcome.lowered
+    house.infer_shapes(folded.model)
+    padded = PadAxes().apply(dataclasses.replace(folded, model=house.clone(folded.model)))
+    for length in (number - 1, number, number + 1, 7 * (number // 7) + 3):
+        x, mask = np.ones((1, length), np.float32), np.ones((1, length), np.int64)
+        wanted = run_model(model, {"x": x, "mask": mask})["y"]
+        np.testing.assert_array_equal(run_model(folded.model, {"x": x})["y"], wanted)
+        wide = np.ones((1, length + 3), np.float32)
+        made = run_model(padded.lowered.model, {"x": wide, "time_length": np.array([length], np.int64)})["y"]
+        np.testing.assert_array_equal(made[:, :length], wanted)

@@ -1,0 +1,526 @@
+"""What every entry of a value holds that follows from lengths alone: derived in symbols, for all lengths at once.
+
+    frames = Range(0, time, 1)                  entry [k] is k
+    Less(frames, ReduceSum(mask of ones))       k < time for every k below time: True at every length
+    Equal(Shape(x)[1], 30)                      True at one length, False at others: nothing is derived
+
+An entry is an expression over its own places and axis names, a truth value, or nothing at all where a value has no
+entry. What cannot be decided for every place and every length is not derived: no length is tried.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.growth import never_negative
+from compiler.analysis.known_sizes import numbers_of
+from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
+from compiler.sizes import Dim, normal_form
+
+FURTHEST = 2**31 - 1
+"""Numbers from here on are beyond every length."""
+
+EXACT = {ir.DataType.FLOAT: 2**24, ir.DataType.DOUBLE: 2**53, ir.DataType.FLOAT16: 2**11, ir.DataType.BFLOAT16: 2**8}
+"""Whole numbers up to here are the same in a type of floating point."""
+
+PLACES = tuple(sympy.Symbol(f"place{axis}", integer=True, nonnegative=True) for axis in range(12))
+"""The place of an entry along every axis."""
+
+EMPTY = "no entry"
+
+Entry: TypeAlias = sympy.Expr | bool | str
+"""A number, a truth value, or `EMPTY`."""
+
+
+class Unknown(Exception):
+    """Nothing is derived."""
+
+
+class Entries:
+    """Derives entries.
+
+    Args:
+        filled: graph inputs that hold one number whatever their shape: ones in a mask, a length among the inputs.
+    """
+
+    def __init__(self, filled: Mapping[ir.Value, Dim] | None = None) -> None:
+        self.filled = filled or {}
+        self.known: dict[ir.Value, Entry | None] = {}
+
+    def of(self, value: ir.Value | None) -> Entry:
+        """The entry of a value at its places.
+
+        Raises:
+            Unknown: it depends on data, or is not derived.
+        """
+        if value is None:
+            raise Unknown
+        if value not in self.known:
+            self.known[value] = None
+            with contextlib.suppress(Unknown):
+                self.known[value] = self._found(value)
+        found = self.known[value]
+        if found is None:
+            raise Unknown
+        return found
+
+    def _found(self, value: ir.Value) -> Entry:
+        array = array_of(value)
+        if array is not None:
+            return _of_array(array)
+        if value in self.filled:
+            number = sympy.sympify(self.filled[value])
+            if not number.is_Integer and (value.dtype is None or not value.dtype.is_integer()):
+                raise Unknown  # lengths are rounded from some on
+            return number
+        known = numbers_of(value) if value.dtype is not None and value.dtype.is_integer() else None
+        if known and len(set(known)) == 1:
+            return sympy.sympify(normal_form(known[0]))
+        node = value.producer()
+        rule = None if node is None or node.domain not in ("", "ai.onnx") else RULES.get(node.op_type)
+        if node is None or rule is None:
+            raise Unknown
+        return rule(self, node)
+
+    def numbers(self, node: ir.Node) -> list[sympy.Expr]:
+        """The entries of a node's operands at the places of its output.
+
+        Raises:
+            Unknown: one is not derived, or is no number.
+        """
+        rank = len(_dims(node.outputs[0]))
+        found = [self.spread(value, rank) for value in node.inputs if value is not None]
+        return [_number(each) for each in found]
+
+    def spread(self, value: ir.Value | None, rank: int) -> Entry:
+        """An operand's entry at the places of a result of so many axes, as broadcasting has it."""
+        entry = self.of(value)
+        own = _dims(value)
+        shift = rank - len(own)
+        return _placed(entry, {at: 0 if dim == 1 else PLACES[at + shift] for at, dim in enumerate(own)})
+
+
+def counted_axis(value: ir.Value, entry: int | None = None) -> int | None:
+    """The axis along which a value holds 0, 1, 2, ... for all lengths, or None.
+
+    Args:
+        value: the value.
+        entry: which entry of the last axis is meant; None for the value itself.
+    """
+    try:
+        held, dims = Entries().of(value), list(_dims(value))
+    except Unknown:
+        return None
+    if entry is not None:
+        last = len(dims) - 1
+        held, dims = _placed(held, {last: entry}), dims[:-1]
+    if isinstance(held, bool | str):
+        return None
+    held = _placed(held, {at: 0 for at, dim in enumerate(dims) if dim == 1})
+    counts = [PLACES[at] if dim != 1 else sympy.Integer(0) for at, dim in enumerate(dims)]
+    return next((at for at, count in enumerate(counts) if held == count), None)
+
+
+def stays_below(value: ir.Value, size: Dim) -> bool:
+    """Whether every entry of a value lies in [0, size) for all lengths."""
+    try:
+        held, dims = _number(Entries().of(value)), _dims(value)
+        return _is_never_negative(held, dims) and _is_never_negative(size - 1 - held, dims)
+    except Unknown:
+        return False
+
+
+def uniform_values(values: Sequence[ir.Value], filled: Mapping[ir.Value, Dim]) -> dict[ir.Value, np.ndarray]:
+    """Those of the values that hold one number at every place for all lengths, with the number.
+
+    A value that never has an entry has a number of shape [0].
+    """
+    entries, found = Entries(filled), {}
+    for value in values:
+        try:
+            held = entries.of(value)
+        except Unknown:
+            continue
+        dtype = bool if value.dtype is None else value.dtype.numpy()
+        if isinstance(held, str):
+            found[value] = np.zeros(0, dtype)
+        elif isinstance(held, bool) or held.is_Integer:
+            found[value] = np.array([held if isinstance(held, bool) else int(held)], dtype)
+    return found
+
+
+# What is proved
+
+
+def _is_never_negative(entry: sympy.Expr, dims: Sequence[Dim]) -> bool:
+    """Whether a number is 0 or more at every place of axes of such sizes, whatever the lengths."""
+    least = sympy.expand(sympy.sympify(normal_form(entry)))
+    for part in least.atoms(sympy.Min, sympy.Max):
+        if part.free_symbols & set(PLACES):
+            return _of_extreme(least, part, dims)
+    for at, dim in enumerate(dims):
+        way = _direction(least, PLACES[at])
+        if way is None:
+            return False
+        if way:
+            least = sympy.expand(least.subs(PLACES[at], 0 if way > 0 else dim - 1))
+    names = sorted(least.free_symbols, key=str)
+    if len(names) <= 1:
+        return never_negative(normal_form(least), 0)
+    return bool(least.is_polynomial(*names)) and all(number >= 0 for number in sympy.Poly(least, *names).coeffs())
+
+
+def _of_extreme(entry: sympy.Expr, part: sympy.Expr, dims: Sequence[Dim]) -> bool:
+    """The same of a number that holds the smaller or larger of several: one of them is enough, or all are needed."""
+    factor = sympy.expand(entry).coeff(part)
+    if not factor.is_number or sympy.expand(entry - factor * part).has(part):
+        return False
+    one_is_enough = (factor > 0) == isinstance(part, sympy.Max)
+    cases = (_is_never_negative(entry.subs(part, each), dims) for each in part.args)
+    return any(cases) if one_is_enough else all(cases)
+
+
+def _direction(entry: sympy.Expr, place: sympy.Symbol) -> int | None:
+    """1 where a number never falls along an axis, -1 where it never rises, 0 where it stays, None where unknown."""
+    if place not in entry.free_symbols:
+        return 0
+    if entry == place:
+        return 1
+    if isinstance(entry, sympy.floor | sympy.Min | sympy.Max) or entry.is_Add:
+        ways = {_direction(part, place) for part in entry.args} - {0}
+        return ways.pop() if len(ways) == 1 else None
+    if entry.is_Mul:
+        moving = [part for part in entry.args if place in part.free_symbols]
+        others = sympy.Mul(*(part for part in entry.args if place not in part.free_symbols))
+        way = _direction(moving[0], place) if len(moving) == 1 else None
+        if way is not None and others.is_number:
+            return way if others > 0 else -way
+        if way is not None and (others.is_nonnegative or others.is_nonpositive):
+            return way if others.is_nonnegative else -way
+    return None
+
+
+def _compared(name: str, difference: sympy.Expr, dims: Sequence[Dim]) -> bool:
+    """Whether a difference is above 0, or so, at every place and length; Unknown where it is so at some."""
+    holds = {
+        "Greater": (difference - 1, -difference),
+        "GreaterOrEqual": (difference, -difference - 1),
+        "Less": (-difference - 1, difference),
+        "LessOrEqual": (-difference, difference - 1),
+    }
+    if name == "Equal":
+        if difference == 0:
+            return True
+        if any(_is_never_negative(each, dims) for each in (difference - 1, -difference - 1)):
+            return False
+        raise Unknown
+    always, never = holds[name]
+    if _is_never_negative(always, dims):
+        return True
+    if _is_never_negative(never, dims):
+        return False
+    raise Unknown
+
+
+# Operators
+
+
+def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
+    dims = None if value is None else dims_of(value)
+    if dims is None or len(dims) > len(PLACES):
+        raise Unknown
+    return dims
+
+
+def _number(entry: Entry) -> sympy.Expr:
+    if isinstance(entry, bool | str):
+        raise Unknown
+    return entry
+
+
+def _truth(entry: Entry) -> bool:
+    if not isinstance(entry, bool):
+        raise Unknown
+    return entry
+
+
+def _placed(entry: Entry, places: Mapping[int, sympy.Expr | int]) -> Entry:
+    """An entry at other places."""
+    if isinstance(entry, bool | str):
+        return entry
+    return sympy.expand(entry.subs({PLACES[at]: to for at, to in places.items()}, simultaneous=True))
+
+
+def _of_array(array: np.ndarray) -> Entry:
+    """A constant that is one whole number everywhere, or counts along an axis."""
+    if array.size == 0:
+        return EMPTY
+    first = array.reshape(-1)[0]
+    if array.dtype.kind == "b" and (array == first).all():
+        return bool(first)
+    if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not float(first).is_integer()):
+        raise Unknown
+    if (array == first).all():
+        return sympy.Integer(int(first))
+    for at, size in enumerate(array.shape):
+        shape = [-1 if axis == at else 1 for axis in range(array.ndim)]
+        if size > 1 and array.dtype.kind in "iu" and (array == int(first) + np.arange(size).reshape(shape)).all():
+            return PLACES[at] + int(first)
+    raise Unknown
+
+
+def _cast(entries: Entries, node: ir.Node) -> Entry:
+    entry, to = entries.of(node.inputs[0]), ir.DataType(int_attribute(node, "to", 1))
+    if entry == EMPTY:
+        return EMPTY
+    if to == ir.DataType.BOOL:
+        return entry if isinstance(entry, bool) else not _compared("Equal", _number(entry), _dims(node.inputs[0]))
+    number = sympy.Integer(entry) if isinstance(entry, bool) else _number(entry)
+    if to.is_integer():
+        return number
+    if not number.is_Integer or abs(int(number)) > EXACT.get(to, 0):
+        raise Unknown  # lengths are rounded from some on
+    return number
+
+
+def _whole(node: ir.Node) -> None:
+    """Sums and products of floating point are rounded, from some length on."""
+    if any(value is not None and value.dtype is not None and not value.dtype.is_integer() for value in node.inputs):
+        raise Unknown
+
+
+def _arithmetic(function: Callable[..., sympy.Expr]) -> "Rule":
+    def rule(entries: Entries, node: ir.Node) -> Entry:
+        _whole(node)
+        return sympy.expand(function(*entries.numbers(node)))
+
+    return rule
+
+
+def _quotient(entries: Entries, node: ir.Node) -> Entry:
+    """Div and Mod of whole numbers that are not negative by one that is more."""
+    _whole(node)
+    (top, bottom), dims = entries.numbers(node), _dims(node.outputs[0])
+    if not bottom.is_Integer or bottom < 1 or not _is_never_negative(top, dims):
+        raise Unknown
+    quotient = sympy.floor(top / bottom)
+    return quotient if is_op(node, "Div") else top - bottom * quotient
+
+
+def _extreme(function: Callable[..., sympy.Expr]) -> "Rule":
+    """Min, Max: numbers that no length comes near do not count."""
+    sign = 1 if function is sympy.Min else -1
+
+    def rule(entries: Entries, node: ir.Node) -> Entry:
+        numbers = entries.numbers(node)
+        near = [each for each in numbers if not (each.is_Integer and sign * int(each) >= FURTHEST)]
+        return function(*(near or numbers))
+
+    return rule
+
+
+def _comparison(entries: Entries, node: ir.Node) -> Entry:
+    first, second = entries.numbers(node)
+    return _compared(node.op_type, sympy.expand(first - second), _dims(node.outputs[0]))
+
+
+def _negated(entries: Entries, node: ir.Node) -> Entry:
+    return not _truth(entries.of(node.inputs[0]))
+
+
+def _joined(decides: bool) -> "Rule":
+    """And, Or: one operand may decide alone."""
+
+    def rule(entries: Entries, node: ir.Node) -> Entry:
+        found = []
+        for value in node.inputs:
+            try:
+                found.append(_truth(entries.of(value)))
+            except Unknown:
+                continue
+        if decides in found:
+            return decides
+        if len(found) < len(node.inputs):
+            raise Unknown
+        return not decides
+
+    return rule
+
+
+def _selected(entries: Entries, node: ir.Node) -> Entry:
+    rank = len(_dims(node.outputs[0]))
+    try:
+        chosen = 1 if _truth(entries.of(node.inputs[0])) else 2
+    except Unknown:
+        first, second = (entries.spread(value, rank) for value in node.inputs[1:])
+        if first != second:
+            raise
+        return first
+    return entries.spread(node.inputs[chosen], rank)
+
+
+def _range(entries: Entries, node: ir.Node) -> Entry:
+    _whole(node)
+    start, step = (_number(entries.of(node.inputs[at])) for at in (0, 2))
+    return sympy.expand(start + step * PLACES[0])
+
+
+def _expanded(entries: Entries, node: ir.Node) -> Entry:
+    return entries.spread(node.inputs[0], len(_dims(node.outputs[0])))
+
+
+def _reshaped(entries: Entries, node: ir.Node) -> Entry:
+    """Axes of one entry come and go; of what is alike everywhere nothing else counts."""
+    entry, own, dims = entries.of(node.inputs[0]), _dims(node.inputs[0]), _dims(node.outputs[0])
+    if isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES):
+        return entry
+    before = [at for at, dim in enumerate(own) if dim != 1]
+    after = [at for at, dim in enumerate(dims) if dim != 1]
+    if [own[at] for at in before] != [dims[at] for at in after]:
+        raise Unknown
+    moved = {old: PLACES[new] for old, new in zip(before, after, strict=True)}
+    return _placed(entry, dict.fromkeys(range(len(own)), 0) | moved)
+
+
+def _side_by_side(entries: Entries, node: ir.Node) -> Entry:
+    """Concat of what is alike, whatever the place along the axis."""
+    found = [entries.of(value) for value in node.inputs]
+    axis = int_attribute(node, "axis", 0) % len(_dims(node.outputs[0]))
+    first = found[0]
+    if any(each != first for each in found) or (isinstance(first, sympy.Basic) and PLACES[axis] in first.free_symbols):
+        raise Unknown
+    return first
+
+
+def _transposed(entries: Entries, node: ir.Node) -> Entry:
+    entry = entries.of(node.inputs[0])
+    if entry == EMPTY:
+        return EMPTY
+    rank = len(_dims(node.inputs[0]))
+    order = ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    return _placed(entry, {old: PLACES[new] for new, old in enumerate(order)})
+
+
+def _gathered(entries: Entries, node: ir.Node) -> Entry:
+    """Of what is alike everywhere any entry; of the rest the one at a fixed place."""
+    entry = entries.of(node.inputs[0])
+    if isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES):
+        return entry
+    at = integers_of(node.inputs[1])
+    axis = int_attribute(node, "axis", 0) % len(_dims(node.inputs[0]))
+    if not is_op(node, "Gather") or at is None or len(at) != 1 or not isinstance(at[0], int) or at[0] < 0:
+        raise Unknown
+    added = len(_dims(node.inputs[1])) - 1
+    behind = range(axis + 1, len(_dims(node.inputs[0])))
+    return _placed(entry, {axis: at[0]} | {old: PLACES[old + added] for old in behind})
+
+
+def _named_axes(node: ir.Node, rank: int) -> set[int]:
+    given = integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    named = given if given is not None else ints_attribute(node, "axes") or tuple(range(rank))
+    if not all(isinstance(at, int) for at in named):
+        raise Unknown
+    return {int(at) % rank for at in named}
+
+
+def _without(entry: sympy.Expr, node: ir.Node, axes: set[int], rank: int) -> Entry:
+    """An entry at the places that a reduction leaves."""
+    kept = [at for at in range(rank) if at not in axes]
+    new = kept if int_attribute(node, "keepdims", 1) else range(len(kept))
+    return _placed(entry, {old: PLACES[at] for old, at in zip(kept, new, strict=True)})
+
+
+def _summed(entries: Entries, node: ir.Node) -> Entry:
+    _whole(node)
+    entry, dims = _number(entries.of(node.inputs[0])), _dims(node.inputs[0])
+    axes = _named_axes(node, len(dims))
+    if any(PLACES[at] in entry.free_symbols for at in axes):
+        raise Unknown
+    count = math.prod((sympy.sympify(dims[at]) for at in axes), start=sympy.Integer(1))
+    return _without(sympy.expand(entry * count), node, axes, len(dims))
+
+
+def _extreme_along(sign: int) -> "Rule":
+    """The largest or the smallest entry lies at one end."""
+
+    def rule(entries: Entries, node: ir.Node) -> Entry:
+        entry, dims = _number(entries.of(node.inputs[0])), _dims(node.inputs[0])
+        axes = _named_axes(node, len(dims))
+        for at in sorted(axes):
+            way = _direction(entry, PLACES[at])
+            if way is None:
+                raise Unknown
+            entry = sympy.expand(entry.subs(PLACES[at], dims[at] - 1 if way * sign > 0 else 0))
+        return _without(entry, node, axes, len(dims))
+
+    return rule
+
+
+def _counted(entries: Entries, node: ir.Node) -> Entry:
+    """CumSum of what is alike along the axis."""
+    _whole(node)
+    entry, dims, named = _number(entries.of(node.inputs[0])), _dims(node.inputs[0]), integers_of(node.inputs[1])
+    if named is None or not isinstance(named[0], int):
+        raise Unknown
+    at = named[0] % len(dims)
+    if PLACES[at] in entry.free_symbols:
+        raise Unknown
+    place = dims[at] - 1 - PLACES[at] if int_attribute(node, "reverse", 0) else PLACES[at]
+    return sympy.expand(entry * (place + (0 if int_attribute(node, "exclusive", 0) else 1)))
+
+
+def _places_of(entries: Entries, node: ir.Node) -> Entry:
+    """NonZero of what is nowhere."""
+    entry = entries.of(node.inputs[0])
+    if entry is False or entry == 0 or entry == EMPTY:
+        return EMPTY
+    raise Unknown
+
+
+def _filled(entries: Entries, node: ir.Node) -> Entry:
+    given = node.attributes.get("value")
+    return sympy.Integer(0) if given is None else _of_array(given.as_tensor().numpy())
+
+
+Rule: TypeAlias = Callable[[Entries, ir.Node], Entry]
+
+RULES: dict[str, Rule] = {
+    "Add": _arithmetic(lambda a, b: a + b),
+    "And": _joined(False),
+    "Cast": _cast,
+    "Concat": _side_by_side,
+    "ConstantOfShape": _filled,
+    "CumSum": _counted,
+    "Div": _quotient,
+    "Expand": _expanded,
+    "Flatten": _reshaped,
+    "Gather": _gathered,
+    "GatherElements": _gathered,
+    "GatherND": _gathered,
+    "Identity": lambda entries, node: entries.of(node.inputs[0]),
+    "Max": _extreme(sympy.Max),
+    "Min": _extreme(sympy.Min),
+    "Mod": _quotient,
+    "Mul": _arithmetic(lambda a, b: a * b),
+    "Neg": _arithmetic(lambda a: -a),
+    "NonZero": _places_of,
+    "Not": _negated,
+    "Or": _joined(True),
+    "Range": _range,
+    "ReduceMax": _extreme_along(1),
+    "ReduceMin": _extreme_along(-1),
+    "ReduceSum": _summed,
+    "Reshape": _reshaped,
+    "Squeeze": _reshaped,
+    "Sub": _arithmetic(lambda a, b: a - b),
+    "Transpose": _transposed,
+    "Unsqueeze": _reshaped,
+    "Where": _selected,
+    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _comparison),
+}
+"""How every operator computes entries; of others nothing is derived."""
