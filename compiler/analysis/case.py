@@ -1,7 +1,6 @@
 """One node as a rule sees it: its operands' facts, shapes and constants, and the needs that the rule states."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -393,11 +392,3 @@ def everywhere(fact: Fact, region: Region, along: int) -> Interval:
     others = frozenset(region) - {along}
     with_padding = [others | {along}] if along in fact.padded else []
     return hull(*(fact.content(each) for each in (others, *with_padding)))
-
-
-def is_bounded_below(size: Dim, minimum: float) -> bool:
-    """Whether a size is at least `minimum` when every axis length is 0."""
-    if isinstance(size, int):
-        return size >= minimum
-    least = size.subs(dict.fromkeys(size.free_symbols, 0))
-    return bool(least.is_number) and not math.isnan(float(least)) and float(least) >= minimum

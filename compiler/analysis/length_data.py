@@ -110,7 +110,7 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
             axis for other in case.present if other != operand and (axis := _axis_of(case, other, back)) is not None
         ]
         is_rows = back == rows_at - rank
-        if (dim != 1 and case.batch is not None and dim == symbol(case.batch)) != (is_rows and dim != 1):
+        if dim != 1 and (case.batch is not None and dim == symbol(case.batch)) != is_rows:
             raise refuse(
                 f"{case.op} joins rows of the batch with a number of {dim} entries per row", "keep the batch one axis"
             )

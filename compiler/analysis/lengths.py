@@ -1,7 +1,7 @@
 """The lengths for which a proof holds: the shortest that give every size an entry, the longest that tables allow."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 import onnx_shape_inference
@@ -136,34 +136,45 @@ def _limits(node: ir.Node) -> list[Limit]:
     """Sizes cut from a fixed number of entries, and ends of sizes that choose between two programs."""
     if house.is_op(node, "Pad"):
         return [limit for each in house.integers_of(node.inputs[1]) or () for limit in _grown(each)]
-    if not house.is_op(node, "Slice") or node.inputs[0] is None:
+    if not house.is_op(node, "Slice"):
         return []
-    before, after = house.dims_of(node.inputs[0]), house.dims_of(node.outputs[0])
     found: list[Limit] = []
-    for rows, size in zip(before or (), after or (), strict=False):
+    for rows, size in zip(_dims(node.inputs[0]), _dims(node.outputs[0]), strict=False):
         found += _taken(rows, size)
+    for start, end, _, rows in _cuts(node):
+        if isinstance(rows, int):
+            found += [*_taken(rows, end), *_left_over(rows, start), *_bounds(rows, start, end)]
+    return [(size, most) for size, most in found if not size.is_number]
+
+
+def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
+    """The shape of a value; empty where it is not known."""
+    return (None if value is None else house.dims_of(value)) or ()
+
+
+def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
+    """Of every axis that a Slice names: first entry, end, the axis, and how many entries it has."""
+    before = _dims(node.inputs[0]) if house.is_op(node, "Slice") else ()
     starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
     for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        found_rows = before[axis] if before is not None and isinstance(axis, int) and axis < len(before) else None
-        if isinstance(found_rows, int):
-            found += [*_taken(found_rows, end), *_left_over(found_rows, start), *_bounds(found_rows, start, end)]
-    return [(size, most) for size, most in found if not size.is_number]
+        if before and isinstance(axis, int):
+            yield start, end, axis, before[axis]
+
+
+def _grows_behind(rows: Dim, behind: Collection[str]) -> bool:
+    """Whether an axis is as long as the inputs, and padded behind."""
+    return not isinstance(rows, int) and {str(name) for name in rows.free_symbols} <= set(behind)
 
 
 def _last_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     """x[-n:] of an axis that is padded behind takes n entries of at least as many."""
-    if not house.is_op(node, "Slice") or node.inputs[0] is None:
-        return []
-    before, after = house.dims_of(node.inputs[0]) or (), house.dims_of(node.outputs[0]) or ()
-    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
-    found: list[Limit] = []
-    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        rows = before[axis] if isinstance(axis, int) and axis < len(before) else 0
-        if not isinstance(start, int) or start >= 0 or end != house.END or isinstance(rows, int):
-            continue
-        if after[int(axis)] == sympy.Min(-start, rows) and {str(name) for name in rows.free_symbols} <= set(behind):
-            found.append((-rows, start))
-    return found
+    after = _dims(node.outputs[0])
+    return [
+        (-sympy.sympify(rows), start)
+        for start, end, axis, rows in _cuts(node)
+        if isinstance(start, int) and start < 0 and end == house.END and _grows_behind(rows, behind)
+        and after[axis] == sympy.Min(-start, rows)
+    ]  # fmt: skip
 
 
 def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
@@ -173,10 +184,10 @@ def _first_entries(node: ir.Node, behind: Collection[str]) -> list[Limit]:
     sources = {source for maker in slices if (source := maker.inputs[0]) is not None}
     if not house.is_op(node, "Concat") or len(slices) != len(makers) or len(makers) < 2 or len(sources) != 1:
         return []
-    axis, before = house.int_attribute(node, "axis", 0), house.dims_of(sources.pop()) or ()
-    rows: Dim = before[axis] if axis < len(before) else 0
-    if isinstance(rows, int) or not {str(name) for name in rows.free_symbols} <= set(behind):
+    axis, before = house.int_attribute(node, "axis", 0), _dims(sources.pop())
+    if not before or not _grows_behind(before[axis], behind):
         return []
+    rows = sympy.sympify(before[axis])
     sizes = [dims[axis] for maker in slices if (dims := house.dims_of(maker.outputs[0]))]
     few = [each for size in sizes if isinstance(size, sympy.Min) for each in size.args if each.is_Integer]
     return [(-rows, -int(each)) for each in few if sympy.Min(each, rows) in sizes]
@@ -188,14 +199,9 @@ def _remainders(node: ir.Node, behind: Collection[str]) -> list[tuple[Limit, sym
     Returns:
         The limits, each with the quotient that is 0 within it.
     """
-    if not house.is_op(node, "Slice") or node.inputs[0] is None:
-        return []
-    before = house.dims_of(node.inputs[0]) or ()
-    starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
     found = []
-    for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        rows = before[axis] if isinstance(axis, int) and axis < len(before) else 0
-        if isinstance(rows, int) or not {str(name) for name in rows.free_symbols} <= set(behind):
+    for start, end, _, rows in _cuts(node):
+        if not _grows_behind(rows, behind):
             continue
         shifts = (None if isinstance(each, int) else remainder_by(each, rows) for each in (start, end))
         for shift in shifts:

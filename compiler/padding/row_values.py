@@ -127,10 +127,10 @@ class RowValues:
     def _range(self, node: ir.Node) -> ir.Value:
         """Start + number * step, of as many numbers as there are slots."""
         (output,) = node.outputs
-        (size,) = house.dims_of(output) or (0,)
-        assert output.dtype is not None
+        dims = house.dims_of(output)
+        assert dims is not None and output.dtype is not None
         start, step = (self._aligned(self._input(node, at), 1) for at in (0, 2))
-        numbers = self.places.iota(size)
+        numbers = self.places.iota(dims[0])
         if output.dtype != ir.DataType.INT64:
             numbers = self.insert.op("Cast", [numbers], {"to": output.dtype}, name="numbers", dtype=output.dtype)
         row = self._shaped(numbers, [1, -1], "numbers")

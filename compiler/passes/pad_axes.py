@@ -231,7 +231,8 @@ class _Padding:
             return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
         for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
             dims = house.dims_of(output)
-            if fact.rows_axis is not None and dims is not None and dims[fact.rows_axis] == 1:
+            assert dims is not None
+            if fact.rows_axis is not None and dims[fact.rows_axis] == 1:
                 return True
         return any(
             isinstance(need, Fill)

@@ -33,7 +33,8 @@ class Operand:
         axes: layouts where they are not one factor per axis; by position.
         index: the value counts positions; `valid` and `padding` have to agree.
         array: the content of an initializer; `shape`, `dtype` and `valid` follow from it.
-        number: an expression over axis names: the one entry, of `dtype` and `shape`, computed of it.
+        number: an expression over axis names: the one entry, of `dtype` and `shape`, computed of it. Several, apart by
+            `;`, are the entries of a vector.
     """
 
     shape: tuple[int | str, ...] = ()
@@ -50,6 +51,10 @@ def constant(content: Any, dtype: Any = np.float32) -> Operand:
     """An initializer."""
     array = np.asarray(content, dtype)
     return Operand(array.shape, ir.DataType.from_numpy(array.dtype), array=array)
+
+
+HERE = Operand()
+"""In the operands of a movement behind the node: what comes in front of it."""
 
 
 def number(expression: str, dtype: ir.DataType = ir.DataType.INT64, shape: tuple[int, ...] = ()) -> Operand:
@@ -71,6 +76,7 @@ class Node:
         right: names of right-aligned axes.
         least: smallest true length per axis name where it is not 1.
         most: largest number of slots per axis name where it is not 6.
+        then: movements behind it that are judged with it as one; their operands are `HERE`, constants and numbers.
     """
 
     op: str
@@ -82,6 +88,7 @@ class Node:
     right: Iterable[str] = ()
     least: Mapping[str, int] = dataclasses.field(default_factory=dict)
     most: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    then: Sequence["Node"] = ()
 
 
 def size_at(dim: int | str) -> Dim:
@@ -91,12 +98,17 @@ def size_at(dim: int | str) -> Dim:
 
 def axis_names(node: Node) -> list[str]:
     """The axis names of all operands but the batch."""
-    dims = [dim for operand in node.operands if operand for dim in (*operand.shape, operand.number or 1)]
+    operands = [operand for each in (node, *node.then) for operand in each.operands if operand]
+    dims = [dim for operand in operands for dim in (*operand.shape, *_expressions(operand))]
     names = {str(name) for dim in dims for name in symbols_of(size_at(dim))}
     for operand in node.operands:
         for axis in (operand.axes or {}).values() if operand else ():
             names |= {str(name) for factor in axis for name in symbols_of(factor.size)}
     return sorted(names - {BATCH})
+
+
+def _expressions(operand: Operand) -> list[str]:
+    return [] if operand.number is None else operand.number.split(";")
 
 
 def model_of(node: Node) -> ir.Model:
@@ -110,27 +122,41 @@ def model_of(node: Node) -> ir.Model:
     model = ir.Model(graph, ir_version=10)
     lengths = [ir.val(f"{name}_length", ir.DataType.INT64, [BATCH]) for name in names]
     graph.inputs.extend(lengths)
-    values = [_value(model, names, at, operand) for at, operand in enumerate(node.operands)]
-    outputs = [ir.Value(name=f"y{at}") for at in range(node.outputs)]
-    attributes = [ir.convenience.convert_attribute(name, value) for name, value in node.attributes.items()]
-    target = ir.Node(node.domain, node.op, values, attributes, outputs=outputs, name="target")
-    graph.append(target)
-    graph.outputs.extend(outputs)
+    target = _appended(model, names, node, "target", "x", None)
+    for at, each in enumerate(node.then):
+        target = _appended(model, names, each, f"then{at}", f"then{at}_x", target.outputs[0])
+    for at, output in enumerate(target.outputs):
+        output.name = f"y{at}"
+    graph.outputs.extend(target.outputs)
     return model
 
 
-def _value(model: ir.Model, names: Sequence[str], at: int, operand: Operand | None) -> ir.Value | None:
+def _appended(
+    model: ir.Model, names: Sequence[str], node: Node, name: str, prefix: str, before: ir.Value | None
+) -> ir.Node:
+    values = [
+        before if operand is HERE else _value(model, names, f"{prefix}{at}", operand)
+        for at, operand in enumerate(node.operands)
+    ]
+    outputs = [ir.Value(name=f"{name}_y{at}") for at in range(node.outputs)]
+    attributes = [ir.convenience.convert_attribute(key, value) for key, value in node.attributes.items()]
+    made = ir.Node(node.domain, node.op, values, attributes, outputs=outputs, name=name)
+    model.graph.append(made)
+    return made
+
+
+def _value(model: ir.Model, names: Sequence[str], name: str, operand: Operand | None) -> ir.Value | None:
     if operand is None:
         return None
     if operand.array is not None:
-        value = ir.Value(name=f"x{at}", const_value=ir.tensor(operand.array, name=f"x{at}"))
+        value = ir.Value(name=name, const_value=ir.tensor(operand.array, name=name))
         value.shape, value.dtype = ir.Shape(operand.array.shape), operand.dtype
         model.graph.register_initializer(value)
         return value
     if operand.number is not None:
         return _number(model, names, operand)
     shape = ir.Shape([dim if isinstance(dim, int) else str(size_at(dim)) for dim in operand.shape])
-    value = ir.val(f"x{at}", operand.dtype, shape)
+    value = ir.val(name, operand.dtype, shape)
     model.graph.inputs.append(value)
     return value
 
@@ -142,8 +168,13 @@ def _number(model: ir.Model, names: Sequence[str], operand: Operand) -> ir.Value
     for at, name in enumerate([BATCH, *names]):
         size = insert.op("Shape", [anchor], {"start": at, "end": at + 1}, name=name, dtype=ir.DataType.INT64)
         scalars[name] = insert.op("Squeeze", [size, insert.int64s(0)], name=name, dtype=ir.DataType.INT64)
-    value = Arithmetic(insert, scalars).value(size_at(operand.number or ""))
-    if operand.shape:
+    sizes = Arithmetic(insert, scalars)
+    values = [sizes.value(size_at(each)) for each in _expressions(operand)]
+    value = values[0]
+    if len(values) > 1:
+        parts = [insert.op("Reshape", [each, insert.int64s(1)], name="shaped", dtype=value.dtype) for each in values]
+        value = insert.op("Concat", parts, {"axis": 0}, name="joined", dtype=value.dtype)
+    elif operand.shape:
         value = insert.op(
             "Reshape", [value, insert.int64s(*[1] * len(operand.shape))], name="shaped", dtype=ir.DataType.INT64
         )

@@ -93,10 +93,9 @@ class _Attack:
         target = next(each for each in self.padded.graph if each.name == "target")
         self.facts = [None if each is None else fact_of(each, self.sides) for each in node.operands]
         case = Case(target, self.facts, BATCH, self.sides, self._seen())
-        self.sizes = [house.dims_of(value) for value in target.outputs]
         self.verdict = rule(case)
         self.case = case
-        assert len(self.verdict.outputs) == len(target.outputs), "one fact per output"
+        assert len(self.verdict.outputs) == len(self.padded.graph.outputs), "one fact per output"
         self._write_forms(target)
         self.sessions = [_session(model, self._fed()) for model in (self.padded, self.alone)]
 

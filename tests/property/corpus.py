@@ -8,10 +8,11 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 import json
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -224,6 +225,17 @@ class Harvest:
         ):
             pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *map(str, files)])
 
+    def nodes(self, nodes: Iterable[Node], rules: Sequence[Rule]) -> None:
+        """Collect nodes, each under every rule."""
+        with mock.patch.object(soundness, "_Attack", self._recorder()):
+            for node, rule in itertools.product(nodes, rules):
+                try:
+                    soundness.check_node(node, rule=rule, trials=1)
+                except Refused:
+                    continue
+                except Exception as error:  # noqa: BLE001 - a node that the operator does not allow, or without lengths
+                    print(f"does not run: {type(error).__name__}: {str(error)[:100]}", flush=True)
+
     def _recorder(self) -> type:
         harvest = self
 
@@ -250,7 +262,8 @@ class Harvest:
         return Recorded
 
     def _keep(self, attack: NodeAttack) -> None:
-        key = f"{attack.node!r}{[each.array for each in attack.node.operands if each]}"
+        arrays = [each.array for node in (attack.node, *attack.node.then) for each in node.operands if each]
+        key = f"{attack.node!r}{arrays}{attack.rule.__qualname__}"
         if key not in self.known:
             self.known.add(key)
             self.corpus.nodes.append(attack)

@@ -324,7 +324,7 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     """
     grown = grow(seed, nodes, soil)
     try:
-        origin = _as_padded(grown)
+        origin = as_padded(grown)
         outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
     except Refused:
         return "refused"
@@ -350,7 +350,7 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     return "accepted"
 
 
-def _as_padded(grown: Lowered) -> Lowered:
+def as_padded(grown: Lowered) -> Lowered:
     """The graph as padding takes it: in an operator set of today, and without declared lengths.
 
     Raises:

@@ -9,19 +9,25 @@ import argparse
 import collections
 import dataclasses
 import hashlib
+import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
+from compiler.analysis.judge import judge
+from compiler.errors import Refused
+from compiler.stages import Lowered
+from tests.property.chains import RULES, chain
 from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
 from tests.property.equivalent import EQUIVALENT
-from tests.property.fuzz import grow
+from tests.property.fuzz import as_padded, grow, soil_of
 from tests.property.mutations import Mutation, modules, mutations_of, plant
 from tests.property.neighbours import holds, neighbours
+from tests.property.nodes import nodes as edge_nodes
 from tests.property.small_graphs import corpus as small_graphs
 from tests.property.trial import TRIALS, WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
@@ -39,8 +45,17 @@ EXPORTED = (
 )  # fmt: skip
 """Graphs of the zoo that reach, with little time, the lines that any of them reaches."""
 
-SMALL = 6
-"""Every so many of the small graphs is taken."""
+SMALL = 4
+"""Every so many of the small graphs of a single row is taken."""
+
+CHAINS = 40
+"""Chains of movements that are drawn."""
+
+DRAWN = 20
+"""Nodes of every kind that are drawn."""
+
+FURTHER = 100_000
+"""The first seed of the graphs that are grown beside those of a corpus."""
 
 MISSED = ("survived", "unseen", "unreached")
 
@@ -71,10 +86,18 @@ def harvest(
     started = time.monotonic()
     found.tests(files)
     _say(started, "tests collected")
+    if small:
+        found.nodes(map(chain, range(CHAINS)), RULES)
+        found.nodes(edge_nodes(DRAWN), (judge,))
+    _say(started, "nodes drawn")
     for seed in range(graphs):
-        found.graph(f"fuzzer, seed {seed}", grow(seed))
+        grown = of_seed(seed)
+        if grown is not None:
+            found.graph(f"fuzzer, seed {seed}", grown)
     of_today = [each for each in small_graphs() if "opset" not in each.name] if small else []
-    for each in of_today[::SMALL]:
+    of_rows = [each for each in of_today if "literal batch" not in each.name]
+    of_one = [each for each in of_today if "literal batch" in each.name]
+    for each in (*of_rows, *of_one[::SMALL]):
         found.graph(f"small graph, {each.name}", each.make())
     for family in FAMILIES:
         if family.name in exported:
@@ -84,6 +107,14 @@ def harvest(
     corpus.graphs = [each for each in corpus.graphs if is_sound(each)]
     _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
     return corpus
+
+
+def of_seed(seed: int) -> Lowered | None:
+    """A graph of the fuzzer as padding meets it; None where it is refused in front of padding."""
+    try:
+        return as_padded(grow(seed, soil=soil_of(seed)))
+    except Refused:
+        return None
 
 
 def test_files(only: str | None) -> list[Path]:
@@ -117,30 +148,41 @@ class Beside:
 
     Args:
         corpus: the attacks.
-        count: how many are drawn beside those that reach a mutant, and as many beside those that reach its module.
+        count: how many are drawn beside those that reach a mutant, and as many beside those that reach its module; as
+            many graphs of the fuzzer.
         seed: of the draws.
     """
 
     def __init__(self, corpus: Corpus, count: int, seed: int) -> None:
         self.corpus, self.count, self.seed = corpus, count, seed
         self.made: dict[str, list[NodeAttack]] = {}
-        self.useless: list[NodeAttack] = []
+        self.grown: list[GraphAttack] | None = None
+        self.useless: list[NodeAttack | GraphAttack] = []
 
     def again(self, mutation: Mutation, before: Result) -> Result:
         """What becomes of a mutant that was missed: attacks beside those that reach it, and beside its module's."""
         wanted = {(mutation.module, line) for line in range(mutation.line, mutation.last + 1)}
+        beside = [each for each in self._of(mutation.module) if not wanted.isdisjoint(each.lines)]
         near = [each for each in self.corpus.nodes if not wanted.isdisjoint(each.lines)]
-        attacks = [*neighbours(near, self.count, self.seed), *self._of(mutation.module)]
-        attacks = [each for each in attacks if id(each) not in map(id, self.useless)]
-        found = _run(Trial(lambda: plant(mutation), attacks, []))
-        while found.by_node >= 0 and _is_useless(attacks[found.by_node]):
-            self.useless.append(attacks.pop(found.by_node))
-            found = _run(Trial(lambda: plant(mutation), attacks, []))
-        reached = before.reached or found.changed or bool(found.by)
-        return dataclasses.replace(
-            found, reached=before.reached + found.changed if reached else 0, changed=before.changed + found.changed,
-            stricter=before.stricter + found.stricter, detail=found.detail or before.detail,
-        )  # fmt: skip
+        drawn = neighbours([*near, *beside], self.count, self.seed)
+        nodes = [*beside, *(each for each in drawn if not wanted.isdisjoint(each.lines))]
+        found = self._tried(mutation, nodes, [])
+        if found.outcome != "caught":
+            graphs = [each for each in self._graphs() if not wanted.isdisjoint(each.lines)]
+            found = _together(found, self._tried(mutation, [], graphs))
+        return _together(before, found)
+
+    def _tried(self, mutation: Mutation, nodes: list[NodeAttack], graphs: list[GraphAttack]) -> Result:
+        """Try what finds nothing without the mutation."""
+        while True:
+            known = set(map(id, self.useless))
+            nodes = [each for each in nodes if id(each) not in known]
+            graphs = [each for each in graphs if id(each) not in known]
+            found = _run(Trial(lambda: plant(mutation), nodes, graphs))
+            wrong = _useless(found, nodes, graphs)
+            if wrong is None:
+                return found
+            self.useless.append(wrong)
 
     def _of(self, module: str) -> list[NodeAttack]:
         if module not in self.made:
@@ -148,10 +190,44 @@ class Beside:
             self.made[module] = list(neighbours(reaching, self.count, self.seed))
         return self.made[module]
 
+    def _graphs(self) -> list[GraphAttack]:
+        """Graphs of the fuzzer that no other attack draws."""
+        if self.grown is None:
+            found = Harvest()
+            for seed in range(FURTHER, FURTHER + self.count):
+                grown = of_seed(seed)
+                if grown is not None:
+                    found.graph(f"fuzzer, seed {seed}", grown)
+            self.grown = found.corpus.graphs
+        return self.grown
 
-def _is_useless(attack: NodeAttack) -> bool:
-    """Whether an attack finds something without any mutation; looked at apart, for it may end its process."""
-    return in_child(lambda: Result(reached=1) if holds(attack, TRIALS) else Result(["attack"]), 60).by != []
+
+def _together(before: Result, found: Result) -> Result:
+    """What two rounds of attacks saw."""
+    return dataclasses.replace(
+        found, reached=before.reached + found.reached, changed=before.changed + found.changed,
+        stricter=before.stricter + found.stricter, detail=found.detail or before.detail,
+    )  # fmt: skip
+
+
+def _useless(
+    found: Result, nodes: Sequence[NodeAttack], graphs: Sequence[GraphAttack]
+) -> NodeAttack | GraphAttack | None:
+    """The attack that caught a mutant, where it finds something without any mutation, too.
+
+    Looked at apart, for it may end its process.
+    """
+    if found.by_node >= 0:
+        node = nodes[found.by_node]
+        return node if _finds(lambda: holds(node, TRIALS)) else None
+    if found.by_graph >= 0:
+        graph = graphs[found.by_graph]
+        return graph if _finds(lambda: is_sound(graph)) else None
+    return None
+
+
+def _finds(is_right: Callable[[], bool]) -> bool:
+    return in_child(lambda: Result(reached=1) if is_right() else Result(["attack"]), 60).by != []
 
 
 def weakened_trial(weakening: Weakening, corpus: Corpus, seed: int) -> Trial:
@@ -263,6 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--beside", type=int, default=300, help="attacks drawn beside those that reach a module")
     parser.add_argument("--least", type=float, default=0.95, help="share of the verdicts that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
+    parser.add_argument("--save", type=Path, help="a file for the results of the verdicts")
+    parser.add_argument("--saved", type=Path, help="such a file, for the page, in the place of trying them again")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
     parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
@@ -270,12 +348,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times, small=True)
     beside = Beside(corpus, options.beside, options.seed)
     weakened = []
-    if options.only is None and not options.no_weakened:
+    if options.saved is not None:
+        weakened = _loaded(options.saved)
+    elif options.only is None and not options.no_weakened:
         for weakening in weakenings_of(corpus):
             result = _run(weakened_trial(weakening, corpus, options.seed))
             weakened.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
             _tell(weakened[-1])
         _say(started, "verdicts done")
+    if options.save is not None:
+        options.save.write_text(json.dumps([dataclasses.asdict(each) for each in weakened]))
     names = [] if options.no_code else [options.only] if options.only else modules()
     found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
     mutated = []
@@ -286,7 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutated.append(Tried(mutation.module, mutation.key, mutation.line, result))
         _tell(mutated[-1])
     for attack in beside.useless:
-        print(f"does not run, or is refuted, without a mutation: {attack.node}", flush=True)
+        told = attack.node if isinstance(attack, NodeAttack) else attack.name
+        print(f"does not run, or is refuted, without a mutation: {told}", flush=True)
     command = f"python -m tests.property.mutate {' '.join(arguments if arguments is not None else sys.argv[1:])}"
     page = report(weakened, mutated, command.strip())
     if options.write is not None:
@@ -295,6 +378,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reached = share(weakened) if weakened else 1.0
     _say(started, f"{100 * reached:.1f} % of the verdicts and {100 * share(mutated):.1f} % of the code caught")
     return 0 if reached >= options.least else 1
+
+
+def _loaded(path: Path) -> list[Tried]:
+    return [Tried(**{**each, "result": Result(**each["result"])}) for each in json.loads(path.read_text())]
 
 
 def _run(trial: Trial) -> Result:

@@ -468,7 +468,8 @@ def modules() -> list[str]:
     """What is mutated: rules, forms and masks, and what carries them out."""
     folders = ("compiler/analysis/rules", "compiler/padding")
     found = [path for folder in folders for path in sorted((ROOT / folder).glob("*.py")) if "def " in path.read_text()]
-    single = ("judge", "case", "facts", "layout", "propagate", "lengths")
+    single = ("judge", "case", "facts", "layout", "propagate", "lengths", "index_map", "row_numbers", "same_places",
+              "length_data", "meaning")  # fmt: skip
     paths = [str(path.relative_to(ROOT)) for path in found]
     return [*paths, *(f"compiler/analysis/{name}.py" for name in single), "compiler/passes/pad_axes.py"]
 

@@ -1,4 +1,4 @@
-"""Attacks beside those of the tests: the same node with another content, layout, size, constant or attribute.
+"""Attacks beside those of the tests: the same node with another content, layout, size, constant, operand or attribute.
 
 A test draws what its author thought of. From each of its nodes a few steps are taken at random, so that values at
 edges, axes aligned at the other end or joined of two, values that all rows share, constants that are computed and
@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
+from compiler.analysis.facts import Index
 from compiler.analysis.interval import ANYTHING, ONE, ZERO, Interval, of_array
-from compiler.analysis.layout import Frames, Segment, Side
+from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from compiler.errors import Refused
 from tests.kit.attacked import BATCH, Node, Operand, axis_names, constant, number, size_at
-from tests.property.corpus import REFUSAL, NodeAttack, Prepared
+from tests.property.corpus import REFUSAL, NodeAttack, Prepared, Tracer
 
 STEPS = 3
 """The most changes of one node."""
@@ -30,6 +32,17 @@ NUMBERS = ("{0}", "{0} - 1", "{0} + 1", "-{0}", "2*{0}", "1 - {0}", "{0} - 2")
 SIZES = ("{0} + 1", "2*{0}", "{0} - 1", "3*{0} + 2")
 KINDS = (ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
 OPSETS = (13, 17, 18, 20, 21)
+COUNTED = Interval(0.0, 2.0**31)
+WORDS = {
+    "auto_pad": ("VALID", "SAME_UPPER", "SAME_LOWER"),
+    "direction": ("reverse", "bidirectional"),
+    "mode": ("constant", "edge", "reflect", "wrap", "linear", "nearest", "cubic"),
+    "coordinate_transformation_mode": ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"),
+    "nearest_mode": ("floor", "ceil", "round_prefer_ceil", "round_prefer_floor"),
+    "reduction": ("add", "mul", "max", "min"),
+    "approximate": ("tanh",),
+}
+"""What attributes that are texts may say."""
 
 Draw = np.random.Generator
 
@@ -39,18 +52,20 @@ def neighbours(attacks: Sequence[NodeAttack], count: int, seed: int) -> Iterator
     rng = np.random.default_rng(seed)
     for _ in range(count if attacks else 0):
         origin = attacks[int(rng.integers(len(attacks)))]
+        tracer = Tracer()
         try:
             node = origin.node
             for _ in range(int(rng.integers(1, STEPS + 1))):
                 node = _pick(rng, CHANGES)(node, rng)
             if node == origin.node:
                 continue
-            seen = Prepared(node, origin.rule).seen
+            with tracer.on():
+                seen = Prepared(node, origin.rule).seen
         except Refused:
             seen = REFUSAL
         except Exception:  # noqa: BLE001 - a node that the operator does not allow
             continue
-        yield dataclasses.replace(origin, node=node, always_runs=False, seen=seen)
+        yield dataclasses.replace(origin, node=node, always_runs=False, seen=seen, lines=frozenset(tracer.lines))
 
 
 def holds(attack: NodeAttack, trials: int) -> bool:
@@ -154,6 +169,100 @@ def _swapped(node: Node, rng: Draw) -> Node:
     return dataclasses.replace(node, operands=tuple(map(turned, node.operands)))
 
 
+def _laid_out(node: Node, name: str, axis: Axis, size: str) -> Node:
+    """All axes of a name laid out otherwise."""
+
+    def changed(operand: Operand | None) -> Operand | None:
+        if operand is None or not _is_data(operand) or operand.axes or name not in operand.shape:
+            return operand
+        axes = {at: axis for at, dim in enumerate(operand.shape) if dim == name}
+        return dataclasses.replace(
+            operand, shape=tuple(size if dim == name else dim for dim in operand.shape), axes=axes
+        )
+
+    return dataclasses.replace(node, operands=tuple(map(changed, node.operands)))
+
+
+def _fixed_beside(node: Node, rng: Draw) -> Node:
+    """Some frames that every row has, in front of the padded ones or behind them."""
+    names = axis_names(node)
+    if not names:
+        return node
+    name = _pick(rng, names)
+    padded = Segment(size_at(name), Side.RIGHT if name in node.right else Side.LEFT)
+    count = int(rng.integers(1, 4))
+    parts = [Segment(count), padded] if rng.random() < 0.5 else [padded, Segment(count)]
+    return _laid_out(node, name, joined(parts), f"{name} + {count}")
+
+
+def _merged(node: Node, rng: Draw) -> Node:
+    """Two neighbouring axes of all operands as one, as a Reshape leaves them."""
+    names = set(axis_names(node))
+    ranks = [len(each.shape) for each in node.operands if each is not None and _is_data(each) and not each.axes]
+    if not ranks or max(ranks) < 2:
+        return node
+    at = int(rng.integers(0, max(ranks) - 1))
+
+    def factor(dim: int | str) -> Rows | Frames | Plain | None:
+        if dim == BATCH:
+            return Rows(size_at(BATCH))
+        if dim in names:
+            return Frames((Segment(size_at(dim), Side.RIGHT if dim in node.right else Side.LEFT),))
+        return Plain(dim) if isinstance(dim, int) else None
+
+    def changed(operand: Operand | None) -> Operand | None:
+        if operand is None or not _is_data(operand) or operand.axes or at + 1 >= len(operand.shape):
+            return operand
+        both = operand.shape[at : at + 2]
+        factors = tuple(each for dim in both if (each := factor(dim)) is not None)
+        if len(factors) < 2 or all(isinstance(each, Plain) for each in factors):
+            return operand
+        shape = (*operand.shape[:at], "*".join(f"({dim})" for dim in both), *operand.shape[at + 2 :])
+        return dataclasses.replace(operand, shape=shape, axes={at: factors})
+
+    return dataclasses.replace(node, operands=tuple(map(changed, node.operands)))
+
+
+def _another_axis(node: Node, rng: Draw) -> Node:
+    """An axis more in all operands, or in one: of a few entries, or padded, too."""
+    size = _pick(rng, (1, 2, 3, *axis_names(node), "other"))
+    only = int(rng.integers(len(node.operands))) if rng.random() < 0.4 else None
+    front = bool(rng.integers(0, 2))
+
+    def changed(at: int, operand: Operand | None) -> Operand | None:
+        if operand is None or not _is_data(operand) or operand.axes or only not in (None, at):
+            return operand
+        place = (
+            len(operand.shape) - 1 if not front and operand.shape else 0 if not front else min(1, len(operand.shape))
+        )
+        return dataclasses.replace(operand, shape=(*operand.shape[:place], size, *operand.shape[place:]))
+
+    return dataclasses.replace(node, operands=tuple(changed(at, each) for at, each in enumerate(node.operands)))
+
+
+def _shared(node: Node, rng: Draw) -> Node:
+    """An operand that all rows share: its batch is one entry, or no axis."""
+    found = _operand(node, rng, lambda each: _is_data(each) and BATCH in each.shape and not each.axes)
+    if found is None:
+        return node
+    at, operand = found
+    if rng.random() < 0.5:
+        shape = tuple(1 if dim == BATCH else dim for dim in operand.shape)
+    else:
+        shape = tuple(dim for dim in operand.shape if dim != BATCH)
+    return _with(node, at, dataclasses.replace(operand, shape=shape))
+
+
+def _positions(node: Node, rng: Draw) -> Node:
+    """An operand of whole numbers that counts along one of its axes."""
+    found = _operand(node, rng, lambda each: _is_data(each) and each.dtype == ir.DataType.INT64 and len(each.shape) > 0)
+    if found is None:
+        return node
+    at, operand = found
+    index = Index(int(rng.integers(len(operand.shape))), _pick(rng, (0, 0, 1, 2)))
+    return _with(node, at, dataclasses.replace(operand, valid=COUNTED, padding=COUNTED, index=index))
+
+
 def _two_segments(node: Node, rng: Draw) -> Node:
     """Frames behind a cache: an axis of two segments, aligned at one another."""
     names = axis_names(node)
@@ -161,16 +270,8 @@ def _two_segments(node: Node, rng: Draw) -> Node:
         return node
     name = _pick(rng, names)
     layout = (Frames((Segment(size_at("cache"), Side.RIGHT), Segment(size_at(name), Side.LEFT))),)
-
-    def joined(operand: Operand | None) -> Operand | None:
-        if operand is None or not _is_data(operand) or operand.axes or name not in operand.shape:
-            return operand
-        axes = {at: layout for at, dim in enumerate(operand.shape) if dim == name}
-        shape = tuple(f"cache + {name}" if dim == name else dim for dim in operand.shape)
-        return dataclasses.replace(operand, shape=shape, axes=axes)
-
-    operands = tuple(map(joined, node.operands))
-    return dataclasses.replace(node, operands=operands, right={*node.right, "cache"} - {name})
+    laid_out = _laid_out(node, name, layout, f"cache + {name}")
+    return dataclasses.replace(laid_out, right={*node.right, "cache"} - {name})
 
 
 def _attribute(node: Node, rng: Draw) -> Node:
@@ -182,6 +283,61 @@ def _attribute(node: Node, rng: Draw) -> Node:
     if rng.random() < 0.15:
         return dataclasses.replace(node, attributes={each: v for each, v in node.attributes.items() if each != name})
     return dataclasses.replace(node, attributes={**node.attributes, name: _other(value, rng)})
+
+
+def _new_attribute(node: Node, rng: Draw) -> Node:
+    """An attribute that the operator has and the node leaves out."""
+    try:
+        known = onnx.defs.get_schema(node.op, node.opset, node.domain).attributes
+    except onnx.defs.SchemaError:
+        return node
+    found = [each for name, each in sorted(known.items()) if name not in node.attributes]
+    if not found:
+        return node
+    new = _pick(rng, found)
+    value = _value_of(new, node, rng)
+    return node if value is None else dataclasses.replace(node, attributes={**node.attributes, new.name: value})
+
+
+def _value_of(new: Any, node: Node, rng: Draw) -> Any:
+    """Some value of an attribute: beside its default, as long as other lists of the node, or as its operands go."""
+    kinds, rank = onnx.defs.OpSchema.AttrType, max((len(each.shape) for each in node.operands if each), default=0)
+    match new.type:
+        case kinds.INT:
+            return _pick(rng, (0, 1, 2, -1, rank - 1))
+        case kinds.FLOAT:
+            return _pick(rng, (0.0, 0.5, 1.0, 2.0, -1.0))
+        case kinds.INTS:
+            lists = [len(each) for each in node.attributes.values() if isinstance(each, list | tuple)]
+            count = _pick(rng, (*lists, 2 * max(lists, default=1), rank, max(rank - 2, 1), 2 * max(rank - 2, 1)))
+            return [int(each) for each in rng.integers(0 if new.name == "pads" else -1, 3, count)]
+        case kinds.STRING:
+            return _pick(rng, WORDS.get(new.name, ("",)))
+    return None
+
+
+def _another_operand(node: Node, rng: Draw) -> Node:
+    """An optional operand that the node leaves out, of sizes of another one."""
+    try:
+        most = onnx.defs.get_schema(node.op, node.opset, node.domain).max_input
+    except onnx.defs.SchemaError:
+        most = len(node.operands) + 2
+    places = [at for at in range(min(most, 9)) if at >= len(node.operands) or node.operands[at] is None]
+    if not places:
+        return node
+    at = _pick(rng, places[:2])
+    model = _pick(rng, [each for each in node.operands if each is not None])
+    dims = [dim for dim in model.shape if dim != BATCH]
+    shape = _pick(rng, (model.shape, tuple(dims[-1:]), tuple(dims[:1]), (), (1,)))
+    fixed = all(isinstance(dim, int) for dim in shape)
+    dtype = _pick(rng, (model.dtype, ir.DataType.INT64))
+    if fixed and rng.random() < 0.7 and dtype in (ir.DataType.FLOAT, ir.DataType.INT64):
+        operand = constant(rng.integers(-2, 4, [int(dim) for dim in shape]), dtype.numpy())
+    else:
+        operand = Operand(shape, dtype, valid=_pick(rng, (None, *CONTENTS)))
+    operands = [*node.operands, *[None] * (at + 1 - len(node.operands))]
+    operands[at] = operand
+    return dataclasses.replace(node, operands=tuple(operands))
 
 
 def _other(value: Any, rng: Draw) -> Any:
@@ -275,6 +431,7 @@ def _older(node: Node, rng: Draw) -> Node:
 
 CHANGES = (
     _content, _content, _content, _away, _away, _side, _size, _size, _swapped, _two_segments, _attribute, _attribute,
-    _constant, _constant, _absent, _turned, _kind, _lengths, _older,
+    _constant, _constant, _absent, _turned, _kind, _lengths, _older, _new_attribute, _new_attribute, _another_operand,
+    _another_axis, _fixed_beside, _merged, _shared, _positions,
 )  # fmt: skip
 """What is done to a node; the more often it is named the likelier."""

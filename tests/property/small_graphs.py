@@ -22,7 +22,7 @@ def _numbers(seed: int, *shape: int) -> str:
 WEIGHTS = {
     "w": (4, 4), "up": (4, 8), "down": (8, 4), "gain": (4,), "bias": (4,), "kernel": (4, 4, 3), "wide": (4, 4, 5),
     "depth": (4, 1, 3), "turned": (4, 4, 4), "table": (1, 96, 4), "square": (72, 4), "flat": (1, 1, 3, 3),
-    "lstm": (1, 16, 4), "again": (1, 16, 4), "gru": (1, 12, 4), "gruagain": (1, 12, 4),
+    "spread": (1, 8), "lstm": (1, 16, 4), "again": (1, 16, 4), "gru": (1, 12, 4), "gruagain": (1, 12, 4),
 }  # fmt: skip
 INTEGERS = {
     "zero": [0], "one": [1], "two": [2], "three": [3], "four": [4], "minus": [-1], "minus2": [-2], "minus3": [-3],
@@ -222,6 +222,11 @@ BODIES = {
     "compared with a remainder": LENGTH + "d = Mul(n, two)  k = Mod(d, two)  g = Equal(k, zero)  y = Where(g, x, none)",
     "length by itself": LENGTH + "k = Div(n, n)  f = Cast<to = 1>(k)  y = Add(x, f)",
     "rows by themselves": "n = Shape<start = 0, end = 1>(x)  k = Div(n, n)  f = Cast<to = 1>(k)  y = Add(x, f)",
+    "length through layers": LENGTH + """f = Cast<to = 1>(n)  u = Unsqueeze(f, zero)  a = MatMul(u, spread)  b = Relu(a)
+        d = Slice(b, two, end, one)  e = Slice(d, zero, four, one)  g = Gemm(e, w, bias)  y = Add(x, g)""",
+    "length through a turned layer": LENGTH + """f = Cast<to = 1>(n)  u = Unsqueeze(f, zero)  a = Expand(u, lasttwo)
+        b = Concat<axis = 1>(a, u, u)  g = Gemm<transB = 1, alpha = 0.5, beta = 2.0>(b, w, bias)
+        h = Gemm<transB = 1>(g, w)  y = Mul(x, h)""",
     "ones of the length": "s = Shape(x)  o = ConstantOfShape<value = float[1] {1.0}>(s)  y = Add(x, o)",
     "a mask of zeros": "e = Equal(x, none)  f = Cast<to = 1>(e)  g = ReduceSum(f, minus)  y = Mul(x, g)",
     # --- what means nothing for short inputs
@@ -383,6 +388,14 @@ BESIDE = {
 }
 """Bodies of x and z [.., time, 4]."""
 
+GATED = {
+    "a gate": "h = Sigmoid(g)  a = Mul(x, h)  t = Transpose<perm = [0, 2, 1]>(a)  y = Conv<pads = [1, 1]>(t, kernel)",
+    "a divisor": "h = Abs(g)  d = Add(h, half)  a = Div(x, d)  y = Softmax<axis = 1>(a)",
+    "an exponent": "h = Clip(g, none, high)  a = Abs(x)  b = Add(a, half)  d = Pow(b, h)  y = ReduceSum(d, one)",
+    "a norm": "h = Exp(g)  l = LayerNormalization<axis = -1>(x, h, bias)  y = ReduceMax(l, one)",
+}
+"""Bodies of x and an input g [4] that all rows share, of whose bounds something follows."""
+
 SECOND = {
     "the same axes": "float[batch,time,4] z",
     "another name of the batch": "float[rows,time,4] z",
@@ -457,6 +470,8 @@ def corpus() -> Iterator[Small]:
         yield Small(f"{name}, opset {opset}", _offline(text_of(body, "float[batch,time,4] x"), opset=opset))
         text = text_of(body, "float[1,time,4] x")
         yield Small(f"{name}, opset {opset}, literal batch", _offline(text, opset=opset, batch=None))
+    for name, body in GATED.items():
+        yield Small(f"{name} of all rows", _offline(text_of(body, "float[batch,time,4] x, float[4] g")))
     for name, body in BESIDE.items():
         for what, second in SECOND.items():
             outputs = "float[p,q,r] y" + (", float[p,q,r] y2" if "y2" in body else "")

@@ -108,8 +108,9 @@ def test_what_is_found_without_a_mutation_counts_for_nothing(corpus: Corpus) -> 
         verdict = attack.rule(case)
         return dataclasses.replace(verdict, outputs=tuple(Fact() for _ in verdict.outputs), needs=())
 
-    wrong = dataclasses.replace(attack, rule=unsound, seen=dataclasses.replace(attack.seen, written=b"another"))
-    beside.made[PLACES] = [wrong]
     mutation = mutations_of(PLACES)[0]
+    seen = dataclasses.replace(attack.seen, written=b"another")
+    wrong = dataclasses.replace(attack, rule=unsound, seen=seen, lines=frozenset({(PLACES, mutation.line)}))
+    beside.made[PLACES], beside.grown = [wrong], []
     assert beside.again(mutation, Result()).by == []
     assert beside.useless == [wrong]

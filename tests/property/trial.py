@@ -6,6 +6,7 @@ Each trial runs in a process of its own, forked off with all attacks at hand.
 import dataclasses
 import json
 import os
+import resource
 import select
 import signal
 import time
@@ -22,9 +23,10 @@ from compiler.errors import Refused
 from compiler.stages import Lowered, Outcome
 from tests.kit.contract import ContractBroken, check_meaning, check_padding, check_rows
 from tests.kit.graphs import copy_of
-from tests.kit.offline import Differs, check_padded
+from tests.kit.offline import Differs, Edges, check_padded
 from tests.kit.soundness import Unsound
 from tests.property.corpus import GraphAttack, NodeAttack, Prepared, Rule, Seen, look_at_graph
+from tests.property.fuzz import EDGES
 from tests.property.mutations import Stillborn
 from tests.zoo.families import FAMILIES
 from tests.zoo.family import DEFAULT_SIZES
@@ -32,6 +34,12 @@ from tests.zoo.measure import Attack, WrongSize, runs
 
 TRIALS = 8
 """Batches drawn per node."""
+
+CONTENTS: tuple[Edges, ...] = ("none", "none", *EDGES)
+"""What whole graphs hold at valid places, one batch after the other."""
+
+LONGEST = 40
+"""Seconds of the processor after which a mutant is taken not to end, however busy the machine is."""
 
 WAYS = ("attack", "checker", "comparison", "crash")
 """What can catch a mutant: an attack on one rule, the certificate checker, the comparison of whole graphs, an error."""
@@ -49,6 +57,7 @@ class Result:
         detail: the first thing that caught it, or was changed and not caught.
         stillborn: there was nothing to change.
         by_node: the place among the attacks on nodes of the one that caught it; -1 where none did.
+        by_graph: the place among the graphs of the one that caught it; -1 where none did.
     """
 
     by: list[str] = dataclasses.field(default_factory=list)
@@ -58,6 +67,7 @@ class Result:
     detail: str = ""
     stillborn: bool = False
     by_node: int = -1
+    by_graph: int = -1
 
     @property
     def outcome(self) -> str:
@@ -118,10 +128,13 @@ class Trial:
             result.by_node = at if result.by else -1
         stop = time.process_time() + 1 if result.by else stop + 6  # exported graphs take a second each
         tried = 0
-        for graph in self.graphs:
+        by_nodes = list(result.by)
+        for at, graph in enumerate(self.graphs):
             if time.process_time() > stop or tried >= (1 if result.by else 20):
                 break
             tried += self._graph(graph, result)
+            if result.by_graph < 0 and result.by != by_nodes:
+                result.by_graph = at
         return result
 
     def _node(self, attack: NodeAttack, result: Result) -> None:
@@ -256,8 +269,9 @@ def compare(lowered: Lowered, outcome: Outcome, tolerance: float) -> None:
         ContractBroken: a stream differs.
     """
     if lowered.window is None:
-        for seed in range(2):
-            check_padded(lowered, outcome, seed=seed, tolerance=tolerance)
+        rows = 1 if lowered.batch_axis is None else 3
+        for seed, edges in enumerate(CONTENTS):
+            check_padded(lowered, outcome, seed=seed, rows=rows, tolerance=tolerance, edges=edges)
         return
     rows = 1 if lowered.batch_axis is None else 2
     check_meaning(lowered, outcome.lowered, tolerance, 8, rows)
@@ -305,6 +319,7 @@ def in_child(run: Callable[[], Result], seconds: float) -> Result:
             os.dup2(silent, 1)
             os.dup2(silent, 2)
             try:
+                resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
                 result = run()
             except Exception as error:  # noqa: BLE001 - whatever a mutant raises ends its process
                 result = Result(["crash"], 1, 1, 0, f"{type(error).__name__}: {error}")

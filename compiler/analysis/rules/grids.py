@@ -44,7 +44,7 @@ def gather_nd(case: Case) -> Verdict:
     looked_up = range(shared, shared + depth)
     if not shared and indices.rows_axis is None and _must_be_made_again(case, counted, looked_up):
         return look_up_again(case, looked_up, case.rank(1) - 1, components=True)
-    axes = _axes_of_indices(case, counted, shared)
+    axes = _axes_of_indices(case, counted)
     legal = [_chooses(case, at, counted[at - shared], axes) for at in looked_up]
     if data.rows_axis is not None and data.rows_axis >= shared + depth and _has_rows(axes):
         raise refuse("GatherND of one row's entries by every row's indices", "share the batch axis by batch_dims")
@@ -135,21 +135,20 @@ def counted_components(case: Case, depth: int) -> list[int | None]:
     return [counted_axis(value, entry) for entry in range(depth)]
 
 
-def _axes_of_indices(case: Case, counted: Sequence[int | None], shared: int) -> dict[int, Axis]:
+def _axes_of_indices(case: Case, counted: Sequence[int | None]) -> dict[int, Axis]:
     """The layouts of the indices' axes but the last.
 
     Raises:
         Refused: the indices follow from lengths otherwise than by counting.
     """
-    data, indices = case.fact(0), case.fact(1)
+    indices = case.fact(1)
     axes = dict(indices.axes)
     if not indices.is_number:
         return axes
     if not indices.axes and None in counted:
         raise refuse("GatherND by indices computed from axis lengths", "look up by positions, or by data")
     for at, size in enumerate(case.dims(1)[:-1]):
-        named = [data.axis(shared + component) for component, along in enumerate(counted) if along == at]
-        layout = next((axis for axis in named if axis is not None), None) or created(case, size)[1]
+        layout = created(case, size)[1]
         if layout is not None:
             axes.setdefault(at, layout)
     return axes

@@ -145,6 +145,10 @@ class Cut:
     end: Dim | None
     step: int
 
+    def turns_round(self, size: Dim) -> bool:
+        """Whether it takes all of so many entries, from the last to the first."""
+        return self.step == -1 and self.end is None and (self.start == -1 or normal_form(self.start - size) == -1)
+
 
 def slice_(case: Case) -> Verdict:
     """Slice: at borders of segments and at fixed distances from valid ends; tables by lengths."""
@@ -176,7 +180,7 @@ def _run(case: Case, cuts: Mapping[int, Cut]) -> Verdict | None:
     if frames is None or not frames.is_suffix_padded:
         return None
     size, stated = frames.size, case.out_dims()[axis]
-    is_turned = cut.step == -1 and cut.end is None and (cut.start == -1 or normal_form(cut.start - size) == -1)
+    is_turned = cut.turns_round(size)
     begins = cut.step == 1 and not isinstance(cut.start, int) and _begins_inside(case, cut, size, stated)
     if not is_turned and not begins:
         return None
@@ -300,11 +304,7 @@ class _Cutting:
 
     def _reversed(self, frames: Frames, at: int, cut: Cut) -> Axis:
         """The whole axis turned round: its padding comes first where it came last."""
-        if (
-            cut.step != -1
-            or cut.end is not None
-            or (normal_form(cut.start - frames.size) not in (-1,) and cut.start != -1)
-        ):
+        if not cut.turns_round(frames.size):
             raise refuse(f"Slice backwards over a part of {frames}", "turn the whole axis round, then slice")
         self.rule, self.reason = "SL3", "the whole axis is turned round"
         if self.index is not None and self.index.axis == at:

@@ -97,7 +97,7 @@ def _of_row(case: Case, fact: Fact, region: Region, axis: int) -> Interval:
     size = case.dims()[axis]
     count = float(size) if isinstance(size, int) else LONGEST
     low = row.low - row.high - math.log(max(count, 1.0)) if row.is_finite else -math.inf
-    return ANYTHING if nan else stored(Interval(min(low, 0.0), 0.0), case.dtype())
+    return ANYTHING if nan else stored(Interval(low, 0.0), case.dtype())
 
 
 # Statistics over axes

@@ -156,25 +156,25 @@ def _neutral(case: Case) -> float:
         case "ReduceProd":
             return 1.0
         case "ReduceMax" | "GlobalMaxPool" | "ReduceLogSumExp":
-            return loser(case, -1)
+            return loser(case, largest=True)
         case "ReduceMin":
-            return loser(case, 1)
+            return loser(case, largest=False)
     return 0.0
 
 
-def loser(case: Case, sign: int) -> float:
+def loser(case: Case, *, largest: bool) -> float:
     """What no valid entry lies beyond: the largest (+1) or smallest (-1) finite number of the type, or infinity."""
     dtype, valid = case.dtype(), case.fact().valid
     if not dtype.is_floating_point():
         limits = limits_of(dtype)
         assert limits is not None
         if dtype.bitwidth < 64:
-            return limits.low if sign < 0 else limits.high
+            return limits.low if largest else limits.high
         ends = np.iinfo(dtype.numpy())
-        return int(ends.min if sign < 0 else ends.max)  # 2^63 - 1 is no float
-    end = case.lowest() if sign < 0 else case.highest()
+        return int(ends.min if largest else ends.max)  # 2^63 - 1 is no float
+    end = case.lowest() if largest else case.highest()
     deep_enough = case.op != "ReduceLogSumExp" or end <= DEEP
-    return end if valid.is_finite and deep_enough else sign * math.inf
+    return end if valid.is_finite and deep_enough else -math.inf if largest else math.inf
 
 
 def _reduced(case: Case, row: Interval, reduced: Sequence[int], is_mean_of_more: bool) -> Interval:
@@ -234,11 +234,11 @@ def arg_extreme(case: Case) -> Verdict:
     """
     axis = case.axis_attribute("axis", 0)
     frames = case.simple_frames(0, axis)
-    sign = -1 if case.op == "ArgMax" else 1
+    largest = case.op == "ArgMax"
     if frames is not None:
         last = bool(case.int_attribute("select_last_index", 0))
-        _let_padding_lose(case, axis, frames, sign, ties=not last)
-        if last and not _is_apart(case, axis, sign):
+        _let_padding_lose(case, axis, frames, largest=largest, ties=not last)
+        if last and not _is_apart(case, axis, largest=largest):
             check_rows(case)
             case.rewrite("last_index", axis)
     back = _kept(case, [axis])
@@ -257,14 +257,14 @@ def _most(case: Case, axis: int) -> float:
     return max(float(size) - 1, 0.0) if isinstance(size, int) else LONGEST
 
 
-def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bool = True) -> None:
-    """Make padding lose a search for the largest (sign -1) or smallest (+1) entries of a suffix-padded axis, or tie.
+def _let_padding_lose(case: Case, axis: int, frames: Frames, *, largest: bool, ties: bool = True) -> None:
+    """Make padding lose a search for the largest or smallest entries of a suffix-padded axis, or tie.
 
     Args:
         case: the node.
         axis: the axis.
         frames: its layout.
-        sign: of what padding is filled with.
+        largest: whether the largest entries are searched.
         ties: whether it may tie.
 
     Raises:
@@ -272,17 +272,17 @@ def _let_padding_lose(case: Case, axis: int, frames: Frames, sign: int, ties: bo
     """
     if not frames.is_suffix_padded:
         raise refuse(f"{case.op} over {frames}, where entries have other positions", "search an axis padded at its end")
-    if not _is_apart(case, axis, sign, ties=ties):
-        case.fill(0, axis, loser(case, sign))
+    if not _is_apart(case, axis, largest=largest, ties=ties):
+        case.fill(0, axis, loser(case, largest=largest))
 
 
-def _is_apart(case: Case, axis: int, sign: int, *, ties: bool = False) -> bool:
+def _is_apart(case: Case, axis: int, *, largest: bool, ties: bool = False) -> bool:
     """Whether every valid entry beats the padding of an axis, or ties with it."""
     valid, padding = case.fact().valid, case.fact().content({axis})
     if padding.nan or (valid.nan and not math.isinf(padding.low)):
         return False
-    beats = padding.high < valid.low if sign < 0 else padding.low > valid.high
-    return beats or (ties and (padding.high == valid.low if sign < 0 else padding.low == valid.high))
+    beats = padding.high < valid.low if largest else padding.low > valid.high
+    return beats or (ties and (padding.high == valid.low if largest else padding.low == valid.high))
 
 
 def top_k(case: Case) -> Verdict:
@@ -294,7 +294,7 @@ def top_k(case: Case) -> Verdict:
     if frames is not None:
         if not case.int_attribute("sorted", 1):
             raise refuse("TopK in no order over a padded axis", "let it sort")
-        _let_padding_lose(case, axis, frames, -1 if largest else 1)
+        _let_padding_lose(case, axis, frames, largest=largest)
     fact = case.fact()
     axes = {at: layout for at, layout in fact.axes if at != axis}
     values = case.output(axes, lambda region: everywhere(fact, region, axis) if region or not frames else fact.valid)

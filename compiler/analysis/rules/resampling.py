@@ -69,8 +69,11 @@ class Sampling:
         return (before, before + 1) if self.mode == "linear" else (before - 1, before + 2)
 
     def may_clamp(self, scale: Fraction) -> bool:
-        """Whether runtimes weigh the last entry alone in another way than next to a copy of itself, by 0."""
-        sizes = range(1, 2 * scale.denominator + 1)
+        """Whether runtimes weigh the last entry alone in another way than next to a copy of itself, by 0.
+
+        Of places that read the last entry of some size the first lies within one period.
+        """
+        sizes = range(1, scale.denominator + 1)
         return self.mode == "linear" and any(
             max(self.position(place, scale), 0) == size - 1
             for size in sizes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.analysis.case import Case, broadcast, everywhere, is_bounded_below
+from compiler.analysis.case import Case, broadcast, everywhere
 from compiler.analysis.facts import Clamp, Fact, Fill, make_fact
 from compiler.analysis.interval import ANYTHING, ZERO, Interval, bounded
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
@@ -79,5 +79,3 @@ def test_regions_along_an_axis() -> None:
     fact = padded(1, 2).filled(2, 0.0)
     assert everywhere(fact, frozenset(), 2) == MODERATE
     assert everywhere(fact, frozenset({1}), 2) == ANYTHING
-    assert is_bounded_below(TIME + 3, 3)
-    assert not is_bounded_below(TIME, 1)
