@@ -339,37 +339,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--beside", type=int, default=300, help="attacks drawn beside those that reach a module")
     parser.add_argument("--least", type=float, default=0.95, help="share of the verdicts that has to be caught")
     parser.add_argument("--write", type=Path, help="a page for the report")
-    parser.add_argument("--save", type=Path, help="a file for the results of the verdicts")
-    parser.add_argument("--saved", type=Path, help="such a file, for the page, in the place of trying them again")
+    parser.add_argument("--save", type=Path, help="a file for the results")
+    parser.add_argument("--saved", type=Path, nargs="*", default=[], help="results of parts of a run, for its page")
     parser.add_argument("--no-weakened", action="store_true", help="code only")
     parser.add_argument("--no-code", action="store_true", help="verdicts only")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times, small=True)
-    beside = Beside(corpus, options.beside, options.seed)
-    weakened = []
-    if options.saved is not None:
-        weakened = _loaded(options.saved)
-    elif options.only is None and not options.no_weakened:
-        for weakening in weakenings_of(corpus):
-            result = _run(weakened_trial(weakening, corpus, options.seed))
-            weakened.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
-            _tell(weakened[-1])
-        _say(started, "verdicts done")
+    weakened, mutated = _loaded(options.saved)
+    if not (options.no_weakened and options.no_code):
+        corpus = harvest(test_files(options.only), options.graphs, EXPORTED, options.times, small=True)
+        if options.only is None and not options.no_weakened:
+            weakened += _weakened(corpus, options.seed)
+            _say(started, "verdicts done")
+        names = [] if options.no_code else [options.only] if options.only else modules()
+        found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
+        mutated += _mutated(found, corpus, options.beside, options.seed)
     if options.save is not None:
-        options.save.write_text(json.dumps([dataclasses.asdict(each) for each in weakened]))
-    names = [] if options.no_code else [options.only] if options.only else modules()
-    found = chosen([each for name in names for each in mutations_of(name)], options.limit, options.seed)
-    mutated = []
-    for mutation in found:
-        result = _run(trial_of(mutation, corpus, options.seed))
-        if result.outcome in MISSED:
-            result = beside.again(mutation, result)
-        mutated.append(Tried(mutation.module, mutation.key, mutation.line, result))
-        _tell(mutated[-1])
-    for attack in beside.useless:
-        told = attack.node if isinstance(attack, NodeAttack) else attack.name
-        print(f"does not run, or is refuted, without a mutation: {told}", flush=True)
+        parts = [[dataclasses.asdict(each) for each in part] for part in (weakened, mutated)]
+        options.save.write_text(json.dumps(parts))
     command = f"python -m tests.property.mutate {' '.join(arguments if arguments is not None else sys.argv[1:])}"
     page = report(weakened, mutated, command.strip())
     if options.write is not None:
@@ -380,8 +367,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if reached >= options.least else 1
 
 
-def _loaded(path: Path) -> list[Tried]:
-    return [Tried(**{**each, "result": Result(**each["result"])}) for each in json.loads(path.read_text())]
+def _loaded(paths: Sequence[Path]) -> tuple[list[Tried], list[Tried]]:
+    """What parts of a run saved: verdicts, and code."""
+    both: tuple[list[Tried], list[Tried]] = ([], [])
+    for path in paths:
+        for part, saved in zip(both, json.loads(path.read_text()), strict=True):
+            part += [Tried(**{**each, "result": Result(**each["result"])}) for each in saved]
+    return both
+
+
+def _weakened(corpus: Corpus, seed: int) -> list[Tried]:
+    """Try every weakening of the verdicts."""
+    tried = []
+    for weakening in weakenings_of(corpus):
+        result = _run(weakened_trial(weakening, corpus, seed))
+        tried.append(Tried(weakening.kind.split(" 0")[0], weakening.key, 0, result))
+        _tell(tried[-1])
+    return tried
+
+
+def _mutated(found: Sequence[Mutation], corpus: Corpus, count: int, seed: int) -> list[Tried]:
+    """Try mutations of code, those that are missed on attacks beside."""
+    tried, beside = [], Beside(corpus, count, seed)
+    for mutation in found:
+        result = _run(trial_of(mutation, corpus, seed))
+        if result.outcome in MISSED:
+            result = beside.again(mutation, result)
+        tried.append(Tried(mutation.module, mutation.key, mutation.line, result))
+        _tell(tried[-1])
+    for attack in beside.useless:
+        told = attack.node if isinstance(attack, NodeAttack) else attack.name
+        print(f"does not run, or is refuted, without a mutation: {told}", flush=True)
+    return tried
 
 
 def _run(trial: Trial) -> Result:
