@@ -154,10 +154,11 @@ def _dims(value: ir.Value | None) -> tuple[Dim, ...]:
 
 def _cuts(node: ir.Node) -> Iterator[tuple[Dim, Dim, int, Dim]]:
     """Of every axis that a Slice names: first entry, end, the axis, and how many entries it has."""
-    before = _dims(node.inputs[0]) if house.is_op(node, "Slice") else ()
+    if not house.is_op(node, "Slice") or not (before := _dims(node.inputs[0])):
+        return
     starts, ends, axes = (house.integers_of(value) for value in (*node.inputs, None, None, None)[1:4])
     for start, end, axis in zip(starts or (), ends or (), axes or (), strict=False):
-        if before and isinstance(axis, int):
+        if isinstance(axis, int):
             yield start, end, axis, before[axis]
 
 
