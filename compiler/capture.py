@@ -230,7 +230,6 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     for name, value in house.inputs_named(model).items():
         _check_onnx_input(value, spec, shown, place)
         value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
-    keep_numbers(model)
     require_runnable(model, shown, place)
     return model
 

@@ -11,7 +11,7 @@ from compiler.analysis.layout import symbols_of
 from compiler.errors import Place, RecipeError, did_you_mean
 from compiler.explain_words import shape_text
 from compiler.lowering import make_pass
-from compiler.onnx_source import keep_numbers, read_onnx, require_runnable
+from compiler.onnx_source import read_onnx, require_runnable
 from compiler.original import Original, step_frames
 from compiler.passes import PASSES
 from compiler.passes.pad_axes import PadAxes
@@ -56,7 +56,6 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
     place = Place(stage="explain")
     shown = shown_path(path)
     model = read_onnx(path, place, "check the path, or name a recipe's graph with --recipe FILE")
-    keep_numbers(model)
     known = _axis_names(model)
     if not known:
         inputs = ", ".join(f"{value.name} {shape_text(value)}" for value in model.graph.inputs)

@@ -27,7 +27,7 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
         cure: what to check when there is no such file.
 
     Returns:
-        The graph without inferred shapes: its inputs keep theirs. Weights are constants, also where old files list
+        The graph without shapes but those of its inputs, and without notes of passes. Weights are constants, also where old files list
         them as inputs; nodes have distinct names and a source line. Graphs of old operator sets are converted.
 
     Raises:
@@ -53,8 +53,20 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
         ) from error
     for value in [value for value in model.graph.inputs if value.is_initializer()]:
         model.graph.inputs.remove(value)
+    _forget_notes(model)
     _name_nodes(model, shown)
     return raised(model, place)
+
+
+def _forget_notes(model: ir.Model) -> None:
+    """Drop what a file says of its own values: shapes, contents and passes may be those of an earlier version."""
+    for value in model.graph.inputs:
+        value.metadata_props.pop(house.SYM_DATA, None)
+    for node in model.graph.all_nodes():
+        node.metadata_props.pop(house.PASS_KEY, None)
+        for output in node.outputs:
+            output.shape = None
+            output.metadata_props.pop(house.SYM_DATA, None)
 
 
 def _name_nodes(model: ir.Model, shown: str) -> None:
@@ -70,7 +82,7 @@ def _name_nodes(model: ir.Model, shown: str) -> None:
 
 
 def keep_numbers(model: ir.Model) -> None:
-    """Sizes that the exporter knew as numbers stay; its own names of axes give way to those of the inputs."""
+    """Sizes that torch's exporter knew as numbers stay; its own names of axes give way to those of the inputs."""
     for node in model.graph:
         for output in node.outputs:
             if output.shape is not None:

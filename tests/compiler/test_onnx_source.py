@@ -58,6 +58,39 @@ def test_axis_names_of_the_exporter_give_way(tmp_path: Path) -> None:
     assert [getattr(dim, "value", dim) for dim in model.graph.outputs[0].shape or ()] == [None, 2]
 
 
+STALE = {
+    "another number": ["batch", 32],
+    "a number for an axis": [7, 2],
+    "another axis": ["other", 2],
+    "another rank": ["batch", 2, 1],
+}
+
+
+@pytest.mark.parametrize("noted", STALE.values(), ids=STALE)
+def test_shapes_that_a_file_notes_are_inferred_anew(noted: list[int | str], tmp_path: Path) -> None:
+    model = parse("(float[batch,2] x) => (float[batch,2] y) { h = Relu(x)  y = Neg(h) }")
+    next(iter(model.graph)).outputs[0].shape = ir.Shape(noted)
+    (tmp_path / "m.onnx").write_bytes(ir.to_proto(model).SerializeToString())
+    got = read(tmp_path / "m.onnx")
+    made = next(iter(got.graph)).outputs[0]
+    assert made.shape is None
+    house.infer_shapes(got)
+    assert house.dims_of(made) == (house.symbol("batch"), 2)
+
+
+def test_sizes_and_passes_that_a_file_notes_are_forgotten(tmp_path: Path) -> None:
+    """A graph that a pass has written is a source like any other: its nodes are judged."""
+    model = parse("(int64[2] n, float[batch,2] x) => (float[p,q] y) { h = Reshape(x, n)  y = Neg(h) }")
+    model.graph.inputs[0].metadata_props[house.SYM_DATA] = "[3, 4]"
+    for node in model.graph:
+        node.metadata_props[house.PASS_KEY] = "pad_axes"
+        node.outputs[0].metadata_props[house.SYM_DATA] = "[3, 4]"
+    got = read(write(tmp_path / "m.onnx", model))
+    assert house.integers_of(got.graph.inputs[0]) is None
+    assert not any(node.metadata_props.get(house.PASS_KEY) for node in got.graph)
+    assert not any(node.outputs[0].metadata_props.get(house.SYM_DATA) for node in got.graph)
+
+
 def test_what_is_no_onnx_file_is_answered(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("hello")
     for path, words in (
