@@ -17,6 +17,7 @@ from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
+from compiler.ir import dims_of
 from compiler.sizes import Dim
 
 ARITHMETIC = frozenset(
@@ -58,7 +59,7 @@ def _ruled(case: Case) -> Verdict:
             "write that part of the model with the operators that docs/coverage.md lists",
         )
     if case.tracked:
-        return _with_rows_once(case, _with_lengths(case, rule))
+        return _with_known_sizes(case, _with_rows_once(case, _with_lengths(case, rule)))
     try:
         verdict = rule(case)
     except (Refused, AssertionError):
@@ -102,6 +103,22 @@ def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
                 f"{case.op} lets every row of the batch meet every other one: rows of one batch would mix",
                 "keep the batch one axis, in the same place of both operands",
             )
+    return verdict
+
+
+def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict, if every size beside the batch and padded axes of an output follows from the axes of the inputs.
+
+    Raises:
+        Refused: shape inference had to make a name up for one.
+    """
+    for value, fact in zip(case.node.outputs, verdict.outputs, strict=True):
+        for at, size in enumerate(dims_of(value) or () if fact.axes else ()):
+            if fact.axis(at) is None and not is_known(case, size):
+                raise refuse(
+                    f"{case.op} gives an axis of unknown size {size}",
+                    "cut by bounds that follow from axis lengths, and keep an entry at least",
+                )
     return verdict
 
 

@@ -331,6 +331,8 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     certificate = json.loads(json.dumps(outcome.records[0]))
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
     check(before, after, certificate)
+    if grown.padded_axes[0].length_inputs:
+        _check_declared(grown, origin, outcome.lowered.padded_axes[0].minimum)
     count = 3 if soil.rows == "batch" else 1
     alone = origin if grown.padded_axes[0].length_inputs else grown
     try:
@@ -355,18 +357,25 @@ def as_padded(grown: Lowered) -> Lowered:
 
     Raises:
         Refused: an operator has no counterpart, or a length cannot be made of the other inputs.
-        Differs: it does not compute what it computed.
     """
     model = raised(grown.model)
     house.infer_shapes(model)
     today, (axis, *others) = dataclasses.replace(grown, model=model), grown.padded_axes
     if not axis.length_inputs:
         return today
-    before = open_session(house.serialized(grown.model))
-    folded = FoldMaskInputs().apply(today).lowered
-    after = open_session(house.serialized(folded.model))
-    for length in (1, 2, 5, 8):
-        given = _feeds(folded, length, np.random.default_rng(length))
+    folded = FoldMaskInputs().apply(dataclasses.replace(today, model=house.clone(model))).lowered
+    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()), *others))
+
+
+def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
+    """Compare a graph with declared lengths with the one that makes them of its other inputs, from a length on.
+
+    Raises:
+        Differs: it does not compute what it computed.
+    """
+    before, after = (open_session(house.serialized(each.model)) for each in (grown, origin))
+    for length in (least, least + 1, least + 4, least + 7):
+        given = _feeds(origin, length, np.random.default_rng(length))
         try:
             wanted = before.run(None, given | {"n": np.array([length])})
         except Exception:  # noqa: BLE001 - it does not run alone at this length
@@ -374,7 +383,6 @@ def as_padded(grown: Lowered) -> Lowered:
         for expected, got in zip(wanted, after.run(None, given), strict=True):
             if not np.allclose(expected, got, 1e-4, 1e-5, equal_nan=True):
                 raise Differs(f"without declared lengths, {length} frames: {got} instead of {expected}")
-    return dataclasses.replace(folded, padded_axes=(dataclasses.replace(axis, length_inputs=()), *others))
 
 
 def _is_noise(origin: Lowered, outcome: Outcome) -> bool:

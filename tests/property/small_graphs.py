@@ -164,6 +164,12 @@ BODIES = {
     "every second": "y = Slice(x, zero, end, one, two)",
     "every second of the last": "y = Slice(x, minus3, end, one, two)",
     "differences": "a = Slice(x, one, end, one)  b = Slice(x, zero, minus, one)  y = Sub(a, b)",
+    "cut of a cut that keeps nothing": """a = Slice(x, minus2, end, one)  b = Slice(a, minus2, minus2, one)
+        y = Concat<axis = 1>(b, x)""",
+    "largest of the last frames": "s = Slice(x, minus3, end, one)  m = ReduceMax(s, one)  y = Sub(x, m)",
+    "one of as many as there are frames": """f = Abs(x)  g = ReduceSum<keepdims = 0>(f, minus)  i = Cast<to = 7>(g)
+        j = Abs(i)  m = Shape<start = 1, end = 2>(x)  v = Concat<axis = 0>(none1, half1)  o = OneHot(j, m, v)
+        y = MatMul(o, x)""",
     "turned round": "y = Slice(x, minus, begin, one, minus)",
     "shifted by one": "p = Pad(x, shift)  y = Slice(p, zero, minus, one)",
     "first frame": "y = Gather<axis = 1>(x, first)",
@@ -296,7 +302,7 @@ BODIES = {
 
 MORE = """int64[6] shift = {0, 1, 0, 0, 0, 0}, float[3] twice = {1.0, 1.0, 2.0}, int64[3] pairs = {0, -1, 8},
  int64[3] across = {0, 4, -1}, int64[3] back = {0, -1, 4}, int64[1] minus60 = {-60}, float[1] half1 = {0.5},
- float[4] gain2 = {1.0, 0.5, 2.0, 1.5}"""
+ float[1] none1 = {0.0}, float[4] gain2 = {1.0, 0.5, 2.0, 1.5}"""
 
 
 def _constants(used: set[str]) -> str:

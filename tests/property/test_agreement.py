@@ -14,6 +14,7 @@ PARTS = 4
 
 REFUSABLE = (
     "mean by the length, literal", "strided same", "same mean pool", "same max pool", "every second of the last",
+    "keeps nothing", "one of as many",
     "turned round", "middle frame", "joined with itself", "split frames", "repeated", "depth to time",
     "positions from the end", "positions about the middle", "positions multiplied", "positions divided",
     "distance of the length", "mean over rows", "sort of frames", "frames interleaved", "cut after interleaving",
@@ -76,6 +77,8 @@ NAMED = {
     "a strided same pool": "same max pool",
     "another name of the batch": "apart beside another name of the batch",
     "a value that all rows share, filled per row": "attention to another beside a literal batch",
+    "a cut of a cut that keeps nothing": "cut of a cut that keeps nothing",
+    "one-hot vectors of as many classes as frames": "one of as many as there are frames",
     "a width as data": "width as data",
     "a smallest of length and constant": "length or nothing",
     "a remainder that lengths do not change": "remainder that is always none",

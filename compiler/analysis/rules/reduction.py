@@ -64,11 +64,24 @@ def reduce(case: Case) -> Verdict:
 
     axes = {at: layout for at in back if (layout := fact.axis(back[at])) is not None}
     out = case.output(axes, content)
+    unordered = NO_NAN if case.op in EXTREMES and (sizes or _takes_two_ways(case, reduced)) else ()
     if not sizes:
-        return case.verdict("RD1", "reduces other axes", out, pointwise=True)
+        return case.verdict("RD1", "reduces other axes", out, pointwise=True, assumes=unordered)
     needed = () if case.op in DEFINED_OF_NOTHING and not _has_least(case) else sizes.values()
-    unordered = NO_NAN if case.op in EXTREMES else ()
     return case.verdict("RD2", "padding is neutral or left out", out, at_least_one=needed, assumes=unordered)
+
+
+def _takes_two_ways(case: Case, reduced: Sequence[int]) -> bool:
+    """Whether kernels compare in another order where there is one row: entries stay behind what is reduced.
+
+    Which of several numbers is the largest does not depend on the order; NaN does.
+    """
+    dims, front = case.dims(), range(min(reduced, default=0))
+    behind = [dims[axis] for axis in range(case.rank()) if axis not in reduced and axis not in front]
+    is_one_alone = all(dims[axis] == 1 or case.fact().axis(axis) is not None for axis in front)
+    return (
+        is_one_alone and any(case.fact().axis(axis) is not None for axis in front) and any(dim != 1 for dim in behind)
+    )
 
 
 def _has_least(case: Case) -> bool:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.analysis.facts import Fill, Index
+from compiler.analysis.facts import NO_NAN, Fill, Index
 from compiler.analysis.interval import ANYTHING, ONE, TRUTH, ZERO, Interval
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers, layouts, rewrites
@@ -247,6 +247,17 @@ def test_top_k_of_padded_frames_in_rows_of_padding() -> None:
     operand = x("batch", "time", "late", padding=ANYTHING)
     node = Node("TopK", [operand, integers(2)], {"axis": 2}, outputs=2, least={"late": 2})
     assert check(node, "RD6", LEFT).outputs[0].valid == FINITE
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_which_of_several_nan_wins_differs_between_one_row_and_many(op: str) -> None:
+    """Kernels take other paths where nothing is left in front of what is reduced."""
+    free = x("batch", 5, 4, valid=ANYTHING)
+    assert check(reduced(op, free, 1), "RD1", ROWS, extremes=False).assumes == NO_NAN
+    assert not check(reduced(op, x("batch", 5, 4), 1), "RD1", ROWS).assumes
+    assert not check(reduced(op, free, 2), "RD1", ROWS).assumes
+    assert not check(reduced(op, x("batch", 3, 5, 4, valid=ANYTHING), 2), "RD1", ROWS).assumes
+    assert check(reduced(op, x("batch", "time", 5, 4, valid=ANYTHING), 2), "RD1", LEFT, extremes=False).assumes
 
 
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
