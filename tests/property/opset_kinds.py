@@ -14,7 +14,14 @@ def _share(garden: Garden) -> None:
     """Softmax and its like: over one axis since opset 13, over all from it on before."""
     found = garden.pick()
     op, axis = str(garden.rng.choice(["Softmax", "LogSoftmax", "Hardmax"])), int(garden.rng.integers(1, 3))
-    garden.keep(garden.op(op, [found.value], {"axis": axis}), found.frames_last)
+    data = _in_steps(garden, found.value) if op == "Hardmax" else found.value
+    garden.keep(garden.op(op, [data], {"axis": axis}), found.frames_last)
+
+
+def _in_steps(garden: Garden, value: ir.Value) -> ir.Value:
+    """In steps, at no round number: which of two entries is larger that are equal but for rounding decides nothing."""
+    scaled = garden.op("Mul", [value, garden.scalar(7.3, FLOAT)])
+    return garden.op("Floor", [garden.op("Add", [scaled, garden.scalar(0.31, FLOAT)])])
 
 
 def _clip(garden: Garden) -> None:
@@ -46,7 +53,7 @@ def _split(garden: Garden) -> None:
 def _largest(garden: Garden) -> None:
     """Where the largest entry of the frames, or of the channels, lies."""
     found = garden.pick()
-    place = garden.whole("ArgMax", [found.value], axis=int(garden.rng.integers(1, 3)), keepdims=1)
+    place = garden.whole("ArgMax", [_in_steps(garden, found.value)], axis=int(garden.rng.integers(1, 3)), keepdims=1)
     garden.keep(garden.op("Add", [found.value, garden.op("Cast", [place], {"to": FLOAT})]), found.frames_last)
 
 
