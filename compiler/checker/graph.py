@@ -123,7 +123,11 @@ class Part:
         return {int(number) for number in found if number.is_integer()}
 
     def digest(self, record: Record) -> bytes:
-        """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names, no weights."""
+        """What makes a step distinct: operators, attributes, wiring, small constants, facts; no names, no weights.
+
+        Layers of one form differ in their weights alone, and so in the bounds of these. Where bounds are claimed of
+        the results, they count; else of a weight's bounds nothing but signs and whether they are finite.
+        """
         names: dict[str, str] = {}
         hasher = hashlib.sha256()
         constants = {each.name: each for each in self.constants}
@@ -139,7 +143,12 @@ class Part:
                     hasher.update(numpy_helper.to_array(tensor).tobytes() if is_small else b"")
                 else:
                     hasher.update(names.setdefault(name, str(len(names))).encode())
-        facts = [record["in"], record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
+        weights = {each.name for each in self.constants if math.prod(each.dims) >= SMALL}
+        given = record["in"]
+        if not any(map(_is_bounded, record["out"])):
+            told = zip(record["inputs"], record["in"], strict=True)
+            given = [_without_sizes(fact) if fact and name in weights else fact for name, fact in told]
+        facts = [given, record["out"], record["needs"], record["in_shapes"], record["out_shapes"]]
         hasher.update(json.dumps(facts, sort_keys=True, default=str).encode())
         return hasher.digest()
 
@@ -152,3 +161,19 @@ OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABL
 OPTIONS.intra_op_num_threads = 1
 OPTIONS.inter_op_num_threads = 1
 OPTIONS.log_severity_level = 4
+
+
+def _is_bounded(fact: Record) -> bool:
+    """Whether a record says of results, or of their padding, how large they are."""
+    return any(math.isfinite(float(bound)) for _, low, high, _ in fact["contents"] for bound in (low, high))
+
+
+def _without_sizes(fact: Record) -> Record:
+    """What a record says of a weight, but for how large it is: signs, infinities, NaN, whether it is one number."""
+    contents = [[axes, _sign(low), _sign(high), low == high, nan] for axes, low, high, nan in fact["contents"]]
+    return {**fact, "contents": contents}
+
+
+def _sign(bound: float | str) -> float:
+    number = float(bound)
+    return number if math.isinf(number) else (number > 0) - (number < 0)

@@ -59,6 +59,7 @@ class Replay:
         self.was = dict(self._replaced(certificate["records"]))
         """What a node read before, by what it reads now: values that are cleaned, or computed in another form."""
         self.parts: dict[tuple[int, str], Part] = {}
+        self.numbers: dict[tuple[int, str, tuple[tuple[str, int], ...]], Array] = {}
         self.replayed: set[bytes] = set()
         self.sizes: dict[str, bool] = {}
         self.same: dict[str, Array | None] = {}
@@ -297,9 +298,12 @@ class Replay:
         return drawn[layout.chosen(row)] if drawn.ndim else drawn
 
     def _number(self, graph: Graph, name: str, values: Mapping[str, int]) -> Array:
-        """A value that follows from sizes alone: computed from inputs of those sizes."""
-        part = self._part(graph, name)
-        return part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
+        """A value that follows from sizes alone: computed from inputs of those sizes, once, as many steps read it."""
+        key = (id(graph), name, tuple(sorted(values.items())))
+        if key not in self.numbers:
+            part = self._part(graph, name)
+            self.numbers[key] = part.run({each: self._zeros(graph, each, values) for each in part.sources})[0]
+        return self.numbers[key]
 
     def _part(self, graph: Graph, name: str) -> Part:
         """What computes a value from graph inputs."""

@@ -11,6 +11,8 @@ from tests.kit.graphs import parse
 TEXT = """(float[batch,time] x) => (float[batch,time] z) <float half = {0.5}>
 { a = Mul(x, half)  b = Relu(a)  z = Add(b, a) }"""
 
+FACTS = ("in", "out", "needs", "in_shapes", "out_shapes")
+
 
 def model() -> onnx.ModelProto:
     return ir.serde.serialize_model(parse(TEXT))
@@ -40,11 +42,39 @@ def test_constants_are_read_and_other_values_are_none() -> None:
 
 
 def test_steps_differ_by_operators_and_facts_not_by_names() -> None:
-    record: dict[str, list[object]] = {"in": [], "out": [], "needs": [], "in_shapes": [], "out_shapes": []}
+    record: dict[str, list[object]] = {key: [] for key in ("inputs", *FACTS)}
     one, other = part_of(TEXT), part_of(TEXT.replace(" b = Relu(a)  z = Add(b, a)", " c = Relu(a)  z = Add(c, a)"))
     assert one.digest(record) == other.digest(record)
     assert one.digest(record) != one.digest({**record, "needs": [{"fill": 0}]})
     assert one.digest(record) != part_of(TEXT.replace("Relu", "Abs")).digest(record)
+
+
+@pytest.mark.parametrize(
+    ("other", "output", "is_distinct"),
+    [
+        ([-0.25, 0.5, False], ["-inf", "inf", True], False),  # of another size
+        ([-0.25, 0.5, False], [-9.0, 9.0, False], True),  # which decides how large the results are
+        ([0.0, 0.5, False], ["-inf", "inf", True], True),  # of another sign
+        ([-0.5, "inf", False], ["-inf", "inf", True], True),
+        ([-0.5, 0.5, True], ["-inf", "inf", True], True),
+        ([0.5, 0.5, False], ["-inf", "inf", True], True),  # one number
+    ],
+)
+@pytest.mark.parametrize("size", [4, 32])
+def test_the_size_of_weights_makes_no_step_distinct(
+    other: list[object], output: list[object], is_distinct: bool, size: int
+) -> None:
+    text = f"(float[batch,{size}] x, float[{size},{size}] w) => (float[batch,{size}] z) {{ z = MatMul(x, w) }}"
+    part = Graph(ir.serde.serialize_model(parse(text, {"w": np.ones((size, size), np.float32)}))).part(["z"], {})
+    anything = {"axes": {}, "contents": [[[], "-inf", "inf", True]]}
+    one, two = (
+        {
+            **{key: [] for key in FACTS}, "inputs": ["x", "w"], "out": [{"axes": {}, "contents": [[[], *output]]}],
+            "in": [anything, {"axes": {}, "contents": [[[], *content]]}],
+        }
+        for content in ([-0.5, 0.25, False], other)
+    )  # fmt: skip
+    assert (part.digest(one) != part.digest(two)) == (is_distinct or size == 4), "small constants count as they are"
 
 
 def part_of(text: str) -> Part:
