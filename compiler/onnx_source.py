@@ -27,8 +27,9 @@ def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
         cure: what to check when there is no such file.
 
     Returns:
-        The graph without shapes but those of its inputs, and without notes of passes. Weights are constants, also where old files list
-        them as inputs; nodes have distinct names and a source line. Graphs of old operator sets are converted.
+        The graph without shapes but those of its inputs, and without notes of passes. Weights are constants, also
+        where old files list them as inputs; nodes have distinct names and a source line. Graphs of old operator sets
+        are converted.
 
     Raises:
         RecipeError: the file is missing or is no valid ONNX file.

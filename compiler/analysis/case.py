@@ -93,7 +93,7 @@ class Case:
         if dims is None:
             raise refuse(
                 f"the rank of {value.name if value is not None else 'an absent input'!r} is unknown",
-                "export the model with known ranks",
+                "reshape the value to a fixed number of axes in front of it",
             )
         return dims
 
@@ -197,7 +197,10 @@ class Case:
             return self.seen[size]
         sides = {self.sides[name] for name in padded}
         if len(sides) > 1:
-            raise refuse(f"{self.op} makes an axis of {size} entries, of differently aligned axes", "join them first")
+            raise refuse(
+                f"{self.op} makes an axis of {size} entries, of differently aligned axes",
+                "give the axes of which it is computed one side: pad all of them behind, or none",
+            )
         return (Frames((Segment(size, sides.pop()),)),)
 
     def fill(self, operand: int, axis: int, value: float) -> Fact:
@@ -280,7 +283,10 @@ class Case:
         fact = self.fact(operand)
         lost = [at for at, _ in fact.axes if at not in positions]
         if lost:
-            raise refuse(f"{self.op} removes axis {lost[0]}", "keep the axis")
+            raise refuse(
+                f"{self.op} removes axis {lost[0]}, which is padded or holds the batch",
+                "keep the axis, or reduce over it by a mean, sum or maximum first",
+            )
         back = {new: old for old, new in positions.items()}
         index = fact.index
         if index is not None:

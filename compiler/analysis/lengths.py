@@ -60,7 +60,11 @@ def _least(size: sympy.Expr, name: str, names: Collection[str]) -> int:
     while not _holds(alone, name, high):
         low, high = high, high * 2
         if high > FURTHEST:
-            raise refuse(f"a size of {size} holds no entry for lengths up to {FURTHEST}", "check the axis", axis=name)
+            raise refuse(
+                f"a size of {size} holds no entry for lengths up to {FURTHEST}",
+                "take a smaller number off the length, or name another axis in the recipe",
+                axis=name,
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if _holds(alone, name, middle) else (middle, high)

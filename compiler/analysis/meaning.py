@@ -148,7 +148,7 @@ def _first(case: Case, value: ir.Value, meets: Meets, others: set[sympy.Symbol] 
             return tuple(name - (tried[name] - 1) for name in tracked if more)
     raise refuse(
         f"{case.op} by {value.name!r}, which follows from axis lengths and means nothing for any up to {MOST}",
-        "check what it is computed of",
+        "keep the number above 0 and the index within the axis for all long inputs, as by Max and Min",
     )
 
 

@@ -136,7 +136,11 @@ def _layout_of_input(name: str, dim: Dim, axes: Axes) -> Axis | None:
         return (Rows(dim),)
     sides = {axes.sides[each] for each in names & set(axes.sides)}
     if len(sides) > 1:
-        raise refuse(f"input {name!r} has an axis of {dim} entries", "give each axis a dimension", tensor=name)
+        raise refuse(
+            f"input {name!r} has an axis of {dim} entries",
+            "give each axis of the recipe a dimension of its own in the shapes of inputs",
+            tensor=name,
+        )
     return (Frames((Segment(dim, sides.pop()),)),) if sides else None
 
 

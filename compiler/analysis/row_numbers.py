@@ -42,6 +42,9 @@ ELEMENTWISE = (
 CURE = "compute it of lengths and positions elementwise, or expand the length to the batch and compute on that"
 
 
+BATCH_CURE = "use the batch size and arange(batch) for shapes, and to choose row i for row i, and nowhere else"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fixed:
     """A constant; `sizes` where it is spread over axes, without the axis of rows in front."""
@@ -163,7 +166,7 @@ class Planner:
         if any(is_placeholder(name) for size in known for name in symbols_of(size)):
             return None
         if self.batch is not None and any(symbol(self.batch) in symbols_of(size) for size in known):
-            raise refuse("computes with the batch size: rows of one batch would mix", "leave it out")
+            raise refuse("computes with the batch size: rows of one batch would mix", BATCH_CURE)
         if _computes(value.producer()) and not all(_is_size(size) for size in known):
             return None
         return Sizes(known, static, value.dtype)
@@ -344,7 +347,7 @@ def _range(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim
     dtype = node.outputs[0].dtype or ir.DataType.INT64
     if planner.batch is not None and dims[0] == symbol(planner.batch):
         if not planner.numbered or numbers_of(node.inputs[0]) != (0,) or numbers_of(node.inputs[2]) != (1,):
-            raise refuse("numbers of rows are used as data: rows of one batch would mix", "leave them out")
+            raise refuse("numbers of rows are used as data: rows of one batch would mix", BATCH_CURE)
         return RowNumber(dtype)
     layout = layouts[0]
     frames = layout[0] if layout is not None and len(layout) == 1 and isinstance(layout[0], Frames) else None

@@ -51,7 +51,9 @@ class Lifter:
         """
         found = self.dims[value] if value in self.dims else house.dims_of(value)
         if found is None:
-            raise refuse(f"the rank of {value.name!r} is unknown", "export the model with known ranks")
+            raise refuse(
+                f"the rank of {value.name!r} is unknown", "reshape the value to a fixed number of axes in front of it"
+            )
         return found
 
     def form_of(self, value: ir.Value) -> Form:

@@ -262,7 +262,10 @@ class _Cutting:
             self.axes[at] = kept
             return
         if not isinstance(stated, int) and not is_known(case, stated):
-            raise refuse(f"Slice keeps {stated} entries, which is no size that can be told", "leave empty cuts out")
+            raise refuse(
+                f"Slice keeps {stated} entries, which is no size that can be told",
+                "slice by constants, or by sizes of inputs whose difference grows with the length",
+            )
         del self.axes[at]
 
     def _cut_untracked(self, at: int, cut: Cut) -> None:

@@ -12,12 +12,18 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
 from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
-from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient
+from compiler.analysis.known_sizes import at_zero, count_of, is_placeholder, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.length_data import spread_per_row
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol
 from compiler.sizes import normal_form
+
+WHOLE_SIZES = (
+    "compute sizes in whole numbers from the shapes of the inputs, such as 3 * n // 2; in torch, interpolate to a "
+    "size= instead of by a scale_factor="
+)
+"""What to do about sizes that are rounded from floating point."""
 
 
 def is_known(case: Case, size: Dim) -> bool:
@@ -45,9 +51,11 @@ def created(case: Case, stated: Dim, computed: Dim | None = None) -> tuple[Dim, 
     """
     size = stated if computed is None or is_known(case, stated) else computed
     if not is_known(case, size):
+        unknown = any(is_placeholder(name) for name in symbols_of(stated))
         raise refuse(
-            f"{case.op} makes an axis of {stated} entries, which does not follow from the declared axes",
-            "compute sizes from the shapes of the inputs",
+            f"{case.op} makes an axis of {'so many' if unknown else stated} entries that its size does not follow from "
+            "the declared axes",
+            WHOLE_SIZES,
         )
     if case.batch is not None and symbol(case.batch) in symbols_of(size):
         return size, _with_batch(case, size)
@@ -286,5 +294,7 @@ TABLE: Table = {
     ("", "ReverseSequence"): reverse_sequence,
     ("", "NonZero"): named_refusal(SIZE_OF_RESULT, "select with Where, which keeps every place"),
     ("", "Compress"): named_refusal(SIZE_OF_RESULT, "select with Where, or gather fixed places"),
-    ("", "Unique"): named_refusal(SIZE_OF_RESULT, "leave it to the caller"),
+    ("", "Unique"): named_refusal(
+        SIZE_OF_RESULT, "return the values as they are, and let the caller count distinct ones"
+    ),
 }

@@ -96,7 +96,7 @@ def _axes(case: Case) -> list[int]:
         return list(range(2, rank))
     listed = case.constants(1, "axes") if case.has(1) else case.ints_attribute("axes")
     if not listed and case.int_attribute("noop_with_empty_axes", 0):
-        raise refuse(f"{case.op} over no axis", "leave the operator out")
+        raise refuse(f"{case.op} over no axis", "name the axes to reduce, or leave the operator out")
     return sorted({axis % rank for axis in listed}) if listed else list(range(rank))
 
 

@@ -13,7 +13,8 @@ from compiler.analysis.facts import refuse
 from compiler.analysis.growth import never_falls
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import symbols_of
-from compiler.analysis.rules.length import is_known
+from compiler.analysis.row_numbers import BATCH_CURE
+from compiler.analysis.rules.length import WHOLE_SIZES, is_known
 from compiler.ir import Dim, array_of, dims_of, is_op
 
 ENTRY_BY_ENTRY = frozenset(
@@ -79,8 +80,12 @@ def _check_sizes(case: Case, sizes: tuple[Dim, ...]) -> None:
     """
     for size in sizes:
         if any(str(name) == case.batch for name in symbols_of(size)):
-            raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", "leave it out")
-        if not is_known(case, size) or not never_falls(size):
+            raise refuse(f"{case.op} computes with the batch size: rows of one batch would mix", BATCH_CURE)
+        if not is_known(case, size):
+            raise refuse(
+                f"{case.op} uses so many values that their number does not follow from the declared axes", WHOLE_SIZES
+            )
+        if not never_falls(size):
             raise refuse(
                 f"{case.op} uses values of {size} entries, fewer for longer inputs",
                 "compute sizes that grow with the lengths of the inputs",

@@ -53,7 +53,7 @@ def _slid(case: Case, window: Window) -> Slid | None:
     if case.fact().axis(1) is None:
         return None
     if window.kernel == 1 and window.stride == 1:
-        raise refuse("STFT of frames of one sample", "leave it out")
+        raise refuse("STFT of frames of one sample", "use frames of two samples or more")
     return slide(case, 1, window)
 
 

@@ -114,7 +114,8 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
         raise refuse(f"{case.op} with auto_pad {auto!r}", "give pads as numbers")
     if not count == len(strides) == len(dilations) or len(pads) != 2 * count or min(pads, default=0) < 0:
         raise refuse(
-            f"{case.op} with kernel {kernel}, strides {strides}, dilations {dilations}, pads {pads}", "mend it"
+            f"{case.op} with kernel {kernel}, strides {strides}, dilations {dilations}, pads {pads}",
+            "give one kernel size, stride and dilation of 1 or more and two pads per spatial axis",
         )
     dims = case.dims()[2:]
     if auto.startswith("SAME"):
@@ -229,5 +230,8 @@ def stated(case: Case, at: int, computed: Dim) -> Dim:
     if not is_known(case, inferred):
         return computed
     if not same(inferred, computed):
-        raise refuse(f"axis {at} of {case.op} is said to have {inferred} entries, it has {computed}", "report this")
+        raise refuse(
+            f"axis {at} of {case.op} is said to have {inferred} entries, it has {computed}",
+            "state in the recipe's inputs the shapes that the model is run with, and export it again",
+        )
     return inferred

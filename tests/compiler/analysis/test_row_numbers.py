@@ -140,9 +140,9 @@ REFUSED = {
     "the length of all rows is returned": (SIZE + "y = Identity(T)", "expand it to the batch"),
     "numbers of rows are data": (
         SIZE
-        + "k = Range(zero, B, one)  f = Cast<to = 1>(k)  u = Unsqueeze(f, behind)  y = Mul(x, u)", "leave them out",
+        + "k = Range(zero, B, one)  f = Cast<to = 1>(k)  u = Unsqueeze(f, behind)  y = Mul(x, u)", "row i for row i",
     ),
-    "the size of the batch is data": (SIZE + "f = Cast<to = 1>(B)  y = Mul(x, f)", "leave it out"),
+    "the size of the batch is data": (SIZE + "f = Cast<to = 1>(B)  y = Mul(x, f)", "row i for row i"),
     "sorted positions": (
         RANGE + "d = Sub(T, p)  k = Shape(p)  t, i = TopK(d, k)  f = Cast<to = 1>(t)  u = Unsqueeze(f, outer)  "
         "y = Add(x, u)",

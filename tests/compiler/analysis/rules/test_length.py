@@ -10,7 +10,10 @@ from compiler import ir as house
 from compiler.analysis.facts import Index
 from compiler.analysis.interval import ONE, ZERO, Interval
 from compiler.analysis.layout import Frames, Segment, Side, joined
+from compiler.errors import Refused
+from compiler.passes.pad_axes import PadAxes
 from tests.kit.judged import attack, check, check_refused
+from tests.kit.offline import offline
 from tests.kit.soundness import Node, Operand, constant, number
 
 TIME = house.symbol("time")
@@ -159,3 +162,16 @@ def test_random_positions() -> None:
 
 def test_random_triangles() -> None:
     attack(drawn_triangle, 80, 12)
+
+
+def test_sizes_rounded_from_floating_point_have_a_cure_in_whole_numbers() -> None:
+    """Interpolation by a scale counts Cast(1.5 * n) places, of which no name is told to the user."""
+    text = """(float[batch,time,4] x) => (float[batch,late,4] y)
+        <float half = {1.5}, int64 none = {0}, int64 one = {1}, int64[1] first = {1}>
+        { n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(m)  g = Mul(f, half)
+          k = Cast<to = 7>(g)  i = Range(none, k, one)  c = Min(i, none)  y = Gather<axis = 1>(x, c) }"""
+    lowered = offline(text)
+    house.infer_shapes(lowered.model)
+    with pytest.raises(Refused) as caught:
+        PadAxes().apply(lowered)
+    assert "_d" not in caught.value.message and "3 * n // 2" in caught.value.cure
