@@ -29,6 +29,7 @@ from compiler.opset_conversion import raised
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
+from tests.kit.agreement import require_helpful
 from tests.kit.offline import FREE, Differs, Edges, check_padded
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
@@ -320,13 +321,15 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     Raises:
         Differs: an unsound accept.
         Rejected: the checker does not find what the prover claims.
+        AssertionError: a refusal has no cure, or one that no user can follow.
         Exception: anything else, of which the prover crashed.
     """
     grown = grow(seed, nodes, soil)
     try:
         origin = as_padded(grown)
         outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
-    except Refused:
+    except Refused as refused:
+        require_helpful(refused)
         return "refused"
     certificate = json.loads(json.dumps(outcome.records[0]))
     before, after = (ir.serde.serialize_model(each.model) for each in (origin, outcome.lowered))
