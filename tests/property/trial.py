@@ -4,6 +4,7 @@ Each trial runs in a process of its own, forked off with all attacks at hand.
 """
 
 import dataclasses
+import gc
 import json
 import os
 import resource
@@ -319,6 +320,7 @@ def in_child(run: Callable[[], Result], seconds: float) -> Result:
             os.dup2(silent, 1)
             os.dup2(silent, 2)
             try:
+                gc.disable()  # a session of the parent has threads that are not here: to free it ends the process
                 resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
                 result = run()
             except Exception as error:  # noqa: BLE001 - whatever a mutant raises ends its process
