@@ -8,6 +8,7 @@ only an attack on a rule, the certificate checker, a comparison of whole graphs,
 import argparse
 import collections
 import dataclasses
+import functools
 import hashlib
 import json
 import sys
@@ -91,9 +92,7 @@ def harvest(
         found.nodes(edge_nodes(DRAWN), (judge,))
     _say(started, "nodes drawn")
     for seed in range(graphs):
-        grown = of_seed(seed)
-        if grown is not None:
-            found.graph(f"fuzzer, seed {seed}", grown)
+        _is_kept(found, seed)
     of_today = [each for each in small_graphs() if "opset" not in each.name] if small else []
     of_rows = [each for each in of_today if "literal batch" not in each.name]
     of_one = [each for each in of_today if "literal batch" in each.name]
@@ -107,6 +106,14 @@ def harvest(
     corpus.graphs = [each for each in corpus.graphs if is_sound(each)]
     _say(started, f"{len(corpus.nodes)} attacks on nodes, {len(corpus.graphs)} graphs")
     return corpus
+
+
+def _is_kept(found: Harvest, seed: int) -> bool:
+    """Collect a graph of the fuzzer; whether there is one."""
+    grown = of_seed(seed)
+    if grown is not None:
+        found.graph(f"fuzzer, seed {seed}", grown)
+    return grown is not None
 
 
 def of_seed(seed: int) -> Lowered | None:
@@ -195,9 +202,8 @@ class Beside:
         if self.grown is None:
             found = Harvest()
             for seed in range(FURTHER, FURTHER + self.count):
-                grown = of_seed(seed)
-                if grown is not None:
-                    found.graph(f"fuzzer, seed {seed}", grown)
+                if not _finds(functools.partial(_is_kept, Harvest(), seed)):  # a kernel may end its process
+                    _is_kept(found, seed)
             self.grown = found.corpus.graphs
         return self.grown
 
