@@ -107,16 +107,25 @@ def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
 
 
 def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict, if every size beside the batch and padded axes of an output follows from the axes of the inputs.
+    """The verdict, if every size beside the batch and padded axes follows from the axes of the inputs, and is one.
 
     Raises:
-        Refused: shape inference had to make a name up for one.
+        Refused: shape inference had to make a name up for one, or there are fewer entries than none.
     """
-    for value, fact in zip(case.node.outputs, verdict.outputs, strict=True):
-        for at, size in enumerate(dims_of(value) or () if fact.axes else ()):
-            if fact.axis(at) is None and not is_known(case, size):
+    outputs = [fact if fact.axes else None for fact in verdict.outputs]
+    operands = [None if value is None else case.fact(at) for at, value in enumerate(case.node.inputs)]
+    for value, fact in zip((*case.node.inputs, *case.node.outputs), (*operands, *outputs), strict=True):
+        for at, size in enumerate(dims_of(value) or () if value is not None and fact is not None else ()):
+            if fact is None or fact.axis(at) is not None:
+                continue
+            if isinstance(size, int) and size < 0:
                 raise refuse(
-                    f"{case.op} gives an axis of unknown size {size}",
+                    f"{case.op} needs more entries along an axis than there are at any length: it never runs",
+                    "keep enough entries for the operator, or make its kernel smaller",
+                )
+            if not is_known(case, size):
+                raise refuse(
+                    f"{case.op} meets an axis of unknown size {size}",
                     "cut by bounds that follow from axis lengths, and keep an entry at least",
                 )
     return verdict

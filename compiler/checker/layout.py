@@ -36,7 +36,8 @@ class Layout:
             else size_of(dim, slots)
             for at, dim in enumerate(shape)
         ]
-
+        if min(self.shape, default=0) < 0:
+            raise Rejected(f"a shape is {self.shape}: fewer entries than none")
         self.lines: dict[tuple[int, int], tuple[Array, Array]] = {}
         self.padded = [at for at, factors in self.axes.items() if any("frames" in factor for factor in factors)]
 

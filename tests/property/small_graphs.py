@@ -33,7 +33,7 @@ INTEGERS = {
     "image": [0, 1, -1, 4], "halves": [2, 2], "lasttwo": [1, 2],
 }  # fmt: skip
 SCALARS = {"first": 0, "step": 1, "last": -1, "axis": 1}
-FLOATS = {"low": -1e30, "half": 0.5, "eps": 1e-5, "high": 4.0, "none": 0.0}
+FLOATS = {"low": -1e30, "half": 0.5, "eps": 1e-5, "high": 4.0, "none": 0.0, "single": 1.0}
 
 CHANNELS = "c = Transpose<perm = [0, 2, 1]>(x)  "
 LENGTH = "n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  "
@@ -166,6 +166,12 @@ BODIES = {
     "differences": "a = Slice(x, one, end, one)  b = Slice(x, zero, minus, one)  y = Sub(a, b)",
     "cut of a cut that keeps nothing": """a = Slice(x, minus2, end, one)  b = Slice(a, minus2, minus2, one)
         y = Concat<axis = 1>(b, x)""",
+    "kernel over more frames, which keeps nothing": """a = Slice(x, minus2, end, one)
+        c = Transpose<perm = [0, 2, 1]>(a)  d = Conv<dilations = [2]>(c, kernel)  e = Transpose<perm = [0, 2, 1]>(d)
+        y = MatMul(e, w)""",
+    "positions by floating point of a cut of a cut, which keeps nothing": """a = Slice(x, minus2, end, one)
+        b = Slice(a, minus2, end, one)  n = Shape<start = 1, end = 2>(b)  m = Squeeze(n)  f = Cast<to = 1>(m)
+        i = Range(none, f, single)  j = Unsqueeze(i, one)  y = Mul(b, j)""",
     "largest of the last frames": "s = Slice(x, minus3, end, one)  m = ReduceMax(s, one)  y = Sub(x, m)",
     "one of as many as there are frames": """f = Abs(x)  g = ReduceSum<keepdims = 0>(f, minus)  i = Cast<to = 7>(g)
         j = Abs(i)  m = Shape<start = 1, end = 2>(x)  v = Concat<axis = 0>(none1, half1)  o = OneHot(j, m, v)

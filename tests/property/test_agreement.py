@@ -78,6 +78,8 @@ NAMED = {
     "another name of the batch": "apart beside another name of the batch",
     "a value that all rows share, filled per row": "attention to another beside a literal batch",
     "a cut of a cut that keeps nothing": "cut of a cut that keeps nothing",
+    "a kernel over more frames than there are": "kernel over more frames, which keeps nothing",
+    "a range that counts floating point": "positions by floating point of a cut of a cut, which keeps nothing",
     "one-hot vectors of as many classes as frames": "one of as many as there are frames",
     "a width as data": "width as data",
     "a smallest of length and constant": "length or nothing",
