@@ -113,7 +113,7 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
         Refused: shape inference had to make a name up for one, or there are fewer entries than none.
     """
     outputs = [fact if fact.axes else None for fact in verdict.outputs]
-    operands = [None if value is None else case.fact(at) for at, value in enumerate(case.node.inputs)]
+    operands = [case.fact(at) if case.has(at) else None for at in range(len(case.node.inputs))]
     for value, fact in zip((*case.node.inputs, *case.node.outputs), (*operands, *outputs), strict=True):
         for at, size in enumerate(dims_of(value) or () if value is not None and fact is not None else ()):
             if fact is None or fact.axis(at) is not None:
