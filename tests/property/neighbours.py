@@ -6,6 +6,7 @@ numbers that follow from lengths come to every rule.
 """
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, j
 from compiler.errors import Refused
 from tests.kit.attacked import BATCH, Node, Operand, axis_names, constant, number, size_at
 from tests.property.corpus import REFUSAL, NodeAttack, Prepared, Tracer
+
+SECONDS = 8.0
+"""Of the processor to draw attacks in: a chain of movements takes as long as a hundred other nodes."""
 
 STEPS = 3
 """The most changes of one node."""
@@ -48,9 +52,11 @@ Draw = np.random.Generator
 
 
 def neighbours(attacks: Sequence[NodeAttack], count: int, seed: int) -> Iterator[NodeAttack]:
-    """So many attacks beside given ones; nodes that the operator does not allow are left out."""
-    rng = np.random.default_rng(seed)
+    """So many attacks beside given ones, or those of `SECONDS`; nodes that the operator does not allow are left out."""
+    rng, stop = np.random.default_rng(seed), time.process_time() + SECONDS
     for _ in range(count if attacks else 0):
+        if time.process_time() > stop:
+            return
         origin = attacks[int(rng.integers(len(attacks)))]
         tracer = Tracer()
         try:
