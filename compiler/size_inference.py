@@ -102,7 +102,10 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
     if output.shape is not None:
         output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
     given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
-    if data is None or data.shape is None or len(given) < 2 or None in given:
+    if data is None or data.shape is None or len(given) < 2:
+        return
+    _keep_uncut(output, data.shape, given[2] if len(given) > 2 else None)
+    if None in given:
         return
     known = [each for each in given if each is not None]
     _cut_short(node, data.shape, known)
@@ -138,6 +141,13 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
         size = bounds[1] - bounds[0]
         dims[axis] = _dim_of(size)
     output.shape = ir.Shape(dims)
+
+
+def _keep_uncut(output: ir.Value, shape: ir.Shape, axes: Sizes | None) -> None:
+    """Axes that a cut does not name are as they were: where a bound is computed, the library makes up names for all."""
+    if output.shape is not None and axes is not None and all(isinstance(axis, int) for axis in axes):
+        cut = {int(str(axis)) % len(shape) for axis in axes}
+        output.shape = ir.Shape([mine if at in cut else shape[at] for at, mine in enumerate(output.shape)])
 
 
 def _cut_short(node: ir.Node, shape: ir.Shape, given: Sequence[Sizes]) -> None:

@@ -81,14 +81,18 @@ def _with_lengths(case: Case, rule: Rule) -> Verdict:
         Refused: the rule does not hold.
     """
     verdict = rule(case)
-    operands = [] if case.op in SIZES_ONLY else [0] if case.op in SIZES_BEHIND else case.present
-    numbers = [operand for operand in operands if case.fact(operand).is_number]
+    numbers = [operand for operand in _data_operands(case) if case.fact(operand).is_number]
     if not numbers or verdict.needs or not any(fact.is_plain for fact in verdict.outputs):
         return verdict
     if all(place_alone(case, case.node.inputs[operand]) is None for operand in numbers):
         return case.verdict("LN1", "computed from axis lengths", NUMBER)
     spread_per_row(case)
     return rule(case)
+
+
+def _data_operands(case: Case) -> list[int]:
+    """Indices of the inputs whose entries are data, not sizes or places."""
+    return [] if case.op in SIZES_ONLY else [0] if case.op in SIZES_BEHIND else case.present
 
 
 def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
@@ -113,7 +117,8 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
         Refused: shape inference had to make a name up for one, or there are fewer entries than none.
     """
     outputs = [fact if fact.axes else None for fact in verdict.outputs]
-    operands = [case.fact(at) if case.has(at) else None for at in range(len(case.node.inputs))]
+    data = _data_operands(case)
+    operands = [case.fact(at) if at in data else None for at in range(len(case.node.inputs))]
     for value, fact in zip((*case.node.inputs, *case.node.outputs), (*operands, *outputs), strict=True):
         for at, size in enumerate(dims_of(value) or () if value is not None and fact is not None else ()):
             if fact is None or fact.axis(at) is not None:

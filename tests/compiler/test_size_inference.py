@@ -83,3 +83,13 @@ def test_entries_are_as_many_as_counted(body: str) -> None:
         {{ l = Shape<start = 1, end = 2>(x)  n = Reshape(l, none)  {body} }}"""
     dims = house.dims_of(parse(text).graph.outputs[0])
     assert dims is not None and dims[-1] == expression("time - 2")
+
+
+def test_axes_that_a_cut_by_a_computed_bound_does_not_name_keep_their_sizes() -> None:
+    model = parse(
+        """(float[batch,time,3] x, int64[1] from) => (float[batch,t,3] y)
+        <int64[1] one = {1}, int64[1] end = {9223372036854775807}>
+        { y = Slice(x, from, end, one) }"""
+    )
+    batch, _, channels = house.dims_of(model.graph.outputs[0]) or ()
+    assert (batch, channels) == (expression("batch"), 3)
