@@ -78,6 +78,7 @@ def checkpoint_byte(project: Project) -> None:
             (),
             ["net:data", *LOWERED, *SHIPPED],
             id="code of the data",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             checkpoint_byte,
@@ -91,6 +92,7 @@ def checkpoint_byte(project: Project) -> None:
             (),
             ["net:capture", *LOWERED, *SHIPPED],
             id="code of the model",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda p: p.replace("tiny_task.py", "label) for", "label + 1) for"), (), SHIPPED, id="code of the task"

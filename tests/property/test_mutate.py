@@ -46,6 +46,7 @@ def test_a_slot_too_many_in_a_mask_is_caught_by_checker_and_comparison(corpus: C
     assert {"checker", "comparison"} <= set(result.by), result
 
 
+@pytest.mark.slow
 def test_a_fill_that_is_left_out_is_caught(corpus: Corpus) -> None:
     fills = [each for each in mutations_of("compiler/analysis/case.py") if each.function == "Case.fill"]
     removed = next(each for each in fills if each.after == "pass")
