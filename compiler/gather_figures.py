@@ -15,7 +15,7 @@ from compiler.lowering import PASS_STEPS, Lowering
 from compiler.precision_records import Pin, PrecisionRecord, TensorRange
 from compiler.stages import Array, Feed, Lowered
 from compiler.teacher_forcing import Bench, Sessions, common_values, exposed
-from compiler.verify import Step, expected_states, max_abs_difference, sqnr_db
+from compiler.verify import Step, max_abs_difference, sqnr_db
 
 WORST = 6
 """Tensors that are drawn."""
@@ -146,7 +146,7 @@ def _outputs(final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array
         outputs = runner.step(step.feed)
         for name in outputs.keys() & step.outputs.keys() - states:
             yield name, step.outputs[name], outputs[name]
-        for name, array in expected_states(final, step.states).items():
+        for name, array in step.states_after(final.state_maps).items():
             yield name, array, runner.states[name]
 
 

@@ -285,8 +285,7 @@ def _is_same(before: Lowered, after: Lowered) -> bool:
     """Whether a pass left everything as it was, to the byte: what was compared then need not be compared again."""
     if dataclasses.replace(after, model=before.model, first_call=before.first_call) != before:
         return False
-    pairs = list(zip(before.models, after.models, strict=False))
-    return len(before.models) == len(after.models) and all(is_same(*pair) for pair in pairs)
+    return len(before.models) == len(after.models) and all(map(is_same, before.models, after.models))
 
 
 def _check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> None:

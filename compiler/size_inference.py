@@ -145,8 +145,8 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
 
 def _keep_uncut(output: ir.Value, shape: ir.Shape, axes: Sizes | None) -> None:
     """Axes that a cut does not name are as they were: where a bound is computed, the library makes up names for all."""
-    if output.shape is not None and axes is not None and all(isinstance(axis, int) for axis in axes):
-        cut = {int(str(axis)) % len(shape) for axis in axes}
+    cut = {axis % len(shape) for axis in axes or () if isinstance(axis, int)}
+    if output.shape is not None and axes is not None and len(cut) == len(axes):
         output.shape = ir.Shape([mine if at in cut else shape[at] for at, mine in enumerate(output.shape)])
 
 

@@ -56,6 +56,7 @@ def check_structure(model: ir.Model) -> None:
     Raises:
         onnx.checker.ValidationError: it breaks one.
     """
+    # Written whole: a malformed graph cannot be copied.
     proto, weights = ir.serde.serialize_model(model), model.graph.initializers
     for tensor in proto.graph.initializer:
         held = weights[tensor.name].const_value

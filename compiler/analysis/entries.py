@@ -249,6 +249,11 @@ def _truth(entry: Entry) -> bool:
     return entry
 
 
+def _is_alike(entry: Entry) -> bool:
+    """Whether an entry is the same at every place."""
+    return isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES)
+
+
 def _placed(entry: Entry, places: Mapping[int, sympy.Expr | int]) -> Entry:
     """An entry at other places."""
     if isinstance(entry, bool | str):
@@ -377,7 +382,7 @@ def _expanded(entries: Entries, node: ir.Node) -> Entry:
 def _reshaped(entries: Entries, node: ir.Node) -> Entry:
     """Axes of one entry come and go; of what is alike everywhere nothing else counts."""
     entry, own, dims = entries.of(node.inputs[0]), _dims(node.inputs[0]), _dims(node.outputs[0])
-    if isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES):
+    if _is_alike(entry):
         return entry
     before = [at for at, dim in enumerate(own) if dim != 1]
     after = [at for at, dim in enumerate(dims) if dim != 1]
@@ -409,7 +414,7 @@ def _transposed(entries: Entries, node: ir.Node) -> Entry:
 def _gathered(entries: Entries, node: ir.Node) -> Entry:
     """Of what is alike everywhere any entry; of the rest the one at a fixed place."""
     entry = entries.of(node.inputs[0])
-    if isinstance(entry, bool | str) or not entry.free_symbols & set(PLACES):
+    if _is_alike(entry):
         return entry
     at = integers_of(node.inputs[1])
     axis = int_attribute(node, "axis", 0) % len(_dims(node.inputs[0]))

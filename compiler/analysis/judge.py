@@ -116,12 +116,11 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
     Raises:
         Refused: shape inference had to make a name up for one, or there are fewer entries than none.
     """
-    outputs = [fact if fact.axes else None for fact in verdict.outputs]
-    data = _data_operands(case)
-    operands = [case.fact(at) if at in data else None for at in range(len(case.node.inputs))]
-    for value, fact in zip((*case.node.inputs, *case.node.outputs), (*operands, *outputs), strict=True):
-        for at, size in enumerate(dims_of(value) or () if value is not None and fact is not None else ()):
-            if fact is None or fact.axis(at) is not None:
+    read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]
+    made = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
+    for value, fact in (*read, *made):
+        for at, size in enumerate((dims_of(value) if value is not None else None) or ()):
+            if fact.axis(at) is not None:
                 continue
             if isinstance(size, int) and size < 0:
                 raise refuse(
