@@ -1,7 +1,8 @@
-"""The lengths from which on the original has a meaning: it divides by no 0, and chooses no entry that is not there.
+"""The lengths from which on the original has a meaning: no division by 0, no choice and no size that cannot be.
 
     x / (T - 1)                   needs T - 1 to be 1 or more: NaN and infinity are no answer to compare with
     x[arange(T) - 3]              needs T to be 3 or more: with fewer entries the original does not run
+    reshape(x, [2, T // 4, 8])    needs T to be 4 or more: for a size of 0 a Reshape copies that of its operand
 
 Sizes are compared exactly. What is computed of lengths otherwise is computed for the shortest lengths, one after the
 other, up to the first at which it means something: the first length for which anything is claimed.
@@ -16,7 +17,7 @@ import sympy
 from compiler.analysis.case import Case
 from compiler.analysis.facts import refuse
 from compiler.analysis.growth import never_falls, never_negative
-from compiler.analysis.known_sizes import is_placeholder, numbers_of
+from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
 from compiler.sizes import Dim, symbol
@@ -50,7 +51,16 @@ def needs_of(case: Case) -> tuple[Dim, ...]:
         return _first(case, case.node.outputs[0], lambda power, _: bool(np.isfinite(power).all()))
     if case.op == "Gather" and case.array(0) is not None and case.has(1) and case.fact(1).is_number:
         return legal_from(case, 1, [case.dims(0)[case.axis_attribute("axis", 0)]])
+    if case.op == "Reshape" and not case.int_attribute("allowzero", 0):
+        return _not_copied(case)
     return ()
+
+
+def _not_copied(case: Case) -> tuple[Dim, ...]:
+    """The sizes that a Reshape is told and that must not be 0: it would copy that of the operand in that place."""
+    told, dims = numbers_of(case.node.inputs[1]) or (), case.dims()
+    moved = [dim for at, dim in enumerate(told) if symbols_of(dim) and (at >= len(dims) or not same(dim, dims[at]))]
+    return tuple(need for dim in moved for need in _needs_of_size(case, dim, 1, divides=False) or ())
 
 
 def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> tuple[Dim, ...]:

@@ -267,6 +267,10 @@ BODIES = {
     "three rows of a table up to the length": LENGTH + "k = Sub(n, three)  r = Slice(table, k, n, one)  "
     "a = ReduceSum(r, one)  y = Add(x, a)",
     "row of a table far before the length": LENGTH + "k = Sub(n, c76)  r = Gather<axis = 0>(square, k)  y = Add(x, r)",
+    "frames behind the second, folded": "s = Slice(x, two, end, one)  p = Reshape(s, rows)  z = Shape(s)  "
+    "y = Reshape(p, z)",
+    "whole groups of four, apart": LENGTH + """q = Div(n, four)  v = Mul(q, four)  s = Slice(x, zero, v, one)
+        z = Concat<axis = 0>(minus, q, four, four)  p = Reshape(s, z)  y = Reshape(p, merged)""",
     "maximum behind the second": "s = Slice(x, two, end, one)  y = ReduceMax(s, one)",
     # --- attention
     "attention": SCORES + "p = Softmax<axis = -1>(s)  y = MatMul(p, x)",

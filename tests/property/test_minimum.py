@@ -91,6 +91,8 @@ LEAST = {
     "frames from three before on": 3,
     "three rows of a table up to the length": 3,
     "row of a table far before the length": 4,
+    "frames behind the second, folded": 3,
+    "whole groups of four, apart": 4,
 }
 """The shortest length at which numbers of lengths mean something; None where the graph is refused."""
 

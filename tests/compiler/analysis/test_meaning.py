@@ -2,6 +2,7 @@
 
 import onnx_ir as ir
 import pytest
+import sympy
 
 from compiler import ir as house
 from compiler.analysis.case import Case
@@ -17,8 +18,9 @@ TIME = house.symbol("time")
 def case(body: str, *facts: Fact, side: Side = Side.LEFT) -> Case:
     model = parse(
         f"""(float[batch,time,4] x, float[time] z) => (float[p] y)
-        <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] seven = {{7}}, int64[1] nine = {{9}}, int64 first = {{0}},
-         int64 step = {{1}}, float[3] table = {{0.0, 1.0, 2.0}}, float[1] half = {{0.5}}>
+        <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] minus = {{-1}}, int64[1] seven = {{7}},
+         int64[1] nine = {{9}}, int64 first = {{0}}, int64 step = {{1}},
+         float[3] table = {{0.0, 1.0, 2.0}}, float[1] half = {{0.5}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  f = Cast<to = 1>(n)  {body} }}"""
     )
     house.infer_shapes(model)
@@ -38,6 +40,22 @@ NEEDS = {
     "a number that is computed": ("k = Sub(f, half)  g = Floor(k)  y = Reciprocal(g)", (NUMBER,), (TIME - 1,)),
     "a power": ("k = Sub(n, two)  g = Cast<to = 1>(k)  y = Pow(g, half)", (NUMBER, PLAIN), (TIME - 1,)),
     "rows of a table": ("k = Sub(n, nine)  y = Gather(table, k)", (PLAIN, NUMBER), (TIME - 5,)),
+    "a size that is told": (
+        "k = Sub(n, two)  s = Concat<axis = 0>(one, k, minus)  y = Reshape(z, s)",
+        (PLAIN, NUMBER),
+        (TIME - 2,),
+    ),
+    "a size behind those there are": (
+        "k = Div(n, seven)  s = Concat<axis = 0>(minus, k)  y = Reshape(z, s)",
+        (PLAIN, NUMBER),
+        (sympy.floor(TIME / 7),),
+    ),
+    "a size of 0": (
+        "k = Sub(n, two)  s = Concat<axis = 0>(one, k, minus)  y = Reshape<allowzero = 1>(z, s)",
+        (PLAIN, NUMBER),
+        (),
+    ),
+    "a size that is kept": ("s = Concat<axis = 0>(n, minus)  y = Reshape(z, s)", (PLAIN, NUMBER), ()),
     "data": ("y = Log(z)", (PLAIN,), ()),
 }
 

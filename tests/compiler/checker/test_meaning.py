@@ -12,8 +12,8 @@ from tests.kit.graphs import parse
 def graph(body: str) -> Graph:
     model = parse(
         f"""(float[batch,time,4] x) => (float[p,q,r] y)
-        <int64[1] one = {{1}}, int64[1] eight = {{8}}, int64 first = {{0}}, int64 step = {{1}},
-         float[3] table = {{0.0, 1.0, 2.0}}>
+        <int64[1] one = {{1}}, int64[1] eight = {{8}}, int64[2] two = {{-1, 4}}, int64 first = {{0}},
+         int64 step = {{1}}, float[3] table = {{0.0, 1.0, 2.0}}>
         {{ n = Shape<start = 1, end = 2>(x)  m = Squeeze(n)  k = Sub(n, one)  f = Cast<to = 1>(k)  {body} }}"""
     )
     house.infer_shapes(model)
@@ -26,6 +26,7 @@ REJECTED = {
     "r = Log(f)  y = Mul(x, r)": "no finite value",
     "q = Div(eight, k)  r = Cast<to = 1>(q)  y = Mul(x, r)": "does not run",
     "i = Sub(k, eight)  r = Gather<axis = 0>(table, i)  y = Mul(x, r)": "does not run",
+    "s = Slice(x, one, n, one)  r = Reshape(s, two)  z = Shape(s)  y = Reshape(r, z)": "does not run",
 }
 
 
@@ -42,6 +43,7 @@ ACCEPTED = {
         1,
     ),
     "data": ("y = Log(x)", 1),
+    "no frames": ("s = Slice(x, one, n, one)  r = Relu(s)  z = Shape(s)  y = Reshape<allowzero = 1>(r, z)", 1),
 }
 
 
