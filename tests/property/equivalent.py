@@ -52,4 +52,18 @@ EQUIVALENT: dict[str, str] = {
     '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
     "analysis/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
     "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
+    "analysis/propagate:_Propagation.run: self.unknown.update(node.outputs) -> pass in "
+    "`self.unknown.update(node.outputs)`": (
+        "something is unknown only behind a refusal, where the pass has stopped; what goes on then only explains"
+    ),
+    "analysis/rules/joining:_ended: at_zero(last.size) or 0 -> 0 in `if never_falls(last.size) and "
+    "(at_zero(last.size) or 0) >= after:`": "the same entries are taken, with a need more, which only claims less",
+    "analysis/rules/reduction:arg_extreme: last and (not _is_apart(case, axis, largest=largest)) -> not _is_apart("
+    "case, axis, largest=largest)": (
+        "padding becomes a copy of the last valid entry, which never comes in front of it in a search for the first"
+    ),
+    "analysis/length_data:_lies_otherwise: fact.is_number or fact.rows_axis is not None or (not fact.axes) or (not "
+    "rows) or (case.... -> fact.rows_axis is not None or not fact.axes or (not rows) or (case.batch is None)": (
+        "what is called a number then is one already"
+    ),
 }

@@ -271,6 +271,9 @@ BODIES = {
     "y = Reshape(p, z)",
     "whole groups of four, apart": LENGTH + """q = Div(n, four)  v = Mul(q, four)  s = Slice(x, zero, v, one)
         z = Concat<axis = 0>(minus, q, four, four)  p = Reshape(s, z)  y = Reshape(p, merged)""",
+    "best frame of each row": """b = Shape<start = 0, end = 1>(x)  n = Squeeze(b)  i = Range(first, n, step)
+        a = ReduceMax<keepdims = 0>(x, two)  j = ArgMax<axis = 1, keepdims = 0>(a)  r = Unsqueeze(i, one)
+        u = Unsqueeze(j, one)  k = Concat<axis = 1>(r, u)  g = GatherND(x, k)  v = Unsqueeze(g, one)  y = Add(x, v)""",
     "maximum behind the second": "s = Slice(x, two, end, one)  y = ReduceMax(s, one)",
     # --- attention
     "attention": SCORES + "p = Softmax<axis = -1>(s)  y = MatMul(p, x)",
