@@ -57,10 +57,22 @@ def needs_of(case: Case) -> tuple[Dim, ...]:
 
 
 def _not_copied(case: Case) -> tuple[Dim, ...]:
-    """The sizes that a Reshape is told and that must not be 0: it would copy that of the operand in that place."""
-    told, dims = numbers_of(case.node.inputs[1]) or (), case.dims()
-    moved = [dim for at, dim in enumerate(told) if symbols_of(dim) and (at >= len(dims) or not same(dim, dims[at]))]
-    return tuple(need for dim in moved for need in _needs_of_size(case, dim, 1, divides=False) or ())
+    """The sizes that a Reshape is told and that must not be 0: it would copy that of the operand in that place.
+
+    Raises:
+        Refused: a size is 0 at every length.
+    """
+    told, dims, needs = numbers_of(case.node.inputs[1]) or (), case.dims(), list[Dim]()
+    for at, dim in enumerate(told):
+        if at < len(dims) and same(dim, dims[at]):
+            continue
+        if dim == 0 and case.array(1) is None and not (at < len(dims) and same(case.out_dims()[at], dims[at])):
+            raise refuse(
+                f"Reshape to no entries along axis {at}: it takes the size of its operand instead, at every length",
+                "see that some entries are left in front of it, or leave it out",
+            )
+        needs += (_needs_of_size(case, dim, 1, divides=False) or ()) if symbols_of(dim) else ()
+    return tuple(needs)
 
 
 def _needs_of_number(case: Case, operand: int, least: int, *, divides: bool) -> tuple[Dim, ...]:

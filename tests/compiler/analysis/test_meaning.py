@@ -80,6 +80,14 @@ def test_what_never_means_anything_is_refused() -> None:
         needs_of(case("k = Neg(f)  g = Sub(k, half)  y = Log(g)", NUMBER))
 
 
+def test_no_entries_at_any_length_are_refused() -> None:
+    with pytest.raises(Refused, match="no entries along axis 0"):
+        needs_of(case("k = Sub(n, n)  s = Concat<axis = 0>(k, minus)  y = Reshape(z, s)", PLAIN, NUMBER))
+    assert (
+        needs_of(case("k = Sub(n, n)  s = Concat<axis = 0>(k, minus)  y = Reshape<allowzero = 1>(z, s)", PLAIN)) == ()
+    )
+
+
 def test_indices_of_each_axis() -> None:
     body = "i = Range(first, m, step)  u = Unsqueeze(i, one)  t = Sub(u, two)  c = Concat<axis = 1>(u, t)  "
     body += "y = Cast<to = 1>(c)"
