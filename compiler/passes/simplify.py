@@ -27,7 +27,7 @@ import onnx_ir.passes.common
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
 from compiler.simplification.constants import fold
-from compiler.simplification.rules import RULES, Site, known_integers
+from compiler.simplification.rules import RULES, Site, forget_zero_states, known_integers
 from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
 from compiler.stages import Lowered, Outcome
 
@@ -79,6 +79,8 @@ def _visit(site: Site, kept: dict[Key, ir.Node]) -> bool:
     node = site.node
     if not any(output.uses() or output.is_graph_output() for output in node.outputs):
         return False
+    if forget_zero_states(site):
+        return True
     arrays = fold(node)
     if arrays is not None:
         constants = [site.insert.constant(array, "folded") for array in arrays]

@@ -8,6 +8,8 @@ with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our o
     Squeeze of Unsqueeze, Dropout at inference, If on a constant, sequences of known pieces, Size, Cast of
     ConstantOfShape; Mul and Div by 1; Add of -0.0 and Sub of 0.0; Add and Sub of an integer 0; Pad of zeros before Conv
 
+Of our own: zeros as initial states of a recurrence.
+
 Left out, and why:
 
     Add of 0.0                      turns -0.0 into 0.0: 1 / (x + 0.0) is inf, 1 / x is -inf
@@ -382,6 +384,37 @@ def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
     for at, axis in enumerate(places):
         found[axis], found[axis + rank] = int(amounts[at]), int(amounts[at + len(places)])
     return found
+
+
+def forget_zero_states(site: Site) -> bool:
+    """Drop initial states of a recurrence that hold 0.0 at every place: so they do where none are given.
+
+    Exporters make them of sizes (`Expand`, `ConstantOfShape`), in front of which rows that stand for chunks have to be
+    counted.
+
+    Returns:
+        Whether there were any.
+    """
+    if not house.is_op(site.node, "GRU", "LSTM", "RNN"):
+        return False
+    found = [at for at in INITIAL_STATES if at < len(site.node.inputs) and _is_zero_everywhere(site, at)]
+    for at in found:
+        site.node.replace_input_with(at, None)
+    return bool(found)
+
+
+INITIAL_STATES = (5, 6)
+"""Of a recurrence: the hidden state, and the cell of an LSTM."""
+
+
+def _is_zero_everywhere(site: Site, at: int) -> bool:
+    filling = site.made(at, "ConstantOfShape", "Expand")
+    if filling is None:
+        return False
+    given = house.attribute(filling, "value")
+    made = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
+    number = made if filling.op_type == "ConstantOfShape" else constant_of(filling.inputs[0])
+    return number is not None and number.size > 0 and not number.any() and not np.signbit(number).any()
 
 
 def condition(site: Site) -> ir.Value | None:

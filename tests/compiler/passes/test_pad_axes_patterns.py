@@ -1,6 +1,7 @@
 """pad_axes on what speech models do along time, written as exporters write it: proved, replayed and attacked."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from compiler.errors import Refused
 from compiler.lowering import replay_certificates
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
+from compiler.passes.simplify import simplify_model
 from compiler.stages import Array, Outcome, RowPlace
 from tests.kit.graphs import BATCH, copy_of, random_weights
 from tests.kit.offline import check_padded, offline
@@ -30,10 +32,13 @@ def proved(
     *,
     shortest: int = 0,
     batch: str | None = BATCH,
+    simplified: bool = False,
 ) -> Outcome:
     """The padded graph from x [batch, time, 4] to y, whose certificate holds and whose rows are those alone."""
     lowered = offline(f"({given}, {DECLARED}) => (float[{result}] y) {CONSTANTS} {{ {body} }}", _weights())
     lowered = dataclasses.replace(lowered, batch_axis=batch)
+    if simplified:
+        simplify_model(lowered.model)
     before = copy_of(lowered)
     outcome = PadAxes().apply(copy_of(lowered))
     assert replay_certificates(before, outcome)
@@ -142,6 +147,17 @@ DUAL_PATH = """shape = Concat<axis = 0>(rows, last, four, four)  c = Reshape(p, 
 )
 def test_dual_path_recurrence(body: str) -> None:
     proved(body)
+
+
+def test_dual_path_recurrence_with_initial_states_as_exported() -> None:
+    """An exporter writes out the zeros that `nn.LSTM` begins with, as many rows as there are chunks in the batch."""
+    made = r"""r\3 = Shape<start = 1, end = 2>(\3)  s\3 = Concat<axis = 0>(two, r\3, four)  h\3 = Expand(nought, s\3)
+        \1 = LSTM<\2>(\3, gates, again, , , h\3, h\3)"""
+    body, found = re.subn(
+        r"(\w+, \w+, \w+) = LSTM<(.*)>\((\w+), gates, again\)", made, f"{CUT}  {DUAL_PATH}  y = Relu(z)"
+    )
+    assert found == 2
+    proved(body, simplified=True)
 
 
 FIRED = """s = Shape<start = 1, end = 2>(x)  n = Squeeze(s)  rows = Shape<start = 0, end = 1>(x)

@@ -116,3 +116,27 @@ def test_the_taken_rules_still_shorten() -> None:
         i = Squeeze(h, axis)  j = Concat<axis = 0>(i)  k = Dropout(j)  l = CastLike(k, one)  y = Relu(l) }"""
     simple = agree(parse(text), {"x": np.resize(EDGES, (3, 2, 4))})
     assert ops_of(simple) == ["Reshape", "Relu"]
+
+
+RECURRENT = """(float[time,batch,2] x, float[1,8,2] w, float[1,8,2] r) => (float[a,b,c,d] y)
+    <int64[1] one = {1}, int64[1] two = {2}, float none = {NONE}>
+    { rows = Shape<start = 1, end = 2>(x)  sizes = Concat<axis = 0>(one, rows, two)  h = MADE
+    y, last, cell = LSTM<hidden_size = 2>(x, w, r, , , h, h) }"""
+
+
+@pytest.mark.parametrize(
+    ("made", "none", "dropped"),
+    [
+        ("Expand(none, sizes)", "0.0", True),
+        ("ConstantOfShape(sizes)", "0.0", True),
+        ("Expand(none, sizes)", "-0.0", False),
+        ("Expand(none, sizes)", "1e-9", False),
+        ("ConstantOfShape<value = float[1] {1.0}>(sizes)", "0.0", False),
+    ],
+)
+def test_initial_states_of_zeros_are_those_of_a_recurrence_without_any(made: str, none: str, dropped: bool) -> None:
+    weights = {name: np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 8, 2) for name in "wr"}
+    model = parse(RECURRENT.replace("NONE", none).replace("MADE", made), weights)
+    simple = agree(model, {"x": EDGES.reshape(3, 2, 2)})
+    (node,) = [node for node in simple.graph if node.op_type == "LSTM"]
+    assert any(value is not None for value in node.inputs[5:7]) != dropped
