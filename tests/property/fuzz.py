@@ -30,7 +30,7 @@ from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
-from tests.kit.offline import FREE, Differs, Edges, check_padded
+from tests.kit.offline import FREE, Differs, Edges, check_padded, is_beyond_sums
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
@@ -315,8 +315,9 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
     Valid places hold ordinary numbers first, then zeros, ties, infinities and NaN.
 
     Returns:
-        `accepted`; `refused`; `undefined` where it does not run alone; `ill-conditioned` where the row alone is noise
-        at its shortest lengths, as the deviation of one entry is, and all longer rows hold.
+        `accepted`; `refused`; `undefined` where it does not run alone; `ill-conditioned` where the row alone holds
+        numbers whose sums overflow by order, or is noise at its shortest lengths, as the deviation of one entry is, and
+        all longer rows hold.
 
     Raises:
         Differs: an unsound accept.
@@ -342,7 +343,9 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
         check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4)
         for edges in EDGES:
             check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4, edges=edges, proved=origin)
-    except Differs:
+    except Differs as differs:
+        if differs.row is not None and is_beyond_sums(alone, differs.row):
+            return "ill-conditioned"
         if not _is_noise(origin, outcome):
             raise
         shortest = outcome.lowered.padded_axes[0].minimum + 2

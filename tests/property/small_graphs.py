@@ -274,6 +274,10 @@ BODIES = {
     "best frame of each row": """b = Shape<start = 0, end = 1>(x)  n = Squeeze(b)  i = Range(first, n, step)
         a = ReduceMax<keepdims = 0>(x, two)  j = ArgMax<axis = 1, keepdims = 0>(a)  r = Unsqueeze(i, one)
         u = Unsqueeze(j, one)  k = Concat<axis = 1>(r, u)  g = GatherND(x, k)  v = Unsqueeze(g, one)  y = Add(x, v)""",
+    "whole pairs, upsampled": LENGTH + """q = Div(n, two)  v = Mul(q, two)  s = Slice(x, zero, v, one)
+        c = Transpose<perm = [0, 2, 1]>(s)
+        t = ConvTranspose<strides = [2], pads = [0, 1], output_padding = [1]>(c, turned)
+        y = Transpose<perm = [0, 2, 1]>(t)""",
     "maximum behind the second": "s = Slice(x, two, end, one)  y = ReduceMax(s, one)",
     # --- attention
     "attention": SCORES + "p = Softmax<axis = -1>(s)  y = MatMul(p, x)",

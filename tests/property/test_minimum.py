@@ -96,7 +96,13 @@ LEAST = {
 }
 """The shortest length at which numbers of lengths mean something; None where the graph is refused."""
 
-OF_DATA = {"maximum behind the second": 3, "valid convolution": 3, "top two frames": 2, "padded by reflection": 2}
+OF_DATA = {
+    "maximum behind the second": 3,
+    "valid convolution": 3,
+    "top two frames": 2,
+    "whole pairs, upsampled": 2,
+    "padded by reflection": 2,
+}
 """The same where operators of data ask for so many entries."""
 
 

@@ -258,18 +258,19 @@ def _spread(case: Case, at: int, window: Window, extra: int) -> Slid | None:
     assert window.end is not None
     stride, tail = window.stride, window.reach + 1 + extra - window.begin - window.end
     size = stated(case, at, normal_form(stride * (sympy.sympify(frames.size) - 1) + tail))
+    least = (size, frames.size) if extra else (size,)  # what is added behind no entries has no place
     adds_behind = window.reach - window.end + extra >= stride
     adds_in_front = window.reach - window.begin >= stride
     if frames.is_suffix_padded:
-        return Slid((Frames((Segment(size),)),), size, (size,), sees_back=adds_behind)
+        return Slid((Frames((Segment(size),)),), size, least, sees_back=adds_behind)
     front = frames.segments[0]
     if frames.is_prefix_padded and not front.is_full:
-        return Slid((Frames((Segment(size, Side.RIGHT),)),), size, (size,), sees_front=adds_in_front)
+        return Slid((Frames((Segment(size, Side.RIGHT),)),), size, least, sees_front=adds_in_front)
     if len(frames.segments) == 2 and front.side is Side.RIGHT and not front.is_full and not frames.segments[1].is_full:
         before = normal_form(stride * front.size)
         axis = joined([Segment(before, Side.RIGHT), Segment(normal_form(size - before), Side.LEFT)])
         inner = [part.size + 1 for factor in axis if isinstance(factor, Frames) for part in factor.segments]
-        return Slid(axis, size, (size, *inner), adds_in_front, adds_behind)
+        return Slid(axis, size, (*least, *inner), adds_in_front, adds_behind)
     raise refuse(f"ConvTranspose along {frames}, with padding between valid entries", "act before joining them")
 
 
