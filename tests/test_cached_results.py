@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pydantic
 import pytest
+import torch
 import yaml
 from safetensors.numpy import save_file
 
@@ -88,6 +89,7 @@ def empty(tmp_path: Path) -> Project:
 def two(project: Project) -> None:
     """Twice the scale, by whichever way it is read."""
     np.save(project.folder / "scale.npy", np.float32(2.0))
+    torch.save({"scale": torch.tensor(2.0)}, project.folder / "weights.pt")
     project.write("scale.txt", "2.0")
     project.write("late.txt", "2.0")
     project.write("late_module.py", "SCALE = 2.0")
@@ -98,6 +100,7 @@ def two(project: Project) -> None:
 
 def one(project: Project) -> None:
     np.save(project.folder / "scale.npy", np.float32(1.0))
+    torch.save({"scale": torch.tensor(1.0)}, project.folder / "weights.pt")
     project.write("scale.txt", "1.0")
     project.write("one.txt", "1.0")
     project.write("corpus/first.txt", "")
@@ -106,6 +109,7 @@ def one(project: Project) -> None:
 
 READS = {
     "a file of numbers": {"read": "return float(np.load('scale.npy'))"},
+    "weights.pt": {"read": "return float(torch.load('weights.pt')['scale'])"},
     "a text": {"read": "return float(Path('scale.txt').read_text())"},
     "a link": {"read": "return float(Path('link.txt').read_text())"},
     "a map of a file": {"read": "return float(np.memmap('scale.npy', np.float32, 'r')[-1])"},

@@ -8,7 +8,7 @@ with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our o
     Squeeze of Unsqueeze, Dropout at inference, If on a constant, sequences of known pieces, Size, Cast of
     ConstantOfShape; Mul and Div by 1; Add of -0.0 and Sub of 0.0; Add and Sub of an integer 0; Pad of zeros before Conv
 
-Of our own: zeros as initial states of a recurrence.
+Of our own: zeros as initial states of a recurrence; counted padding of an AveragePool in ceil mode that pads nothing.
 
 Left out, and why:
 
@@ -386,6 +386,18 @@ def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
     return found
 
 
+def average_pool(site: Site) -> ir.Value | None:
+    """In ceil mode without padding, as from torch.avg_pool1d: no padding is counted, and what hangs over never is."""
+    node, value = site.node, site.value(0)
+    counts = house.int_attribute(node, "count_include_pad", 0) and house.int_attribute(node, "ceil_mode", 0)
+    pads = any(house.ints_attribute(node, "pads")) or house.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
+    if value is None or not counts or pads:
+        return None
+    attributes = [each for name, each in node.attributes.items() if name != "count_include_pad"]
+    plain = ir.Node("", "AveragePool", [value], attributes, num_outputs=1)
+    return _placed(site, plain, f"{node.outputs[0].name}_uncounted", _dtype(site))
+
+
 def forget_zero_states(site: Site) -> bool:
     """Drop initial states of a recurrence that hold 0.0 at every place: so they do where none are given.
 
@@ -545,6 +557,7 @@ def _dtype(site: Site) -> ir.DataType | None:
 
 RULES: dict[str, Rule] = {
     "Add": shift,
+    "AveragePool": average_pool,
     "Cast": cast,
     "CastLike": cast_like,
     "Concat": concat,

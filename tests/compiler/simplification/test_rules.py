@@ -140,3 +140,24 @@ def test_initial_states_of_zeros_are_those_of_a_recurrence_without_any(made: str
     simple = agree(model, {"x": EDGES.reshape(3, 2, 2)})
     (node,) = [node for node in simple.graph if node.op_type == "LSTM"]
     assert any(value is not None for value in node.inputs[5:7]) != dropped
+
+
+POOLED = "(float[1,2,time] x) => (float[1,2,pooled] y) { y = AveragePool<kernel_shape = [3], strides = [2], HOW>(x) }"
+
+
+@pytest.mark.parametrize(
+    ("how", "counts"),
+    [
+        ("ceil_mode = 1, count_include_pad = 1", False),
+        ("ceil_mode = 1, count_include_pad = 1, pads = [0, 0]", False),
+        ("ceil_mode = 1, count_include_pad = 1, pads = [0, 1]", True),
+        ('ceil_mode = 1, count_include_pad = 1, auto_pad = "SAME_UPPER"', True),
+        ("ceil_mode = 0, count_include_pad = 1", True),
+    ],
+)
+@pytest.mark.parametrize("length", [3, 6])
+def test_a_pool_that_pads_nothing_counts_no_padding(how: str, counts: bool, length: int) -> None:
+    x = EDGES[: 2 * length].reshape(1, 2, length)
+    simple = agree(parse(POOLED.replace("HOW", how)), {"x": x})
+    (node,) = simple.graph
+    assert ("count_include_pad" in node.attributes) == counts

@@ -2,6 +2,7 @@
 
 import pytest
 
+from compiler.errors import Refused
 from tests.compiler.passes.test_pad_axes_offline import CHANNELS, WEIGHTS, graph
 from tests.kit.offline import offline, verify_offline
 
@@ -21,3 +22,13 @@ ACCEPTED = [
 @pytest.mark.parametrize("body", ACCEPTED)
 def test_padded_rows_are_as_alone(body: str) -> None:
     verify_offline(offline(graph(body), WEIGHTS), tolerance=1e-4)
+
+
+def test_a_pool_that_hangs_over_and_counts_padding_is_refused_with_a_cure() -> None:
+    body = (
+        CHANNELS + "y = AveragePool<kernel_shape = [3], pads = [1, 1], strides = [2], count_include_pad = 1, CEIL>(c)"
+    )
+    with pytest.raises(Refused, match="AveragePool in ceil mode that counts padding") as caught:
+        verify_offline(offline(graph(body.replace("CEIL", "ceil_mode = 1")), WEIGHTS))
+    assert caught.value.cure == "set count_include_pad or ceil_mode to 0"
+    verify_offline(offline(graph(body.replace("CEIL", "ceil_mode = 0")), WEIGHTS), tolerance=1e-4)
