@@ -11,6 +11,7 @@ import inspect
 import io
 import logging
 import re
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -235,15 +236,24 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
 
 
 def exported_line(error: BaseException) -> str:
-    """The line of the model at which the exporter stopped: on the way to the error, or named in its text."""
+    """The line of the model at which the exporter stopped: on the way to the error, named in its text, or a node's."""
     cause: BaseException | None = error
     while cause is not None:
-        named = [each for each in re.findall(r'File "([^"]+)", line (\d+), in (\w+)', str(cause)) if is_users(each[0])]
+        told = "\n".join([str(cause), *_traces_of_nodes(cause)])
+        named = [each for each in re.findall(r'File "([^"]+)", line (\d+), in (\w+)', told) if is_users(each[0])]
         if named:
             file, line, function = named[-1]
             return f"{shown_path(Path(file))}:{line} in {function}"
         cause = cause.__cause__ or cause.__context__
     return users_line(error)
+
+
+def _traces_of_nodes(error: BaseException) -> Iterator[str]:
+    """Where the nodes come from that the exporter was about to translate; its own message has only their names."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("node")
+        if isinstance(node, torch.fx.Node):
+            yield node.stack_trace or ""
 
 
 def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:

@@ -133,7 +133,8 @@ def first_words(error: BaseException) -> str:
         cause = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        inner = (_lines(cause) or ["no message"])[0]
+        inner, *more = _lines(cause) or ["no message"]
+        inner = " ".join([inner, *more[:1]]) if inner.endswith(":") else inner
         told = inner if cause is error else f"{type(cause).__name__}: {inner}"
     return re.sub(r"\s+", " ", told)[:300]
 

@@ -151,6 +151,18 @@ def test_what_the_exporter_cannot_capture_shows_the_models_line() -> None:
         capture.capture_module(Inner(data_dependent=True), "net", ONE, ["x"])
 
 
+class Centred(nn.Module):
+    """Traced, but one of its nodes has no translation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (torch.arange(x.shape[0]) - (x.shape[0] - 1) / 2).unsqueeze(-1)
+
+
+def test_what_the_exporter_cannot_translate_shows_the_models_line() -> None:
+    with pytest.raises(Refused, match=r"source .*test_capture.py:\d+ in forward"):
+        capture.capture_module(Centred(), "net", ONE, ["x"])
+
+
 # ONNX files
 
 STREAM = graph(

@@ -122,4 +122,7 @@ def test_a_failed_export_tells_the_innermost_cause_in_one_plain_line() -> None:
     error = RuntimeError("Failed to convert.\n\x1b[96mThis is step 3/3\x1b[0m of exporting.\nNext steps:")
     error.__cause__ = AssertionError("only 4D query, key, and value are supported")
     assert first_words(error) == "AssertionError: only 4D query, key, and value are supported"
+    assert first_words(ValueError("conflicts between ranges:\n- inferred 15 for dimension 1\n- inferred 16")) == (
+        "conflicts between ranges: - inferred 15 for dimension 1"
+    )
     assert first_words(ValueError("\x1b[96mplain\x1b[0m words\nmore")) == "plain words"
