@@ -4,8 +4,12 @@
         with shielded():                # make a folder and note that it is to be removed
             ...
 
+    with insisted():                    # every stage
+        ...
+
 The first signal raises KeyboardInterrupt in the main thread, or at the end of the shield that it falls into. Later ones
-are swallowed, so that clean-up is not interrupted.
+are swallowed, so that clean-up is not interrupted. Code of others may take the exception for an error of its own, or
+drop it, as Python itself does in finalizers; then it is raised again.
 """
 
 import contextlib
@@ -31,10 +35,29 @@ def signals_interrupt() -> Iterator[None]:
     _raised = _waiting = False
     before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
     try:
-        yield
+        with insisted():
+            yield
     finally:
+        _raised = _waiting = False
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def insisted() -> Iterator[None]:
+    """Let no code in the body make something else of a signal, or nothing at all.
+
+    Raises:
+        KeyboardInterrupt: a signal came, and the body ended as if there had been none, or with another error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _raised:
+            raise KeyboardInterrupt from error
+        raise
+    if _raised:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

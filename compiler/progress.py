@@ -22,6 +22,7 @@ from rich.table import Table
 from compiler import precision_records
 from compiler.drift_curves import DriftCurve
 from compiler.gate_rows import GateRow
+from compiler.interruption import insisted
 from compiler.precision_records import Pin, PrecisionRecord
 from runtime_lite.atomic_file import replace_file
 
@@ -236,7 +237,7 @@ class Progress:
         handle, started_s = StageHandle(graph, name), self._now()
         ended = "failed"
         try:
-            with self._live(handle, started_s):
+            with insisted(), self._live(handle, started_s):
                 yield handle
             ended = handle.outcome or "done"
         except KeyboardInterrupt:

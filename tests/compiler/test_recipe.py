@@ -118,6 +118,23 @@ def test_the_word_standard_stands_for_the_standard_passes(tmp_path: Path) -> Non
     assert names == [*STANDARD_PASSES, "pad_axes", "simplify"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("window_stattes", "expected the name of a pass, got 'window_stattes'; did you mean 'window_states'?"),
+        ("simplify: {round: 2}", "expected an option of simplify, got 'round'; did you mean 'rounds'?"),
+    ],
+)
+def test_a_pass_behind_standard_is_known_by_its_name_and_line(entry: str, words: str, tmp_path: Path) -> None:
+    """Its number in the list that `standard` stands for is no number of the recipe."""
+    text = changed("      - pad_axes: {fill: 0.0}\n      - simplify\n", f"      - standard\n      - {entry}\n")
+    (line,) = [at for at, each in enumerate(text.splitlines(), 1) if entry in each]
+    loaded = load_recipe(write(tmp_path, text))
+    with pytest.raises(RecipeError) as refused:
+        loaded.check_passes({name: {"rounds"} if name == "simplify" else set() for name in STANDARD_PASSES})
+    assert f"tiny.yaml:{line}: graphs.encoder.passes.{entry.split(':')[0]}: {words}" in str(refused.value)
+
+
 def test_recipe_loads_into_frozen_record(tmp_path: Path) -> None:
     recipe = load(tmp_path)
     graph = recipe.graphs["encoder"]
