@@ -12,7 +12,6 @@
 
 import argparse
 import contextlib
-import errno
 import os
 import shlex
 import sys
@@ -20,10 +19,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.errors import GateFailed, InternalError, Refused, SlipwayError
+from compiler.errors import GateFailed, Refused, blamed
 from compiler.interruption import signals_interrupt
 from compiler.report_file import is_json_report, is_page, require_place
-from runtime_lite.errors import RuntimeLiteError
 
 DIFFERENT = 6
 INTERRUPTED = 130
@@ -31,9 +29,6 @@ PIPE_CLOSED = 141
 """128 + SIGPIPE, as the shell reports a program whose reader went away."""
 
 ALLOW = "--allow-host-code"
-
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,26 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  (the edge: whatever else is raised is a bug and is shown as one)
         if options.verbose:
             traceback.print_exc()
-        return _fail(*_explain(error), given)
+        ended = blamed(error)
+        return _fail(str(ended), ended.exit_code, given)
     return code
-
-
-def _explain(error: Exception) -> tuple[str, int]:
-    """One sentence and the exit code for an error, by whose fault it is."""
-    if isinstance(error, InternalError):
-        return f"{error}; this is a bug of Slipway, please report it with the output of -v", error.exit_code
-    if isinstance(error, SlipwayError | RuntimeLiteError):
-        return str(error), error.exit_code
-    if isinstance(error, OSError) and error.errno in NO_SPACE:
-        return (
-            f"{error.filename or 'disk'}: expected free space, got a full disk; free some, or choose --out elsewhere",
-            2,
-        )
-    if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename:
-        return f"{error.filename}: expected access, got {error.strerror!r}; check the path and its permissions", 2
-    if isinstance(error, MemoryError):
-        return "expected enough memory, got none; close other programs, or build with smaller buckets", 2
-    return f"{type(error).__name__}: {error}; this is a bug of Slipway, please report it with the output of -v", 1
 
 
 def _fail(message: str, code: int, given: Sequence[str]) -> int:
@@ -174,15 +152,18 @@ def _build(options: argparse.Namespace) -> int:
     from compiler.recipe import load_recipe
     from compiler.stage_cache import StageCache, default_folder
 
-    loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
     if options.report is not None:
         require_place("--report", options.report, is_json_report)
     if options.report_html is not None:
         require_place("--report-html", options.report_html, is_page)
+    try:
+        loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
+        from compiler import pipeline  # a wrong recipe is answered before anything large is imported
+    except (Exception, KeyboardInterrupt) as error:
+        _report_early(options, error)
+        raise
     out = options.out or Path("dist") / _bundle_name(loaded.recipe.name, loaded.path.stem)
     cache = None if options.no_cache else StageCache(options.cache or default_folder())
-    from compiler import pipeline  # a wrong recipe is answered before anything large is imported
-
     progress = Progress()
     how = pipeline.BuildOptions(
         out=out, strict=options.strict, cache=cache, report=options.report, page=options.report_html
@@ -192,6 +173,17 @@ def _build(options: argparse.Namespace) -> int:
     if options.report_html is not None:
         progress.say(f"page: {options.report_html}")
     return 0
+
+
+def _report_early(options: argparse.Namespace, error: BaseException) -> None:
+    """Of a build that ends before it has begun: the report of an earlier one must not stand for it."""
+    from compiler.build_record import BuildRecord, write_reports
+    from compiler.progress import Progress
+    from compiler.recipe import Gates
+
+    record = BuildRecord(options.recipe, Gates(parity={}), str(options.out or ""), Progress())
+    with contextlib.suppress(OSError):  # what has ended the build is what is to be said
+        write_reports(record.report(error), (), options.report, options.report_html)
 
 
 def _bundle_name(name: str, recipe: str) -> str:

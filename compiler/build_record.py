@@ -2,12 +2,17 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from compiler.drift_curves import DriftCurve
-from compiler.errors import GateFailed, SlipwayError
+from compiler.errors import GateFailed, blamed
+from compiler.figures import GraphFigures
 from compiler.gate_rows import GateRow
-from compiler.progress import BuildReport, EngineRow, Failure, ParityRow, Progress, SpeedRow, TaskRow
+from compiler.progress import BuildReport, EngineRow, Failure, ParityRow, Progress, SpeedRow, TaskRow, write_report
 from compiler.recipe import BudgetGate, Gates
+from compiler.report_page import write_page
+
+INTERRUPTED = 130
 
 VERDICTS = {
     1: "ended by a bug of Slipway",
@@ -15,7 +20,7 @@ VERDICTS = {
     3: "refused",
     4: "a gate failed",
     5: "a toolchain is absent",
-    130: "interrupted",
+    INTERRUPTED: "interrupted",
 }
 """By exit code."""
 
@@ -46,6 +51,7 @@ class BuildRecord:
         Args:
             error: what has ended the build; None where all gates hold.
         """
+        failure = None if error is None else _failure(error)
         rows = [*self.gates, *(_rows_of(error) if isinstance(error, GateFailed) else ())]
         return BuildReport(
             self.recipe,
@@ -57,10 +63,20 @@ class BuildRecord:
             tuple(self.speed),
             self.drift,
             self.engines,
-            tuple(rows) if error is None else with_unreached(rows, self.promised),
-            "all gates hold" if error is None else VERDICTS[_code_of(error)],
-            None if error is None else _failure(error),
+            tuple(rows) if failure is None else with_unreached(rows, self.promised),
+            "all gates hold" if failure is None else VERDICTS[failure.exit_code],
+            failure,
         )
+
+
+def write_reports(
+    report: BuildReport, figures: Sequence[GraphFigures], json_file: Path | None, page: Path | None
+) -> None:
+    """Write what was asked for: JSON for programs, one page for people."""
+    if json_file is not None:
+        write_report(report, json_file)
+    if page is not None:
+        write_page(report, figures, page)
 
 
 def _rows_of(error: GateFailed) -> tuple[GateRow, ...]:
@@ -68,15 +84,12 @@ def _rows_of(error: GateFailed) -> tuple[GateRow, ...]:
     return error.rows or (GateRow(error.place.stage, error.place.graph, error.place.tensor, holds=False),)
 
 
-def _code_of(error: BaseException) -> int:
-    return error.exit_code if isinstance(error, SlipwayError) else 130 if isinstance(error, KeyboardInterrupt) else 1
-
-
 def _failure(error: BaseException) -> Failure:
-    if isinstance(error, SlipwayError):
-        place = {name: value for name, value in dataclasses.asdict(error.place).items() if value}
-        return Failure(error.message, error.cure, error.exit_code, place)
-    return Failure(f"{type(error).__name__}: {error}".removesuffix(": "), "", _code_of(error), {})
+    if not isinstance(error, Exception):
+        return Failure("interrupted", "", INTERRUPTED, {})
+    ended = blamed(error)
+    place = {name: value for name, value in dataclasses.asdict(ended.place).items() if value}
+    return Failure(ended.message, ended.cure, ended.exit_code, place)
 
 
 def with_unreached(rows: Sequence[GateRow], gates: Gates) -> tuple[GateRow, ...]:

@@ -4,6 +4,7 @@
     unsupported  Refused                                   3   cannot be proved, or no rule exists
     numerics     GateFailed                                4   a promise of the build does not hold
     toolchain    ToolchainAbsent                           5   a target's compiler is not here (`--strict`, `finish`)
+    the machine  MachineError                              2   the disk is full, a place is not writable, no memory
     ours         InternalError                             1   a bug of Slipway
 
 Messages read `<where>: expected <E>, got <G>; <what to do>`.
@@ -11,10 +12,16 @@ Messages read `<where>: expected <E>, got <G>; <what to do>`.
 
 import dataclasses
 import difflib
+import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
 from compiler.gate_rows import GateRow
+from runtime_lite.errors import RuntimeLiteError
+
+BUG = "this is a bug of Slipway, please report it with the output of -v"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
@@ -138,3 +145,35 @@ class InternalError(SlipwayError):
     """A bug of Slipway."""
 
     exit_code = 1
+
+
+class MachineError(SlipwayError):
+    """The machine has no room, no memory, or does not let us write."""
+
+    exit_code = 2
+
+
+def blamed(error: Exception) -> SlipwayError:
+    """Any error as one with a cure and the exit code of whose fault it is; what nobody expected is a bug of Slipway."""
+    if isinstance(error, InternalError):
+        cure = f"{error.cure}; {BUG}" if error.cure else BUG
+        return InternalError(error.message, cure=cure, place=error.place)
+    if isinstance(error, SlipwayError):
+        return error
+    if isinstance(error, RuntimeLiteError):
+        kinds: dict[int, type[SlipwayError]] = {2: DataError, 4: GateFailed, 5: ToolchainAbsent}
+        return kinds.get(error.exit_code, InternalError)(str(error))
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        place = error.filename or "disk"
+        return MachineError(
+            f"{place}: expected free space, got a full disk", cure="free some, or choose --out elsewhere"
+        )
+    if isinstance(error, OSError) and error.errno in NOT_ALLOWED and error.filename:
+        return MachineError(
+            f"{error.filename}: expected access, got {error.strerror!r}", cure="check the path and its permissions"
+        )
+    if isinstance(error, MemoryError):
+        return MachineError(
+            "expected enough memory, got none", cure="close other programs, or build with smaller buckets"
+        )
+    return InternalError(f"{type(error).__name__}: {error}".removesuffix(": "), cure=BUG)

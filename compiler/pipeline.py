@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compiler.assembly import Assembly
-from compiler.build_record import BuildRecord
+from compiler.build_record import BuildRecord, write_reports
 from compiler.bundle import check_replaceable
 from compiler.errors import RecipeError, Refused, ToolchainAbsent
-from compiler.figures import GraphFigures
 from compiler.gates import task_functions
 from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
 from compiler.original import Original
 from compiler.passes import PASSES
-from compiler.progress import BuildReport, Progress, write_report
+from compiler.progress import BuildReport, Progress
 from compiler.recipe import LoadedRecipe
-from compiler.report_page import write_page
 from compiler.reproducer import failure_folder, remove_reproducer
 from compiler.stage_cache import StageCache
 from compiler.targets import TARGETS
@@ -122,7 +120,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         graphs = _build(loaded, options, progress, record)
     except (Exception, KeyboardInterrupt) as error:
         with contextlib.suppress(OSError):  # what has ended the build is what is to be said
-            _write_reports(record.report(error), (), options)
+            write_reports(record.report(error), (), options.report, options.page)
         raise
     report = record.report()
     if options.page is None:
@@ -130,15 +128,8 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     else:
         with progress.stage("", "page"):
             figures = [gather_figures(graph) for graph in graphs]
-    _write_reports(report, figures, options)
+    write_reports(report, figures, options.report, options.page)
     return report
-
-
-def _write_reports(report: BuildReport, figures: Sequence[GraphFigures], options: BuildOptions) -> None:
-    if options.report is not None:
-        write_report(report, options.report)
-    if options.page is not None:
-        write_page(report, figures, options.page)
 
 
 def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, record: BuildRecord) -> Sequence[Lowering]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import build
 from compiler import errors
 from compiler.progress import BuildReport, ParityRow, Progress
 from compiler.recipe import LoadedRecipe
+from compiler.report_page import report_page
 from compiler.stage_cache import StageCache
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
@@ -240,6 +242,20 @@ def test_wrong_recipe_is_answered_before_the_pipeline(
         'error: --set: name: expected text, got 3.10; YAML reads 3.10 as a number; write "3.10" in quotes\n'
     )
     assert pipeline.calls == []
+
+
+def test_the_report_of_an_earlier_build_does_not_stand_for_one_with_a_wrong_recipe(
+    pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, page = Path("report.json"), Path("page.html")
+    report.write_text(BuildReport("tiny.yaml", "dist/tiny").to_json())
+    page.write_text(report_page(BuildReport("tiny.yaml", "dist/tiny"), []))
+    reports = ("--report", str(report), "--report-html", str(page))
+    code, _, err = run(capsys, "--recipe", "tiny.yaml", "--set", "name=3.10", *reports)
+    found = json.loads(report.read_text())
+    assert (code, found["verdict"], found["failure"]["exit_code"]) == (2, "wrong input", 2)
+    assert found["failure"]["message"] in err and "name: expected text, got 3.10" in found["failure"]["message"]
+    assert "wrong input" in page.read_text() and "expected text, got 3.10" in page.read_text()
 
 
 @pytest.mark.parametrize(

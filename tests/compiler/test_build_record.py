@@ -1,5 +1,6 @@
 """build_record: what is known when a build ends, however it ends."""
 
+import errno
 import io
 import json
 
@@ -11,6 +12,7 @@ from compiler.errors import GateFailed, Place, RecipeError, Refused
 from compiler.gate_rows import GateRow, at_most
 from compiler.progress import Progress
 from compiler.recipe import BudgetGate, Gates, ParityGate
+from runtime_lite.errors import EngineAbsent
 
 GATES = Gates(
     parity={"a": ParityGate(max_abs=1e-5, chained_steps=2), "b": ParityGate(max_abs=1e-4, sqnr_db=20, chained_steps=2)},
@@ -36,6 +38,9 @@ def test_a_build_that_ends_well_lists_what_it_measured(record: BuildRecord) -> N
         (Refused("no", cure="do"), "refused", 3),
         (RecipeError("no"), "wrong input", 2),
         (KeyError("x"), "ended by a bug of Slipway", 1),
+        (OSError(errno.ENOSPC, "No space left on device"), "wrong input", 2),
+        (MemoryError(), "wrong input", 2),
+        (EngineAbsent("no device"), "a toolchain is absent", 5),
         (KeyboardInterrupt(), "interrupted", 130),
     ],
 )

@@ -34,6 +34,7 @@ def test_exit_codes_are_the_documented_ones() -> None:
         "Refused": 3,
         "GateFailed": 4,
         "ToolchainAbsent": 5,
+        "MachineError": 2,
         "InternalError": 1,
     }
 
