@@ -122,6 +122,21 @@ def test_roll_as_exported_by_a_remainder_of_the_length(shift: int, minimum: int)
     assert outcome.records[0]["minimum"] == {"time": minimum}
 
 
+def test_relative_shift_of_positions_counted_down_in_floating_point() -> None:
+    """Distances by `torch.arange(T - 1, -T, -1.0)`, as relative attention has them, and the shift of their scores."""
+    proved(
+        f"""{SIZE}  top = Sub(n, step)  bottom = Neg(n)  from = Cast<to = 1>(top)  to = Cast<to = 1>(bottom)
+        down = Constant<value_float = -1.0>()  i = Range(from, to, down)  column = Unsqueeze(i, last)
+        sines = Sin(column)  flat = Concat<axis = 1>(sines, column, sines, sines)  p = MatMul(flat, w)
+        turned = Transpose<perm = [1, 0]>(p)  scores = MatMul(x, turned)
+        front = Constant<value_ints = [0, 0, 1, 0, 0, 0]>()  q = Pad(scores, front)
+        rows = Shape<start = 0, end = 1>(x)  ss = Add(s, s)  long = Sub(ss, one)
+        wide = Concat<axis = 0>(rows, ss, s)  a = Reshape(q, wide)  b = Slice(a, one, end, one)
+        narrow = Concat<axis = 0>(rows, s, long)  c = Reshape(b, narrow)  d = Slice(c, zero, s, two)
+        v = Softmax<axis = -1>(d)  y = MatMul(v, x)"""
+    )
+
+
 BATCH_SIZE = "s = Shape<start = 1, end = 2>(x)  n = Squeeze(s)  rows = Shape<start = 0, end = 1>(x)"
 WHOLE = f"""{BATCH_SIZE}  back = Neg(s)  rest = Mod(back, four)
     pads = Concat<axis = 0>(zero, zero, zero, zero, rest, zero)  p = Pad(x, pads)"""
@@ -213,6 +228,22 @@ SHARED = {
 def test_an_input_that_all_rows_share_is_read_up_to_the_length_of_each(body: str) -> None:
     """One array as long as the longest row: alone, a row is given as many entries of it as it has itself."""
     proved(body, given="float[batch,time,4] x, float[time,4] v")
+
+
+FILLED = {
+    "Softmax": "v2 = Softmax<axis = AXIS>(v)  y = Add(x, v2)",
+    "ReduceMean": "at = Constant<value_ints = [AXIS]>()  m = ReduceMean(v, at)  y = Mul(x, m)",
+}
+
+
+@pytest.mark.parametrize("body", FILLED.values(), ids=FILLED)
+def test_what_has_to_be_filled_in_an_input_that_all_rows_share_asks_for_an_axis_of_rows(body: str) -> None:
+    """Rows have lengths of their own, and such a value no place for them; the cure gives it one."""
+    with pytest.raises(Refused) as caught:
+        proved(body.replace("AXIS", "0"), given="float[batch,time,4] x, float[time,4] v")
+    assert caught.value.cure == "give the value a leading axis of size 1, or the batch axis"
+    proved(body.replace("AXIS", "1"), given="float[batch,time,4] x, float[1,time,4] v")
+    proved(body.replace("AXIS", "1"), given="float[batch,time,4] x, float[batch,time,4] v")
 
 
 ONE_ROW = {
