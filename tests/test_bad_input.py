@@ -529,7 +529,10 @@ DATA = [
 TASKS = [
     Row("decoder absent", recipe("tiny_task:decode", "tiny_task:decoder"), WRONG, ("gates.task.decode", "'decode'")),
     Row(
-        "decoder raises", task('return "".join(chr', 'return "".join(1 + chr'), WRONG, ("tiny_task:decode", "TypeError")
+        "decoder raises",
+        task('return "".join(chr', 'return "".join(1 + chr'),
+        WRONG,
+        ("tiny_task:decode", "TypeError", "tiny_task.py:"),
     ),
     Row(
         "decoder returns a number",
@@ -559,7 +562,7 @@ TASKS = [
         "recordings raise",
         task("def recordings() -> list[Recording]:\n", "def recordings() -> list[Recording]:\n    1 / 0\n"),
         WRONG,
-        ("tiny_task:recordings", "ZeroDivisionError"),
+        ("tiny_task:recordings", "ZeroDivisionError", "tiny_task.py:"),
     ),
     Row(
         "recording without reference",
