@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable
 
+from rich.markup import escape
 from rich.table import Table
 
 from compiler.targets.tensorrt_builder import probe_builder
@@ -160,12 +161,12 @@ def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table, Table]:
     for state in diagnosis.targets:
         needed = [part for part in diagnosis.parts if part.target == state.name]
         engines = "" if not needed else "no" if any(part.cure for part in needed) else "yes"
-        targets.add_row(state.name, "no" if state.missing else "yes", engines, ", ".join(state.missing))
+        targets.add_row(state.name, "no" if state.missing else "yes", engines, escape(", ".join(state.missing)))
     parts = Table(title="Engines on this machine", title_justify="left", box=None, pad_edge=False)
     for column in ("target", "needs", "found", "cure"):
         parts.add_column(column, overflow="fold")
     for part in diagnosis.parts:
-        parts.add_row(part.target, part.name, part.found, part.cure)
+        parts.add_row(*map(escape, (part.target, part.name, part.found, part.cure)))
     versions = Table(title=diagnosis.machine, title_justify="left", box=None, pad_edge=False)
     for column in ("package", "version"):
         versions.add_column(column)

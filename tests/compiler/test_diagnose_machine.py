@@ -1,11 +1,14 @@
 """The doctor knows every target and says what it lacks."""
 
+import dataclasses
 import importlib.metadata
+import io
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from compiler.diagnose_machine import (
     INSTALL_ENGINES,
@@ -120,6 +123,15 @@ def test_the_doctor_says_the_one_command_that_the_readme_documents() -> None:
         assert pinned["tensorrt-cu12"] in VERSIONS, "the contract is tested on what is installed"
     cures = {part.cure for part in engine_parts(a_t4, lambda: "10.16", lambda name: None)[1:]}
     assert cures == {INSTALL_ENGINES}
+
+
+def test_the_command_is_shown_as_it_is_to_be_typed() -> None:
+    """Brackets are markup where tables are printed, unless they are escaped."""
+    parts = tuple(engine_parts(a_t4, lambda: "10.16", lambda name: None))
+    console = Console(file=io.StringIO(), width=200)
+    for table in diagnosis_tables(dataclasses.replace(diagnose(), parts=parts)):
+        console.print(table)
+    assert console.file.getvalue().count(INSTALL_ENGINES) == 2  # type: ignore[attr-defined]
 
 
 def test_a_target_whose_engines_cannot_be_built_here_still_works() -> None:
