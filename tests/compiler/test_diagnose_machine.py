@@ -131,7 +131,8 @@ def test_the_command_is_shown_as_it_is_to_be_typed() -> None:
     console = Console(file=io.StringIO(), width=200)
     for table in diagnosis_tables(dataclasses.replace(diagnose(), parts=parts)):
         console.print(table)
-    assert console.file.getvalue().count(INSTALL_ENGINES) == 2  # type: ignore[attr-defined]
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.count(INSTALL_ENGINES) == sum(part.cure == INSTALL_ENGINES for part in parts) > 0
 
 
 def test_a_target_whose_engines_cannot_be_built_here_still_works() -> None:
