@@ -131,7 +131,7 @@ def digest_of_module(module: torch.nn.Module) -> str:
 
 
 def _add_value(digest: Any, value: Any) -> None:
-    """A plain value, a tensor, or a container of such; of anything else its type."""
+    """A plain value, a tensor, or a container of such; of a function or class its name, of anything else its type's."""
     if isinstance(value, torch.Tensor):
         array = value.detach().cpu().contiguous()
         digest.update(f"{array.dtype} {tuple(array.shape)}".encode())
@@ -146,7 +146,8 @@ def _add_value(digest: Any, value: Any) -> None:
     elif value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype):
         digest.update(repr(value).encode())
     else:
-        digest.update(type(value).__qualname__.encode())
+        named = value if hasattr(value, "__qualname__") else type(value)
+        digest.update(f"{named.__module__}.{named.__qualname__}".encode())
 
 
 def _kind(tensor: torch.Tensor) -> str:
