@@ -19,9 +19,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler.bundle.interruption import signals_interrupt
 from compiler.errors import GateFailed, Refused, blamed
-from compiler.interruption import signals_interrupt
-from compiler.report_file import is_json_report, is_page, require_place
+from compiler.report.files import is_json_report, is_page, require_place
 
 DIFFERENT = 6
 INTERRUPTED = 130
@@ -148,9 +148,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from compiler.progress import Progress
-    from compiler.recipe import load_recipe
-    from compiler.stage_cache import StageCache, default_folder
+    from compiler.cache.store import StageCache, default_folder
+    from compiler.recipe.record import load_recipe
+    from compiler.report.progress import Progress
 
     if options.report is not None:
         require_place("--report", options.report, is_json_report)
@@ -177,9 +177,9 @@ def _build(options: argparse.Namespace) -> int:
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
     """Of a build that ends before it has begun: the report of an earlier one must not stand for it."""
-    from compiler.build_record import BuildRecord, write_reports
-    from compiler.progress import Progress
-    from compiler.recipe import Gates
+    from compiler.recipe.record import Gates
+    from compiler.report.build_record import BuildRecord, write_reports
+    from compiler.report.progress import Progress
 
     record = BuildRecord(options.recipe, Gates(parity={}), str(options.out or ""), Progress())
     with contextlib.suppress(OSError):  # what has ended the build is what is to be said
@@ -202,7 +202,7 @@ def _runtime(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from compiler.verify_proofs import verify_proofs
+    from compiler.bundle.replay import verify_proofs
     from runtime_lite.bundle import read_bundle
 
     code = _runtime(options)
@@ -214,8 +214,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _finish(options: argparse.Namespace) -> int:
-    from compiler.finish_bundle import finish_bundle, unfinished
-    from compiler.stage_cache import default_folder
+    from compiler.bundle.finish import finish_bundle, unfinished
+    from compiler.cache.store import default_folder
     from runtime_lite.bundle import read_bundle
 
     with read_bundle(options.bundle) as bundle:
@@ -233,8 +233,8 @@ def _finish(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from compiler.compare_bundles import compare_bundles, difference_table
-    from compiler.progress import standard_console
+    from compiler.bundle.compare import compare_bundles, difference_table
+    from compiler.report.progress import standard_console
 
     differences = compare_bundles(*options.bundles)
     standard_console().print(difference_table(differences, *options.bundles) if differences else "no difference")
@@ -242,8 +242,8 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from compiler.diagnose_machine import diagnose, diagnosis_tables
-    from compiler.progress import standard_console
+    from compiler.doctor import diagnose, diagnosis_tables
+    from compiler.report.progress import standard_console
 
     for table in diagnosis_tables(diagnose()):
         standard_console().print(table)
@@ -251,13 +251,13 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _explain_padding(options: argparse.Namespace) -> int:
-    from compiler.explain import explain
-    from compiler.explain_picture import write_picture
-    from compiler.explain_request import Request, from_file, from_recipe
-    from compiler.explain_text import print_explanation
-    from compiler.progress import Progress, standard_console
-    from compiler.recipe import load_recipe
-    from compiler.stage_cache import StageCache, default_folder
+    from compiler.cache.store import StageCache, default_folder
+    from compiler.explain.explanation import explain
+    from compiler.explain.picture import write_picture
+    from compiler.explain.request import Request, from_file, from_recipe
+    from compiler.explain.text import print_explanation
+    from compiler.recipe.record import load_recipe
+    from compiler.report.progress import Progress, standard_console
 
     if options.html is not None:
         require_place("--html", options.html, is_page)

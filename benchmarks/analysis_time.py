@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from compiler import ir as house
+from compiler.cache.store import StageCache
+from compiler.capture.original import Original
 from compiler.checker.check import check
-from compiler.lowering import make_pass
-from compiler.original import Original
+from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
-from compiler.progress import Progress
-from compiler.recipe import load_recipe
-from compiler.stage_cache import StageCache
+from compiler.recipe.record import load_recipe
+from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis
 
 SIZES = (250, 500, 1000, 2000, 5000, 10_000, 20_000)
@@ -77,7 +77,7 @@ def recipe_graph(recipe: str) -> Lowered:
         for each in spec.passes:
             if each.name == PadAxes.name:
                 return lowered
-            lowered = make_pass(each).apply(lowered).lowered
+            lowered = make_pass(each.name, each.options).apply(lowered).lowered
     raise SystemExit(f"{recipe}: expected {PadAxes.name} among the passes, got none")
 
 

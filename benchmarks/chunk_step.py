@@ -101,8 +101,8 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
     """The recipe's module with its checkpoint, a feed on full windows, and the graph's record."""
     import torch
 
-    from compiler.capture import load_module
-    from compiler.recipe import load_recipe
+    from compiler.capture.torch_module import load_module
+    from compiler.recipe.record import load_recipe
 
     loaded = load_recipe(recipe)
     spec = next(iter(loaded.recipe.graphs.values()))
@@ -150,7 +150,7 @@ def compiled(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 
 def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
     """The dynamic export under ONNX Runtime with all its optimisations."""
-    from compiler.evaluate import open_session
+    from compiler.runners.session import open_session
 
     session = open_session(str(Path(scratch) / "dynamic.onnx"), optimize=True, threads=threads)
     sizes = {"batch": 1, "cache": 128}
@@ -166,7 +166,7 @@ def exported(options: argparse.Namespace, scratch: str, threads: int) -> tuple[S
 def ours(options: argparse.Namespace, scratch: str, threads: int) -> tuple[Step, int]:
     """The bundle's graph for one row, on full windows."""
     import runtime_lite
-    from compiler.evaluate import open_session
+    from compiler.runners.session import open_session
 
     bundle = runtime_lite.read_bundle(options.bundle)
     artifact = bundle.manifest.graphs[options.graph].artifacts[0]
@@ -281,7 +281,7 @@ def count_multiply_adds(bundle: Path, graph: str) -> int:
     import onnx_ir as ir
 
     import runtime_lite
-    from compiler.analysis.work import multiply_adds
+    from compiler.analysis.operator_costs import multiply_adds
 
     with runtime_lite.read_bundle(bundle) as opened:
         file = opened.manifest.graphs[graph].artifacts[0].file
@@ -304,7 +304,7 @@ def _product_s(rows: int, inner: int, outer: int, threads: int) -> float:
     """Shortest time of [rows, inner] @ constant [inner, outer] under ONNX Runtime."""
     import onnx_ir as ir
 
-    from compiler.evaluate import open_session
+    from compiler.runners.session import open_session
 
     generator = np.random.default_rng(0)
     weights = generator.standard_normal((inner, outer), dtype=np.float32)

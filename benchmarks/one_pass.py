@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from compiler import ir as house
-from compiler.analysis.work import multiply_adds
-from compiler.lowering import make_pass
-from compiler.original import Original
+from compiler.analysis.operator_costs import multiply_adds
+from compiler.cache.store import StageCache
+from compiler.capture.original import Original
+from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.progress import Progress
-from compiler.recipe import load_recipe
-from compiler.stage_cache import StageCache
+from compiler.recipe.record import load_recipe
+from compiler.report.progress import Progress
 from compiler.stages import Lowered
 
 CALLS = 5
@@ -57,7 +57,7 @@ def main() -> None:
             lowered = original.start()
             for each in spec.passes:
                 if each.name not in left_out:
-                    lowered = make_pass(each).apply(lowered).lowered
+                    lowered = make_pass(each.name, each.options).apply(lowered).lowered
             graphs[label] = _frozen(lowered, sizes, {axis: given.window for axis, given in spec.axes.items()})
     table = Table(title=f"{options.recipe}: {options.without}, {', '.join(f'{k} {v}' for k, v in sizes.items())}")
     for column in ("threads", "without, ms", "with, ms", "with / without", "10th..90th percentile", "multiply-adds, M"):

@@ -31,20 +31,20 @@ from rich.console import Console
 from rich.table import Table
 
 from compiler import ir as house
+from compiler.cache.store import StageCache
 from compiler.calib.instrument import HALF_MAX, largest_magnitudes, noise_between
-from compiler.gates import task_functions
-from compiler.lowering import make_pass
-from compiler.original import Original
+from compiler.capture.original import Original
+from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.precision.plan import touches_float
 from compiler.precision.write import write_types
-from compiler.progress import Progress
-from compiler.recipe import LoadedRecipe, load_recipe
-from compiler.references import importable
-from compiler.stage_cache import StageCache
+from compiler.recipe.callables import importable
+from compiler.recipe.record import LoadedRecipe, load_recipe
+from compiler.report.progress import Progress
+from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
-from compiler.verify import runner_of
+from compiler.verify.gates import task_functions
 
 HALF = ir.DataType.FLOAT16
 THRESHOLD = 512.0
@@ -78,7 +78,7 @@ def main() -> None:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), evidence=original.evidence())
-        passes = [make_pass(each) for each in spec.passes]
+        passes = [make_pass(each.name, each.options) for each in spec.passes]
         for made in passes:
             if made.lossy or isinstance(made, RescaleStreams):
                 break

@@ -37,20 +37,20 @@ from rich.console import Console
 from rich.table import Table
 
 from compiler import ir as house
+from compiler.cache.store import StageCache
 from compiler.calib.instrument import noise_between
-from compiler.evaluate import open_session
-from compiler.gates import task_functions
-from compiler.lowering import make_pass
-from compiler.original import Original
+from compiler.capture.original import Original
+from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.progress import Progress
-from compiler.recipe import LoadedRecipe, load_recipe
-from compiler.references import importable
-from compiler.stage_cache import StageCache
+from compiler.recipe.callables import importable
+from compiler.recipe.record import LoadedRecipe, load_recipe
+from compiler.report.progress import Progress
+from compiler.runners.session import open_session
+from compiler.runners.stream import Runner, mask_of
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify import Runner, mask_of
+from compiler.verify.gates import task_functions
 
 ROUND_S = 0.05
 
@@ -67,7 +67,7 @@ def main() -> None:
         cache = StageCache(options.cache or Path(scratch))
         original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), evidence=original.evidence())
-        passes = [make_pass(each) for each in spec.passes]
+        passes = [make_pass(each.name, each.options) for each in spec.passes]
         exact = plain
         for made in passes:
             if made.lossy:

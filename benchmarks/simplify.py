@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from compiler import ir as house
-from compiler.evaluate import run_model
 from compiler.passes.simplify import simplify_model
+from compiler.runners.session import run_model
 from compiler.stages import Array
 from tests.compiler.simplification.test_rules import CASES, EDGES
 from tests.kit.graphs import parse

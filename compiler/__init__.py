@@ -1,0 +1,1 @@
+"""The compiler of Slipway: checkpoint and recipe in, verified bundle out."""

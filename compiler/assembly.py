@@ -10,32 +10,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler import gates, verify
-from compiler.build_record import BuildRecord
-from compiler.bundle import GraphParts, bundle_files, canonical_json, staged, write_costs, write_files
-from compiler.data import locate_files
-from compiler.dependencies import hash_path
-from compiler.drift import drift_gates
-from compiler.drift_curves import curve_of
-from compiler.edges import EdgeCase, agreement_words
+from compiler.bundle.finish import build_engines, unfinished
+from compiler.bundle.manifest_of import GraphParts, bundle_files
+from compiler.bundle.proof_files import proof_files
+from compiler.bundle.staged_folder import canonical_json, staged, write_costs, write_files
+from compiler.bundle.stand_in import StandIns
+from compiler.cache.dependencies import hash_path
+from compiler.cache.results import Code, StageResults
+from compiler.cache.store import StageCache, default_folder
+from compiler.cache.tool_versions import tool_versions
 from compiler.errors import GateFailed, InternalError
-from compiler.finish_bundle import build_engines, unfinished
-from compiler.gate_rows import GateRow, at_most
-from compiler.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
 from compiler.lowering import EDGE_CURE, Lowering
-from compiler.progress import EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
-from compiler.proof_files import proof_files
-from compiler.recipe import LoadedRecipe
-from compiler.references import shown_path
-from compiler.stage_cache import StageCache, default_folder
+from compiler.recipe.callables import shown_path
+from compiler.recipe.record import LoadedRecipe
+from compiler.recipe.streams import locate_files
+from compiler.records.drift_curves import curve_of
+from compiler.records.gate_rows import GateRow, at_most
+from compiler.report.build_record import BuildRecord
+from compiler.report.progress import EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
 from compiler.stage_inputs import BundleInputs, key_of
-from compiler.stage_results import Code, StageResults
-from compiler.stand_in import StandIns
-from compiler.stream_gates import StreamGates
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.tool_versions import tool_versions
-from compiler.utterances import UtteranceGates
+from compiler.verify import gates
+from compiler.verify.differences import worst_of
+from compiler.verify.drift import drift_gates
+from compiler.verify.edges import EdgeCase, agreement_words
+from compiler.verify.integer_kernels import check_integer_kernels, check_ratios, measure_ratios
+from compiler.verify.invariance import POISONS
+from compiler.verify.streams import StreamGates
+from compiler.verify.utterances import UtteranceGates
 from runtime_lite.bundle import read_bundle
 from runtime_lite.costs import Cost
 from runtime_lite.executor import ExecutorFactory, make_executor, make_trusted_executor
@@ -231,7 +234,7 @@ class Assembly:
             self.record.gates += [
                 at_most("buckets", name, each, limits.max_abs, apart) for each, apart in buckets.items()
             ]
-            worst = verify.worst_of(differences, limits)
+            worst = worst_of(differences, limits)
             self._report(
                 handle, "verify", started, name, max_abs=worst.max_abs, limit=worst.limit(limits),
                 sqnr_db=worst.sqnr_db, detail=f"{worst.steps} {check.unit}; {agreement_words(edges)}",
@@ -241,9 +244,7 @@ class Assembly:
             started = time.perf_counter()
             padding = check.check_invariance()
             self.record.gates += [GateRow("invariance", name, each, holds=True) for each in padding]
-            self._report(
-                handle, "invariance", started, name, detail=f"poison {', '.join(verify.POISONS)}: no bit changed"
-            )
+            self._report(handle, "invariance", started, name, detail=f"poison {', '.join(POISONS)}: no bit changed")
         return check.golden(), {
             "compared": [dataclasses.asdict(d) for d in differences],
             "limit": limits.max_abs,

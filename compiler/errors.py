@@ -16,7 +16,7 @@ import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
-from compiler.gate_rows import GateRow
+from compiler.records.gate_rows import GateRow
 from runtime_lite.errors import RuntimeLiteError
 
 BUG = "this is a bug of Slipway, please report it with the output of -v"

@@ -8,14 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.explained_rounding import QUANTIZED, is_counted
-from compiler.figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
-from compiler.graph_drawing import Box
 from compiler.lowering import PASS_STEPS, Lowering
-from compiler.precision_records import Pin, PrecisionRecord, TensorRange
+from compiler.records.precision import Pin, PrecisionRecord, TensorRange
+from compiler.report.graph_drawing import Box
+from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
+from compiler.runners.forced_values import Bench, Sessions, common_values, exposed
+from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered
-from compiler.teacher_forcing import Bench, Sessions, common_values, exposed
-from compiler.verify import Step, max_abs_difference, sqnr_db
+from compiler.verify.differences import max_abs_difference, sqnr_db
+from compiler.verify.explained_rounding import QUANTIZED, is_counted
 
 WORST = 6
 """Tensors that are drawn."""

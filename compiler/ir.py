@@ -12,13 +12,13 @@ import onnx_ir.passes.common
 import onnx_shape_inference
 import sympy
 
-from compiler import size_inference
-from compiler.sizes import Dim as Dim
-from compiler.sizes import expression as expression
-from compiler.sizes import mentions as mentions
-from compiler.sizes import symbol as symbol
+from compiler.sizes import inference
+from compiler.sizes.expressions import Dim as Dim
+from compiler.sizes.expressions import expression as expression
+from compiler.sizes.expressions import mentions as mentions
+from compiler.sizes.expressions import symbol as symbol
 
-size_inference.register()
+inference.register()
 
 SOURCE_KEY = "slipway.source"
 """Node metadata: the model's source line, written at capture and carried by every rewrite."""

@@ -15,27 +15,30 @@ from typing import Any
 
 import onnx_ir as ir
 
-from compiler import gates, verify
 from compiler import ir as house
 from compiler.analysis.rows_alone import AFTER
-from compiler.bundle import canonical_json
+from compiler.bundle.proof_files import Proof, proof_of
+from compiler.bundle.staged_folder import canonical_json
+from compiler.capture.original import Original
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
-from compiler.edges import FINITE, first_disagreement
+from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
-from compiler.original import Original
-from compiler.parity_failure import explained
-from compiler.passes import PASSES
-from compiler.precision_records import PrecisionRecord
-from compiler.progress import StageHandle, StageReport, stage_report_of
-from compiler.proof_files import Proof, proof_of
-from compiler.recipe import Limits, PassSpec
+from compiler.passes import make_pass
+from compiler.recipe.record import Limits
+from compiler.records.precision import PrecisionRecord
+from compiler.report.progress import StageHandle, StageReport, stage_report_of
+from compiler.runners.choose import runner_of
+from compiler.runners.forced_values import Sessions
+from compiler.runners.stream import Step
+from compiler.runners.structure import is_same
 from compiler.spec import check_between_passes
 from compiler.stage_inputs import PassInputs, TargetInputs, key_of
 from compiler.stages import Lowered, Outcome, Pass
-from compiler.structure import is_same
 from compiler.targets.base import Built, Target
-from compiler.teacher_forcing import Sessions
+from compiler.verify import gates
+from compiler.verify.differences import Difference, compare, worst_of
+from compiler.verify.edges import FINITE, first_disagreement
 
 EDGE_CURE = (
     "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
@@ -79,7 +82,7 @@ class Lowering:
         plan, key = [], self.key
         for spec in self.original.passes:
             key = key_of(PassInputs(key, spec))
-            plan.append((make_pass(spec), key))
+            plan.append((make_pass(spec.name, spec.options), key))
         return plan
 
     def is_known(self) -> bool:
@@ -111,7 +114,7 @@ class Lowering:
 
     def _run_passes(self) -> None:
         lowered = self._start()
-        found: tuple[verify.Difference, float] | None = None
+        found: tuple[Difference, float] | None = None
         for made, key in self.plan:
             with self.progress.stage(self.name, made.name) as handle:
                 started = time.perf_counter()
@@ -168,20 +171,18 @@ class Lowering:
         except GateFailed as error:
             raise error.at(stage=stage, graph=self.name) from None
 
-    def _compare(
-        self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance
-    ) -> tuple[verify.Difference, float]:
+    def _compare(self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance) -> tuple[Difference, float]:
         """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         sessions = Sessions.of(after)
-        differences = verify.compare(after, sessions.runner(after), steps)
+        differences = compare(after, sessions.runner(after), steps)
         limits = self.gate.limits(lossy=after.lossy)
-        worst = verify.worst_of(differences, limits)
+        worst = worst_of(differences, limits)
         if worst.holds(limits):
             self._compare_edges(stage, before, after, sessions, advance)
             return worst, worst.limit(limits)
         gates.require_parity(
-            self.name, "capture", verify.compare(before, verify.runner_of(before), steps), limits,
+            self.name, "capture", compare(before, runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
         )  # fmt: skip
         error = GateFailed(
@@ -217,9 +218,7 @@ class Lowering:
         """What is allowed of finite numbers on edge feeds."""
         return FINITE if lowered.lossy else self.gate
 
-    def explain(
-        self, error: GateFailed, steps: Sequence[verify.Step], limits: Limits, advance: gates.Advance
-    ) -> GateFailed:
+    def explain(self, error: GateFailed, steps: Sequence[Step], limits: Limits, advance: gates.Advance) -> GateFailed:
         """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
         final = self.final()
         before = self.exact() if final.lossy else dataclasses.replace(final, model=house.clone(final.model))
@@ -327,12 +326,3 @@ def replay_certificates(before: Lowered, outcome: Outcome) -> int:
             f"expected a certificate that holds, got: {rejected}",
             cure="report it: the prover and the checker disagree; nothing unproved is shipped",
         ) from None
-
-
-def make_pass(spec: PassSpec) -> Pass:
-    """The pass that a recipe names, with its options."""
-    return PASSES[spec.name](**{name: _hashable(value) for name, value in spec.options.items()})
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compiler.assembly import Assembly
-from compiler.build_record import BuildRecord, write_reports
-from compiler.bundle import check_replaceable
+from compiler.bundle.staged_folder import check_replaceable
+from compiler.cache.store import StageCache
+from compiler.capture.original import Original
+from compiler.culprits.reproducer import failure_folder, remove_reproducer
 from compiler.errors import RecipeError, Refused, ToolchainAbsent
-from compiler.gates import task_functions
 from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
-from compiler.original import Original
 from compiler.passes import PASSES
-from compiler.progress import BuildReport, Progress
-from compiler.recipe import LoadedRecipe
-from compiler.reproducer import failure_folder, remove_reproducer
-from compiler.stage_cache import StageCache
+from compiler.recipe.record import LoadedRecipe
+from compiler.report.build_record import BuildRecord, write_reports
+from compiler.report.progress import BuildReport, Progress
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
+from compiler.verify.gates import task_functions
 
 Made = TypeVar("Made")
 

@@ -5,8 +5,8 @@ import onnx_ir as ir
 
 from compiler.errors import InternalError, Place, Refused
 from compiler.ir import source_of
+from compiler.runners.structure import check_structure
 from compiler.stages import Lowered
-from compiler.structure import check_structure
 
 
 def check_between_passes(lowered: Lowered) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pydantic
 
-from compiler.dependencies import code_digest, installed_packages, portable
+from compiler.cache.dependencies import code_digest, installed_packages, portable
+from compiler.cache.store import stage_key
+from compiler.cache.tool_versions import tool_versions
 from compiler.errors import InternalError
-from compiler.recipe import Feeds, Graph, LoadedRecipe, ParityGate, PassSpec, Source, TaskGate
-from compiler.stage_cache import stage_key
-from compiler.tool_versions import tool_versions
+from compiler.recipe.record import Feeds, Graph, LoadedRecipe, ParityGate, PassSpec, Source, TaskGate
 
 KERNEL_VARIABLES = (
     "ATEN_",

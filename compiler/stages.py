@@ -9,9 +9,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.errors import Place
-from compiler.precision_records import PrecisionRecord
-from compiler.recipe import Graph
-from compiler.sizes import Dim
+from compiler.records.precision import PrecisionRecord
+from compiler.sizes.expressions import Dim
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -224,19 +223,6 @@ class Pass(Protocol):
             Refused: the pass cannot keep the meaning of the graph.
         """
         ...
-
-
-def states_of(spec: Graph) -> tuple[State, ...]:
-    """The states that a recipe declares; the frames axis is the one with a window."""
-    return tuple(
-        State(
-            name,
-            given.state,
-            next((i for i, dim in enumerate(given.shape) if isinstance(dim, str) and spec.axes[dim].window), None),
-        )
-        for name, given in spec.inputs.items()
-        if given.state is not None
-    )
 
 
 def newest(array: Array, axis: int, frames: int) -> Array:

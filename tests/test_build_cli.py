@@ -14,10 +14,10 @@ import pytest
 
 import build
 from compiler import errors
-from compiler.progress import BuildReport, ParityRow, Progress
-from compiler.recipe import LoadedRecipe
-from compiler.report_page import report_page
-from compiler.stage_cache import StageCache
+from compiler.cache.store import StageCache
+from compiler.recipe.record import LoadedRecipe
+from compiler.report.page import report_page
+from compiler.report.progress import BuildReport, ParityRow, Progress
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
 RECIPE = """\

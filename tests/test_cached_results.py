@@ -16,7 +16,7 @@ import yaml
 from safetensors.numpy import save_file
 
 import runtime_lite
-from compiler.recipe import Recipe
+from compiler.recipe.record import Recipe
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
 from tests.kit.models.tiny_graph import write_one_row_stream, write_stream

@@ -8,7 +8,7 @@ import pytest
 
 import build
 from compiler import ir as house
-from tests.compiler.test_explain import SOFTMAX, TWICE_REFUSED
+from tests.compiler.explain.test_explanation import SOFTMAX, TWICE_REFUSED
 from tests.kit.graphs import copy_of, parse, streaming
 
 

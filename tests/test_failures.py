@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import progress
+from compiler.report import progress
 from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
 
@@ -167,8 +167,8 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
 
 KILL_AT = {
     "before the first file": "import compiler.assembly as a\na.Assembly._recall = die",
-    "before the exchange": "import compiler.bundle as b\nb._put_in_place = die",
-    "after the exchange": "import compiler.bundle as b\nb.shutil.rmtree = die",
+    "before the exchange": "import compiler.bundle.writing as b\nb._put_in_place = die",
+    "after the exchange": "import compiler.bundle.writing as b\nb.shutil.rmtree = die",
 }
 
 

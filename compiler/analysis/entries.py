@@ -17,10 +17,10 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.analysis.growth import never_negative
 from compiler.analysis.known_sizes import numbers_of
 from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
-from compiler.sizes import Dim, normal_form
+from compiler.sizes.expressions import Dim, normal_form
+from compiler.sizes.growth import never_negative
 
 FURTHEST = 2**31 - 1
 """Numbers from here on are beyond every length."""

@@ -18,7 +18,7 @@ from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
 from compiler.ir import dims_of
-from compiler.sizes import Dim
+from compiler.sizes.expressions import Dim
 
 ARITHMETIC = frozenset(
     {
@@ -64,7 +64,8 @@ def _ruled(case: Case) -> Verdict:
         verdict = rule(case)
     except (Refused, AssertionError):
         return _untracked(case)
-    return _untracked(case) if verdict.needs else verdict
+    made = any(fact.axes for fact in verdict.outputs)  # of nothing tracked: an axis that only looks like one
+    return _untracked(case) if verdict.needs or made else verdict
 
 
 SIZES_BEHIND = frozenset({"Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile", "TopK"})

@@ -13,9 +13,9 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.analysis.growth import agree, truncated
 from compiler.ir import array_of, dims_of, dims_read, int_attribute, integers_of
-from compiler.sizes import Dim, normal_form
+from compiler.sizes.expressions import Dim, normal_form
+from compiler.sizes.growth import agree, truncated
 
 MOST = 64
 """Elements of a value that is followed as numbers; shapes, bounds and pads have fewer."""

@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
-from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.analysis.known_sizes import at_length, numbers_of
 from compiler.analysis.layout import Axis, Rows, has_rows, suffix
@@ -19,6 +18,7 @@ from compiler.analysis.row_numbers import Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op, symbol
+from compiler.sizes.growth import never_falls
 
 COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that copy entries, or change each alike."""

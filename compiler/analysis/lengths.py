@@ -9,12 +9,12 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.analysis.growth import never_falls
 from compiler.analysis.known_sizes import at_zero
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
-from compiler.sizes import bounds_of_cut, normal_form, remainder_by
+from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
+from compiler.sizes.growth import never_falls
 
 Limit = tuple[sympy.Expr, int]
 """A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""

@@ -16,11 +16,11 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import refuse
-from compiler.analysis.growth import never_falls, never_negative
 from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.shape_only import Lengths, ShapeOnly
-from compiler.sizes import Dim, symbol
+from compiler.sizes.expressions import Dim, symbol
+from compiler.sizes.growth import never_falls, never_negative
 
 DIVISORS = {"Div": 1, "Mod": 1, "Reciprocal": 0}
 """Operators that divide, and the operand that they divide by."""

@@ -12,11 +12,11 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.analysis.growth import function_of
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
-from compiler.sizes import Dim
+from compiler.sizes.expressions import Dim
+from compiler.sizes.growth import function_of
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = Mapping[sympy.Basic, int]

@@ -10,11 +10,11 @@ import math
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Region
-from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import Interval
 from compiler.analysis.known_sizes import at_zero, numbers_of
 from compiler.analysis.layout import Frames, frames_of, symbols_of
 from compiler.ir import Dim
+from compiler.sizes.growth import never_falls
 
 
 @dataclasses.dataclass(frozen=True)

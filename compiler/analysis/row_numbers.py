@@ -18,13 +18,13 @@ import onnx_ir as ir
 import sympy
 
 from compiler.analysis.facts import refuse
-from compiler.analysis.growth import never_negative
 from compiler.analysis.interval import LONGEST
 from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
+from compiler.sizes.growth import never_negative
 
 Layouts: TypeAlias = tuple[Axis | None, ...]
 """The layout of every axis of a value; None where both programs have as many entries, and for axes of the batch."""

@@ -12,11 +12,11 @@ import onnx_ir as ir
 import onnxruntime
 import sympy
 
-from compiler.analysis.growth import function_of
 from compiler.analysis.layout import symbols_of
-from compiler.evaluate import open_session
 from compiler.ir import array_of, dims_of, dims_read, is_op
-from compiler.sizes import Dim, normal_form
+from compiler.runners.session import open_session
+from compiler.sizes.expressions import Dim, normal_form
+from compiler.sizes.growth import function_of
 
 MOST_NODES = 400
 """Nodes of the largest graph that is executed."""

@@ -11,12 +11,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.ahead import ahead
 from compiler.errors import Refused
-from compiler.evaluate import Session, session_of
-from compiler.rows import RowsRunner
+from compiler.runners.ahead import ahead
+from compiler.runners.padded_rows import RowsRunner
+from compiler.runners.session import Session, session_of
+from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify import Runner, poisoned
 
 MAGNITUDE = "slipway.magnitude."
 """Begins the names of outputs that hold the largest magnitude of a value."""

@@ -13,10 +13,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.ahead import on_all_cores
 from compiler.calib.instrument import share
-from compiler.evaluate import open_session
-from compiler.half_rounding import EXACT
+from compiler.runners.ahead import on_all_cores
+from compiler.runners.half_precision import EXACT
+from compiler.runners.session import open_session
 from compiler.stages import Array
 
 SWITCH = "slipway.switch."

@@ -1,5 +1,8 @@
 """The passes by name. Order lives in the recipes."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import CanonicalizePositions
@@ -40,3 +43,12 @@ PASSES: dict[str, type[Pass]] = {
     "quantize_static": QuantizeStatic,
     "quantize_dynamic": QuantizeDynamic,
 }
+
+
+def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
+    """The pass that a recipe names, with its options; lists of a recipe are tuples in it."""
+    return PASSES[name](**{option: _hashable(value) for option, value in options.items()})
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -30,9 +30,9 @@ from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.shape_only import RANDOM
 from compiler.errors import Place, Refused
-from compiler.evaluate import evaluate_node
 from compiler.ir import Dim
 from compiler.padding.arithmetic import Arithmetic
+from compiler.runners.session import evaluate_node
 from compiler.stages import Lowered, Outcome
 
 MOVEMENT = frozenset(

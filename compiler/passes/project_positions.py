@@ -20,8 +20,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
-from compiler.evaluate import evaluate_node
 from compiler.passes.window_states import rename_output
+from compiler.runners.session import evaluate_node
 from compiler.stages import Lowered, Outcome
 
 MAY_MIX_STREAMS = frozenset(

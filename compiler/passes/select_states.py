@@ -8,10 +8,10 @@ After:
 Every value that is computed from caches frame by frame can be carried instead of them: its operators then run on the
 new frames alone, but its frames are read, joined, cut and written in every call. What is not carried is computed again
 for all frames from what is carried before it. Both are priced in time, by shapes and two rates of a machine
-(compiler/analysis/state_network.py), and the cheapest way to have every value that mixes frames is a minimum cut
-(compiler/analysis/minimum_cut.py): the optimum at these prices. With `memory_mb` the states must fit: bytes get a price
-beside their time, the lowest at which they do, and the choice is the optimum at that price: no choice of as few bytes
-costs less, though one of more bytes that still fits may.
+(compiler/analysis/streaming/state_network.py), and the cheapest way to have every value that mixes frames is a minimum
+cut (compiler/analysis/streaming/carrying_cut.py): the optimum at these prices. With `memory_mb` the states must fit:
+bytes get a price beside their time, the lowest at which they do, and the choice is the optimum at that price: no choice
+of as few bytes costs less, though one of more bytes that still fits may.
 
 Requires: symbolic shapes; each cache is joined once, in front of the new frames, and fed back whole.
 Ensures: the work and transfers of a step, as priced, are the least; caches that nothing needs are gone.
@@ -32,13 +32,13 @@ import onnx_ir as ir
 import onnxruntime
 
 from compiler import ir as house
-from compiler.analysis.minimum_cut import choose
-from compiler.analysis.stable import Cache, Stable, find_caches, is_constant
-from compiler.analysis.state_network import MEGA, figures, network_of
-from compiler.analysis.work import Rates, bytes_of
+from compiler.analysis.operator_costs import Rates, bytes_of
+from compiler.analysis.streaming.carrying_cut import choose
+from compiler.analysis.streaming.stable import Cache, Stable, find_caches, is_constant
+from compiler.analysis.streaming.state_network import MEGA, figures, network_of
 from compiler.errors import RecipeError, Refused
-from compiler.evaluate import open_session
 from compiler.passes.window_states import rename_output
+from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, Refusal, State
 
 

@@ -11,11 +11,11 @@ import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.work import Rates, bytes_of, multiply_adds
+from compiler.analysis.operator_costs import Rates, bytes_of, multiply_adds
 from compiler.calib.instrument import HALF_MAX
-from compiler.pin_patterns import pinned_by
 from compiler.precision.cut import Carried, Choosable, choose_float32
-from compiler.precision_records import Pin
+from compiler.precision.pin_patterns import pinned_by
+from compiler.records.precision import Pin
 from compiler.stages import Lowered
 
 STATE, DATA = "state ", "data "

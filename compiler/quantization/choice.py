@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from compiler import ir as house
 from compiler.errors import Refused
-from compiler.pin_patterns import pinned_by
-from compiler.precision_records import Pin
+from compiler.precision.pin_patterns import pinned_by
 from compiler.quantization.placement import Placement
 from compiler.quantization.sites import Site, kinds_of
+from compiler.records.precision import Pin
 
 SHARES = (0.0, 0.5, 0.75, 0.9, 0.97)
 """Shares of the predicted loss that the evaluations take away, in this order, until the task agrees."""
@@ -35,7 +35,7 @@ def pinned_sites(
         data_outputs: the caller's outputs.
         placement: the target's rules.
         pins: kinds of sites, of `compiler.quantization.sites.PINS`.
-        keep_float: patterns of pins, see `compiler.pin_patterns`.
+        keep_float: patterns of pins, see `compiler.precision.pin_patterns`.
     """
     kinds = kinds_of(list(sites), data_outputs)
     named = pinned_by([site.node for site in sites], keep_float, "keep_float")

@@ -9,10 +9,10 @@ import onnx_ir as ir
 from compiler.calib.grid import Array, Grid, Weights, grid_of, quantize_weights
 from compiler.calib.histogram import Histogram, Table
 from compiler.calib.ranges import Range, ranges_of
-from compiler.precision_records import TensorRange
 from compiler.quantization.placement import Placement
 from compiler.quantization.recording import Wanted
 from compiler.quantization.sites import Site, root_of
+from compiler.records.precision import TensorRange
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
-from compiler.rows import RowsRunner
+from compiler.runners.padded_rows import RowsRunner
+from compiler.runners.session import open_session
+from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify import Runner
 
 PROBE_CALLS = 4
 

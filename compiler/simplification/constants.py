@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.evaluate import Session, open_session
+from compiler.runners.session import Session, open_session
 from compiler.stages import Array
 
 MOST_READ = 1 << 22

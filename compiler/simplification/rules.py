@@ -36,10 +36,10 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
-from compiler.analysis.growth import never_negative
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
 from compiler.simplification.constants import constant_of, fold
-from compiler.sizes import Dim
+from compiler.sizes.expressions import Dim
+from compiler.sizes.growth import never_negative
 
 
 @dataclasses.dataclass(frozen=True)

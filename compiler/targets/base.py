@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from compiler.evaluate import Session
+from compiler.runners.session import Session
 from compiler.stages import Lowered
 from runtime_lite.manifest import Engine
 

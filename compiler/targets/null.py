@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.errors import InternalError
-from compiler.evaluate import Session
+from compiler.runners.session import Session
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 

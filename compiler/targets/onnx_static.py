@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from compiler.evaluate import Session, open_session
+from compiler.runners.session import Session, open_session
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.static_graphs import write_static

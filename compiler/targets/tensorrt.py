@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from compiler.errors import RecipeError
-from compiler.evaluate import Session, session_of
+from compiler.runners.session import Session, session_of
 from compiler.stages import Lowered
 from compiler.targets import tensorrt_builder, tensorrt_verify
 from compiler.targets.base import Built, Emitted

@@ -8,9 +8,9 @@ import onnx_ir as ir
 import pytest
 
 from compiler import passes
-from compiler.drift_curves import curve_of
 from compiler.lowering import Lowering
-from compiler.verify import Difference
+from compiler.records.drift_curves import curve_of
+from compiler.verify.differences import Difference
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.tiny_graph import write_stream
 from tests.kit.quantization import one_product

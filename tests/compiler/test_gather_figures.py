@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from compiler.figures import Precision
 from compiler.gather_figures import boxes_of, precision_of, time_original, worst_histograms
-from compiler.precision_records import Pin, TensorRange
+from compiler.records.precision import Pin, TensorRange
+from compiler.report.page_figures import Precision
+from compiler.runners.stream import Step
 from compiler.stages import Lowered
-from compiler.verify import Step
 from tests.kit.deep_stream import change_weight, deep_stream, in_half, steps_of
 from tests.kit.graphs import node_named, parse
 

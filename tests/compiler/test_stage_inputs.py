@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from compiler.capture.original import Original
 from compiler.errors import InternalError
-from compiler.original import Original
-from compiler.progress import Progress
-from compiler.recipe import (
+from compiler.recipe.record import (
     Axis,
     Feeds,
     Graph,
@@ -22,6 +21,7 @@ from compiler.recipe import (
     TaskGate,
     load_recipe,
 )
+from compiler.report.progress import Progress
 from compiler.stage_inputs import (
     BundleInputs,
     CaptureInputs,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import Place
-from compiler.recipe import Axis, Graph, Input, Source
-from compiler.stages import Refusal, RowPlace, State, newest, right_aligned, states_of
+from compiler.stages import Refusal, RowPlace, State, newest, right_aligned
 
 FRAMES = np.arange(10).reshape(1, 5, 2)
 
@@ -37,21 +36,6 @@ def test_one_row_lies_where_the_graph_has_it(axis: int | None, shape: tuple[int,
 
 def test_an_empty_cache_is_all_padding() -> None:
     assert right_aligned(FRAMES[:, :0], 1, 3).tolist() == np.zeros((1, 3, 2)).tolist()
-
-
-def test_states_of_a_recipe_know_their_frames_axis() -> None:
-    spec = Graph(
-        source=Source(factory="m:f"),
-        inputs={
-            "x": Input(shape=("batch", 2), dtype="float32"),
-            "cache": Input(shape=("batch", 4, "frames"), dtype="float32", state="next_cache"),
-            "context": Input(shape=("batch", 4, 2), dtype="float32", state="next_context"),
-        },
-        outputs=("y", "next_cache", "next_context"),
-        axes={"batch": Axis(buckets=(1,)), "frames": Axis(window=6)},
-        passes=(),
-    )
-    assert states_of(spec) == (State("cache", "next_cache", 2), State("context", "next_context", None))
 
 
 def test_a_refusal_reads_with_its_place() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import build
 from compiler.passes import PASSES
-from compiler.recipe import load_recipe
+from compiler.recipe.record import load_recipe
 from runtime_lite import __main__ as runtime_commands
 from tests.house import rules
 

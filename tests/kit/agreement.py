@@ -6,9 +6,9 @@ import json
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.capture.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.errors import Refused
-from compiler.opset_conversion import raised
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered, Outcome, PaddedAxis, State, Window
 from tests.kit.contract import check_meaning, check_padding, check_rows

@@ -9,14 +9,17 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.edge_feeds import CALLS, KINDS, Range, edge_feeds
-from compiler.edges import FINITE, EdgeCase, first_disagreement
 from compiler.errors import GateFailed, InternalError, Refused
-from compiler.evaluate import open_session
-from compiler.recipe import Limits
+from compiler.recipe.record import Limits
+from compiler.runners.choose import runner_of
+from compiler.runners.session import open_session
+from compiler.runners.stream import Step
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered, Outcome, Pass
-from compiler.verify import Step, check_invariance, compare, runner_of, worst_of
+from compiler.verify.differences import compare, worst_of
+from compiler.verify.edge_feeds import CALLS, KINDS, Range, edge_feeds
+from compiler.verify.edges import FINITE, EdgeCase, first_disagreement
+from compiler.verify.invariance import check_invariance
 from tests.kit.graphs import copy_of, feeds_of
 
 EDGE = Range(-4.0, 4.0)

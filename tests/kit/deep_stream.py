@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler import verify
+from compiler.runners.choose import runner_of
+from compiler.runners.forced_values import Bench, exposed
+from compiler.runners.stream import Step, chained_steps
 from compiler.stages import Array, Feed, Lowered, State, Window
-from compiler.teacher_forcing import Bench, exposed
 from tests.kit.graphs import node_named, parse
 
 LAYERS, WIDTH, STEP, WINDOW = 12, 16, 4, 8
@@ -68,9 +69,9 @@ def deep_stream(layers: int = LAYERS) -> Lowered:
     return Lowered("net", deep_model(layers), None, states, Window("cache", WINDOW, STEP, "length", None), "batch")
 
 
-def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[verify.Step]:
+def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[Step]:
     """What a graph answers on random chunks, as the original's calls."""
-    runner = verify.runner_of(lowered)
+    runner = runner_of(lowered)
     chunks = np.random.default_rng(seed).standard_normal((count, 1, STEP, WIDTH)).astype(np.float32)
 
     def run(feeds: Sequence[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
@@ -78,7 +79,7 @@ def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[verify.Ste
             outputs = runner.step(feed)
             yield outputs, dict(runner.states)
 
-    return verify.chained_steps(run, [{"x_0": chunk} for chunk in chunks], count)  # type: ignore[arg-type]
+    return chained_steps(run, [{"x_0": chunk} for chunk in chunks], count)  # type: ignore[arg-type]
 
 
 # Defects; each spoils the graph in place
@@ -147,7 +148,7 @@ def in_int8(model: ir.Model, ranges: dict[str, float]) -> None:
             node.replace_input_with(index, back)
 
 
-def largest_values(lowered: Lowered, steps: Sequence[verify.Step]) -> dict[str, float]:
+def largest_values(lowered: Lowered, steps: Sequence[Step]) -> dict[str, float]:
     """The largest absolute value of everything that the graph computes or is fed, over some calls."""
     names = [str(output.name) for node in lowered.model.graph for output in node.outputs]
     bench = Bench(exposed(lowered, names))

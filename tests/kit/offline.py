@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.graphs import BATCH, OPSET, parse
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, RowPlace
 from tests.kit.contract import check_form, check_honesty, check_idempotence, check_stamps, content_of
 from tests.kit.graphs import BATCH, copy_of, parse

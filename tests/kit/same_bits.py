@@ -4,8 +4,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.evaluate import run_model
 from compiler.passes.simplify import simplify_model
+from compiler.runners.session import run_model
 from compiler.stages import Array
 
 

@@ -22,11 +22,11 @@ from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite, Verdict, 
 from compiler.analysis.interval import Interval
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
-from compiler.evaluate import open_session
 from compiler.ir import Dim, Inserter
 from compiler.padding.forms import FORMS
 from compiler.padding.places import Length, Places
 from compiler.padding.site import Site
+from compiler.runners.session import open_session
 from compiler.stages import Array
 from tests.kit.attacked import ANCHOR, BATCH, axis_names, fact_of, model_of, size_at
 from tests.kit.attacked import Node as Node

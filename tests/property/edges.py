@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from compiler.edge_feeds import KINDS as FEEDS
-from compiler.edge_feeds import Range
-from compiler.edges import edge_cases, first_disagreement
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import Simplify
-from compiler.recipe import Limits
+from compiler.recipe.record import Limits
+from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, Pass
-from compiler.verify import runner_of
+from compiler.verify.edge_feeds import KINDS as FEEDS
+from compiler.verify.edge_feeds import Range
+from compiler.verify.edges import edge_cases, first_disagreement
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
 from tests.property.fuzz import KINDS, grow

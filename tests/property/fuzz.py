@@ -21,13 +21,13 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from compiler import ir as house
+from compiler.capture.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
-from compiler.evaluate import open_session
-from compiler.opset_conversion import raised
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
 from tests.kit.offline import FREE, Differs, Edges, check_padded, is_beyond_sums

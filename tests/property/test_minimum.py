@@ -7,12 +7,12 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.capture.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
-from compiler.evaluate import open_session
-from compiler.opset_conversion import raised
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from compiler.stages import Lowered
 from tests.kit.graphs import BATCH
 from tests.kit.offline import FREE

@@ -13,12 +13,12 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from compiler import capture
 from compiler import ir as house
+from compiler.capture import torch_module
 from compiler.errors import SlipwayError
-from compiler.evaluate import open_session
 from compiler.passes.simplify import simplify_model
-from compiler.recipe import Axis, Graph, Input, Source
+from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.runners.session import open_session
 from compiler.stages import Array
 from tests.kit.numerics import relative_difference
 from tests.zoo.family import BATCH, DEFAULT_SIZES, Family
@@ -88,11 +88,11 @@ def _captured(family: Family, sizes: Mapping[str, int], seed: int) -> ir.Model:
     module = _module(family, seed)
     if family.traced:
         return _traced(family, module, spec, tuple(examples))
-    with unittest.mock.patch.object(capture, "_example", lambda spec, given, index: examples[index]):
+    with unittest.mock.patch.object(torch_module, "_example", lambda spec, given, index: examples[index]):
         if not family.lenient:
-            return _relative_sources(capture.capture_module(module, family.name, spec, list(family.inputs)))
-        with unittest.mock.patch.object(capture, "_dynamic_shapes", _lenient_shapes):
-            model = capture.capture_module(module, family.name, spec, list(family.inputs))
+            return _relative_sources(torch_module.capture_module(module, family.name, spec, list(family.inputs)))
+        with unittest.mock.patch.object(torch_module, "_dynamic_shapes", _lenient_shapes):
+            model = torch_module.capture_module(module, family.name, spec, list(family.inputs))
     for name, value in house.inputs_named(model).items():
         value.shape = ir.Shape(family.inputs[name].shape)
     return _relative_sources(model)
@@ -117,7 +117,7 @@ def _traced(family: Family, module: torch.nn.Module, spec: Graph, examples: tupl
             output_names=list(family.outputs),
             dynamic_axes=axes,
         )
-        model = capture.capture_onnx(path, family.name, spec)
+        model = torch_module.capture_onnx(path, family.name, spec)
     for node in model.graph:
         node.metadata_props[house.SOURCE_KEY] = f"{family.name}.onnx node {node.name}"
     return model

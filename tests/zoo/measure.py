@@ -13,7 +13,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from compiler import ir as house
-from compiler.evaluate import open_session
+from compiler.runners.session import open_session
 from compiler.stages import Array, PaddedAxis
 from tests.kit.numerics import relative_difference
 from tests.zoo.family import BATCH, Given

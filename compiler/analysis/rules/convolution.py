@@ -18,9 +18,9 @@ from compiler.analysis.facts import Fact, Region, Verdict, refuse
 from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
 from compiler.analysis.registry import Table, named_refusal
-from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, stated, windows_of
+from compiler.analysis.rules.kernel_windows import Slid, Window, regions_read, slide, stated, windows_of
 from compiler.ir import Dim
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,6 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
-from compiler.analysis.growth import never_falls, never_negative
 from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Segment, Side, frames_of, is_padded, joined, symbols_of
@@ -25,7 +24,8 @@ from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
+from compiler.sizes.growth import never_falls, never_negative
 
 TO_THE_END = 2**31 - 1
 """Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""

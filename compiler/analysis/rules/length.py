@@ -10,14 +10,14 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, make_fact, refuse
-from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import LONGEST, TRUTH, ZERO, Interval, constant, hull, of_array
 from compiler.analysis.known_sizes import at_zero, count_of, is_placeholder, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, joined, symbols_of
 from compiler.analysis.length_data import spread_per_row
 from compiler.analysis.registry import Table, named_refusal
 from compiler.ir import Dim, dims_of, dims_read, symbol
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
+from compiler.sizes.growth import never_falls
 
 WHOLE_SIZES = (
     "compute sizes in whole numbers from the shapes of the inputs, such as 3 * n // 2; in torch, interpolate to a "

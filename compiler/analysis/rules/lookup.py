@@ -13,7 +13,6 @@ import numpy as np
 
 from compiler.analysis.case import Case, everywhere
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
-from compiler.analysis.growth import never_falls
 from compiler.analysis.interval import ANYTHING, LONGEST, Interval, hull, of_array
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, Rows, frames_of, has_rows
@@ -31,7 +30,8 @@ from compiler.analysis.rules.length import counted, created, not_negative
 from compiler.analysis.rules.row_lookup import legal_elements
 from compiler.analysis.transfer import stored
 from compiler.ir import Dim, symbol
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
+from compiler.sizes.growth import never_falls
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, size_
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
 
 
 def transpose(case: Case) -> Verdict:

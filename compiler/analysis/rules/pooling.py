@@ -12,7 +12,7 @@ from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.convolution import largest_sum
-from compiler.analysis.rules.windows import Slid, Window, regions_read, slide, windows_of
+from compiler.analysis.rules.kernel_windows import Slid, Window, regions_read, slide, windows_of
 
 
 def max_pool(case: Case) -> Verdict:

@@ -26,7 +26,7 @@ from compiler.analysis.place_numbers import STEPS, Array, Sizes, entry_places, l
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.same_places import holds
 from compiler.ir import dims_of, is_op
-from compiler.sizes import Dim, normal_form, symbol
+from compiler.sizes.expressions import Dim, normal_form, symbol
 
 LONGEST = 8
 """Nodes of the longest chain."""

@@ -18,9 +18,9 @@ from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.analysis.rules.convolution import largest_sum
-from compiler.analysis.rules.windows import period, regions_read, residues, stated
+from compiler.analysis.rules.kernel_windows import period, regions_read, residues, stated
 from compiler.ir import Dim
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
 
 MOST_PLACES = 3
 """Kernels that interpolate take every axis of a value of up to so many axes for one of places."""

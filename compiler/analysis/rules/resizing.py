@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from compiler.analysis import interval as iv
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Region, Verdict, refuse
-from compiler.analysis.growth import function_of, never_falls
 from compiler.analysis.interval import Interval
 from compiler.analysis.known_sizes import names_in, numbers_of, quotient
 from compiler.analysis.layout import Axis, Frames, Segment, Side, joined
 from compiler.analysis.registry import Table, named_refusal
+from compiler.analysis.rules.kernel_windows import stated
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.resampling import resize
-from compiler.analysis.rules.windows import stated
 from compiler.ir import Dim
-from compiler.sizes import normal_form
+from compiler.sizes.expressions import normal_form
+from compiler.sizes.growth import function_of, never_falls
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,12 +10,12 @@ import onnx_ir as ir
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import refuse
-from compiler.analysis.growth import never_falls
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.row_numbers import BATCH_CURE
 from compiler.analysis.rules.length import WHOLE_SIZES, is_known
 from compiler.ir import Dim, array_of, dims_of, is_op
+from compiler.sizes.growth import never_falls
 
 ENTRY_BY_ENTRY = frozenset(
     {

@@ -14,7 +14,7 @@ from compiler.analysis.interval import ANYTHING, Interval
 from compiler.analysis.layout import Axis
 from compiler.analysis.registry import Table, named_refusal
 from compiler.analysis.rules.convolution import largest_sum
-from compiler.analysis.rules.windows import Slid, Window, regions_read, slide
+from compiler.analysis.rules.kernel_windows import Slid, Window, regions_read, slide
 from compiler.ir import Dim
 
 

@@ -51,3 +51,10 @@ def test_rows_that_meet_rows_are_refused(shapes: tuple[str, str], node: str) -> 
     facts = (make_fact({0: rows}, lambda region: ANYTHING), make_fact({1: rows}, lambda region: ANYTHING))
     with pytest.raises(Refused, match="meet every other one"):
         judge(case(text, "y", *facts))
+
+
+def test_nothing_tracked_makes_no_tracked_axis() -> None:
+    text = """(float[rows,other] x) => (float[q,r] y) <int64[1] three = {3}, int64[3] zero = {0, 0, 0}>
+        { n = Shape<start = 1, end = 2>(x)  m = Neg(n)  k = Mod(m, three)  p = Concat<axis = 0>(zero, k)
+        y = Pad(x, p) }"""
+    assert judge(case(text, "y", Fact(), Fact())).outputs[0].is_plain

@@ -4,7 +4,7 @@ import pytest
 import sympy
 
 from compiler.analysis.known_sizes import at_zero, count_of, numbers_of, quotient, same
-from compiler.sizes import expression, normal_form, symbol
+from compiler.sizes.expressions import expression, normal_form, symbol
 from tests.kit.graphs import node_named, parse
 
 TIME, BATCH = symbol("time"), symbol("batch")

@@ -7,7 +7,7 @@ import pytest
 from compiler import ir as house
 from compiler.analysis.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
 from compiler.analysis.place_numbers import entry_places, number, pad_value, run, uniform
-from compiler.evaluate import run_model
+from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse
 
 TIME, BATCH = house.symbol("time"), house.symbol("batch")

@@ -8,10 +8,10 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import Refused
-from compiler.evaluate import open_session
 from compiler.lowering import replay_certificates
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.graphs import copy_of, parse, random_weights
 from tests.kit.offline import check_padded

@@ -9,7 +9,7 @@ from compiler import ir as house
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import Lifter, Site
 from compiler.errors import Refused
-from compiler.evaluate import run_model
+from compiler.runners.session import run_model
 from tests.kit.graphs import BATCH, parse
 
 FORMS = [INSERTED, Form(2, None), in_place(0), in_place(1), Form(0, 1), Form(2, 0)]

@@ -15,11 +15,11 @@ from compiler.calib.instrument import (
     share,
     with_magnitudes,
 )
-from compiler.evaluate import session_of
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
+from compiler.runners.session import session_of
+from compiler.runners.stream import Runner
 from compiler.stages import Lowered
-from compiler.verify import Runner
 from tests.kit.graphs import copy_of, feeds_of, parse, streaming
 
 

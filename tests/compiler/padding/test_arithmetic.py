@@ -6,9 +6,9 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import Refused
-from compiler.evaluate import run_model
 from compiler.ir import expression, symbol
 from compiler.padding.arithmetic import Arithmetic
+from compiler.runners.session import run_model
 from tests.kit.graphs import parse
 
 SIZES = [

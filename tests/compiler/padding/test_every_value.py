@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import open_session
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Edges, offline, verify_offline
 

@@ -13,10 +13,10 @@ from compiler.analysis.interval import ANYTHING
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Rows, Segment, Side, joined
 from compiler.errors import Refused
-from compiler.evaluate import run_model
 from compiler.padding.forms_lookup import FORMS
 from compiler.padding.places import Length, Places
 from compiler.padding.site import Site
+from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse
 from tests.kit.judged import integers, layouts, rewrites
 from tests.kit.soundness import Node, Operand, check_node, constant, number

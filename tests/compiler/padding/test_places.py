@@ -8,9 +8,9 @@ from compiler.analysis.facts import make_fact
 from compiler.analysis.interval import ANYTHING
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
 from compiler.errors import Refused
-from compiler.evaluate import run_model
 from compiler.ir import Dim, symbol
 from compiler.padding.places import Length, Places
+from compiler.runners.session import run_model
 from compiler.stages import Array
 from tests.kit.graphs import parse
 

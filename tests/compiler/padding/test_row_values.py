@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler.evaluate import run_model
 from compiler.padding.places import Length, Places
 from compiler.padding.row_values import RowValues
+from compiler.runners.session import run_model
 from compiler.stages import Array
 from tests.kit.graphs import node_named, parse
 

@@ -13,8 +13,9 @@ from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
+from compiler.runners.choose import runner_of
+from compiler.runners.stream import Stepper
 from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State, Window
-from compiler.verify import Stepper, runner_of
 from tests.kit.contract import verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, random_weights, streaming
 from tests.kit.offline import check_padded

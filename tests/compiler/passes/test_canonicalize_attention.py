@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.passes import PASSES
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe import STANDARD_PASSES
+from compiler.recipe.record import STANDARD_PASSES
+from compiler.runners.session import open_session
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_untouched
 from tests.kit.graphs import copy_of, ops_of, parse

@@ -9,8 +9,8 @@ from compiler.calib.instrument import noise_between
 from compiler.errors import Refused
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.quantize_static import QuantizeStatic
+from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
-from compiler.verify import runner_of
 from tests.kit.graphs import copy_of, parse
 from tests.kit.quantization import SHAPES, speech, streams
 

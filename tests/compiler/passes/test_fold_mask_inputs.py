@@ -7,9 +7,9 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import Refused
-from compiler.evaluate import run_model
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
+from compiler.runners.session import run_model
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.graphs import ops_of, parse
 

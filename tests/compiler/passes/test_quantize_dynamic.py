@@ -10,7 +10,7 @@ import pytest
 from compiler.calib.instrument import noise_between
 from compiler.lowering import replay_certificates
 from compiler.passes.quantize_dynamic import QuantizeDynamic
-from compiler.verify import runner_of
+from compiler.runners.choose import runner_of
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, ops_of
 from tests.kit.models.shared import shared_project

@@ -10,7 +10,7 @@ from compiler.calib.instrument import noise_between
 from compiler.errors import GateFailed, Refused
 from compiler.lowering import replay_certificates
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.precision_records import Pin, TensorRange
+from compiler.records.precision import Pin, TensorRange
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass
 from tests.kit.evidence import FixedEvidence

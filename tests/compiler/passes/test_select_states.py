@@ -8,10 +8,10 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import RecipeError
-from compiler.evaluate import open_session
 from compiler.passes import select_states
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
+from compiler.runners.session import open_session
 from compiler.stages import Lowered, Outcome, State, Window
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming

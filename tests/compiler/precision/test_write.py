@@ -6,8 +6,8 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.evaluate import session_of
 from compiler.precision.write import write_types
+from compiler.runners.session import session_of
 from compiler.stages import Lowered, State
 from tests.kit.graphs import node_named, ops_of, parse
 

@@ -9,8 +9,9 @@ from compiler.errors import DataError
 from compiler.passes.pad_axes import PadAxes
 from compiler.quantization.recording import Wanted, inputs_of, record
 from compiler.quantization.sites import find_sites
+from compiler.runners.choose import runner_of
+from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify import Runner, poisoned, runner_of
 from tests.kit.graphs import BATCH
 from tests.kit.offline import offline
 from tests.kit.quantization import STEP, speech, streams

@@ -12,7 +12,7 @@ from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
-from compiler.verify import runner_of
+from compiler.runners.choose import runner_of
 from tests.kit.quantization import speech, streams
 
 CPU = PLACEMENTS["cpu"]

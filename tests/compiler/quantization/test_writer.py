@@ -9,17 +9,18 @@ import onnxruntime
 import pytest
 
 from compiler import ir as house
-from compiler.evaluate import open_session
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
+from compiler.runners.choose import runner_of
+from compiler.runners.session import open_session
+from compiler.runners.stream import Runner
 from compiler.stages import Lowered
 from compiler.targets.tensorrt_lint import lint
 from compiler.targets.tensorrt_rule import Limits as TensorrtLimits
-from compiler.verify import Runner, runner_of
 from tests.kit.graphs import ops_of
 from tests.kit.quantization import speech, streams
 

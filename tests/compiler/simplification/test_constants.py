@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.evaluate import run_model
 from compiler.passes.simplify import simplify_model
+from compiler.runners.session import run_model
 from tests.kit.graphs import ops_of, parse
 from tests.kit.same_bits import agree
 

@@ -8,9 +8,10 @@ import onnx
 import pytest
 
 from compiler.errors import Refused
-from compiler.evaluate import open_session
 from compiler.passes import PASSES
-from compiler.recipe import Limits
+from compiler.recipe.record import Limits
+from compiler.runners.session import open_session
+from compiler.runners.stream import Runner
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.static_graphs import (
@@ -20,7 +21,7 @@ from compiler.targets.static_graphs import (
     SMALL_ALIGNMENT_BYTES,
     write_static,
 )
-from compiler.verify import Runner, compare, worst_of
+from compiler.verify.differences import compare, worst_of
 from tests.kit.contract import content_of, recorded, weights_of
 from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
 

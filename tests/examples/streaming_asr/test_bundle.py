@@ -9,12 +9,13 @@ import onnx_ir as ir
 import pytest
 
 import runtime_lite
-from compiler import capture
+from compiler.capture import torch_module
+from compiler.capture.initial_graph import states_of
 from compiler.ir import SOURCE_KEY
 from compiler.pipeline import BuildOptions, build
-from compiler.progress import BuildReport, Progress
-from compiler.recipe import load_recipe
-from compiler.stages import Array, states_of
+from compiler.recipe.record import load_recipe
+from compiler.report.progress import BuildReport, Progress
+from compiler.stages import Array
 from examples.streaming_asr import data
 from examples.streaming_asr.decode import decode_outputs
 
@@ -29,7 +30,7 @@ class Made:
 
     path: Path
     report: BuildReport
-    original: capture.TorchReference
+    original: torch_module.TorchReference
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     report = build(loaded, BuildOptions(path), Progress())
     spec = loaded.recipe.graphs["encoder"]
     assert spec.first_call is not None
-    original = capture.TorchReference(
-        capture.load_module(loaded, "encoder", spec.source, "source"),
-        capture.load_module(loaded, "encoder", spec.first_call, "first_call"),
+    original = torch_module.TorchReference(
+        torch_module.load_module(loaded, "encoder", spec.source, "source"),
+        torch_module.load_module(loaded, "encoder", spec.first_call, "first_call"),
         spec,
         states_of(spec),
         128,

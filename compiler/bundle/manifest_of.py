@@ -1,0 +1,151 @@
+"""The files and the manifest of a bundle, in the format that runtime_lite owns."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.bundle.staged_folder import canonical_json
+from compiler.ir import dims_of
+from compiler.recipe.record import LoadedRecipe
+from compiler.sizes.expressions import written
+from compiler.stages import Lowered
+from compiler.targets.base import Built
+from runtime_lite.contract import contract_of, with_contract
+from runtime_lite.manifest import (
+    MANIFEST_FILE,
+    Artifact,
+    Axis,
+    FileEntry,
+    Graph,
+    Manifest,
+    Sources,
+    State,
+    StreamSpec,
+    Tensor,
+)
+from runtime_lite.manifest_json import json_from_manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphParts:
+    """What the bundle needs to know of one graph.
+
+    Attributes:
+        lowered: the graph after all passes, batch axis still symbolic.
+        parts: what each state carries, by state input.
+        buckets: sizes per bucketed axis.
+        target: target name.
+        built: its artefacts.
+        certificate: records of every pass, as JSON text.
+        golden: content of the golden file.
+        proofs: the graphs that the certificate speaks of, by path relative to the bundle.
+    """
+
+    lowered: Lowered
+    parts: Mapping[str, tuple[str, ...]]
+    buckets: Mapping[str, tuple[int, ...]]
+    target: str
+    built: Built
+    certificate: bytes
+    golden: bytes
+    proofs: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+
+    def with_file(self, name: str, content: bytes) -> "GraphParts":
+        """The same with one more file in the bundle."""
+        built = dataclasses.replace(self.built, files={**self.built.files, name: content})
+        return dataclasses.replace(self, built=built)
+
+
+def graph_record(name: str, graph: GraphParts) -> Graph:
+    """The manifest's record of one graph."""
+    lowered, window = graph.lowered, graph.lowered.window
+    states = {state.input: state for state in lowered.states}
+    roles = {state.input: "state" for state in lowered.states} | {state.output: "state" for state in lowered.states}
+    if window is not None:
+        roles[window.length_input] = "length"
+        if window.mask_input is not None:
+            roles[window.mask_input] = "mask"
+    padded = {each.axis: each for each in lowered.padded_axes}
+    roles |= {each.length_input: "length" for each in lowered.padded_axes}
+    inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
+    outputs = tuple(_tensor(value, roles) for value in lowered.model.graph.outputs)
+    shapes = {tensor.name: tensor for tensor in inputs}
+    return Graph(
+        target=graph.target,
+        opset=graph.built.versions["opset"],
+        ir_version=graph.built.versions["ir_version"],
+        inputs=inputs,
+        outputs=outputs,
+        axes={
+            axis: Axis(sizes, padded[axis].length_input, padded[axis].minimum) if axis in padded else Axis(sizes)
+            for axis, sizes in graph.buckets.items()
+        },
+        states=tuple(
+            State(
+                name=state.input,
+                input=state.input,
+                output=state.output,
+                shape=shapes[state.input].shape,
+                dtype=shapes[state.input].dtype,
+                initial=_zero(shapes[state.input].dtype),
+                update="replace",
+                frames_axis=state.frames_axis,
+                window=None if state.frames_axis is None or window is None else window.frames,
+                parts=tuple(graph.parts.get(state.input, (state.input,))),
+            )
+            for state in states.values()
+        ),
+        stream=None
+        if window is None
+        else StreamSpec(window.length_input, window.mask_input, window.frames, window.step_frames, "right"),
+        artifacts=tuple(Artifact(dict(a.sizes), a.file, a.files) for a in graph.built.artifacts),
+        golden=f"golden/{name}.npz",
+        rows_independent=lowered.rows_independent,
+        certificate=f"certificates/{name}.json",
+        engine=graph.built.engine,
+    )
+
+
+def _zero(dtype: str) -> bool | int | float:
+    """What a state starts with, as its own type writes it."""
+    return False if dtype == "bool" else 0.0 if dtype.startswith("float") else 0
+
+
+def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:
+    shape = tuple(dim if isinstance(dim, int) else written(dim) for dim in dims_of(value) or ())
+    return Tensor(str(value.name), shape, str(value.dtype.numpy()), roles.get(str(value.name), "data"))
+
+
+def bundle_files(
+    loaded: LoadedRecipe,
+    graphs: Mapping[str, GraphParts],
+    receipts: Mapping[str, Any],
+    sources: Sources,
+    tools: Mapping[str, str],
+) -> dict[str, bytes]:
+    """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes."""
+    files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), "receipts.json": canonical_json(receipts)}
+    records = {name: graph_record(name, graph) for name, graph in graphs.items()}
+    for name, graph in graphs.items():
+        files |= {**graph.built.files, **graph.proofs}
+        for emitted in graph.built.artifacts:
+            digest = hashlib.sha256(graph.certificate).hexdigest()
+            contract = contract_of(name, records[name], emitted.sizes, loaded.recipe.front_end, digest)
+            files[emitted.file] = with_contract(files[emitted.file], contract)
+        files[f"certificates/{name}.json"] = graph.certificate
+        files[f"golden/{name}.npz"] = graph.golden
+    manifest = Manifest(
+        name=loaded.recipe.name,
+        graphs=records,
+        front_end=dict(loaded.recipe.front_end),
+        sha256=sources,
+        tools=dict(tools),
+        receipts="receipts.json",
+        recipe="recipe.yaml",
+        files={
+            path: FileEntry(len(content), hashlib.sha256(content).hexdigest())
+            for path, content in sorted(files.items())
+        },
+    )
+    return files | {MANIFEST_FILE: json_from_manifest(manifest)}

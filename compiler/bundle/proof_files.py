@@ -1,0 +1,153 @@
+"""The graphs that a certificate speaks of, as files of a bundle: without them nobody else can replay it.
+
+`certificates/<graph>.json` holds the records of every proof, in the order of the passes, and names for each the graph
+before and after it, `proofs/<graph>.<number>.before.onnx` and `.after.onnx`, with axis names in the place of buckets.
+Weights that ship anyway are read from `graphs/<graph>.weights`. Others are in `proofs/<graph>.weights`; those of a
+graph that is rounded later would make the bundle several times as large, so that large finite ones are left out: in
+their place stand their bounds, and the replay draws numbers between them. A proof speaks of operators and shapes, not
+of weights, and so holds for those, too.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from compiler import ir as house
+from compiler.bundle.staged_folder import canonical_json
+from compiler.stages import Lowered, Outcome
+from compiler.targets.base import Built
+
+INLINE_BYTES = 256
+LEFT_OUT_BYTES = 2**16
+"""Larger finite weights of a graph that is rounded later are left out."""
+
+LEFT_OUT = "left out"
+"""In the place of the file of a weight that does not ship."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What one pass proved, and of what.
+
+    Attributes:
+        stage: name of the pass.
+        records: its certificates.
+        before: the graph that the pass was given, with the types of all values.
+        after: the graph that it made.
+        lowered: what is known of the graph after it besides the model, as plain data.
+    """
+
+    stage: str
+    records: tuple[dict[str, Any], ...]
+    before: onnx.ModelProto
+    after: onnx.ModelProto
+    lowered: Mapping[str, Any]
+
+
+def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
+    """What a pass has proved, or None; the graph before has its shapes inferred."""
+    if not outcome.records:
+        return None
+    house.infer_shapes(before.model)
+    graphs = [ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model)]
+    return Proof(stage, outcome.records, graphs[0], graphs[1], _plain(outcome.lowered))
+
+
+def _plain(lowered: Lowered) -> dict[str, Any]:
+    return {
+        "states": [dataclasses.asdict(each) for each in lowered.states],
+        "window": None if lowered.window is None else dataclasses.asdict(lowered.window),
+        "batch_axis": lowered.batch_axis,
+        "data_outputs": list(lowered.data_outputs),
+        "padded_axes": [dataclasses.asdict(each) for each in lowered.padded_axes],
+        "is_padded": lowered.is_padded,
+        "rows_independent": lowered.rows_independent,
+    }
+
+
+def proof_files(graph: str, proofs: Sequence[Proof], built: Built, *, lossy: bool) -> tuple[bytes, dict[str, bytes]]:
+    """The certificate of a graph, and the files it names.
+
+    Args:
+        graph: name in the recipe.
+        proofs: in the order of the passes.
+        built: the artefacts that ship.
+        lossy: whether a pass has rounded since.
+    """
+    weights = _ProofWeights(graph, _shipped(built), lossy=lossy)
+    files: dict[str, bytes] = {}
+    records = []
+    for number, proof in enumerate(proofs):
+        named = {}
+        for side, model in (("before", proof.before), ("after", proof.after)):
+            content = weights.externalise(model)
+            file = f"proofs/{graph}.{number}.{side}.onnx"
+            files[file] = content
+            named[side] = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
+        told = {"pass": proof.stage, "graphs": named, "lowered": dict(proof.lowered)}
+        records += [{**told, **record} for record in proof.records]
+    if weights.content:
+        files[f"proofs/{weights.name}"] = bytes(weights.content)
+    return canonical_json({"graph": graph, "records": records}), files
+
+
+def _shipped(built: Built) -> dict[str, tuple[str, int]]:
+    """Where every external tensor of the artefacts lies, by its hash."""
+    found: dict[str, tuple[str, int]] = {}
+    for emitted in built.artifacts:
+        for tensor in onnx.load_model_from_string(built.files[emitted.file]).graph.initializer:
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            if entries:
+                offset, length = int(entries["offset"]), int(entries["length"])
+                data = built.files[emitted.files[0]][offset : offset + length]
+                found[hashlib.sha256(data).hexdigest()] = (f"../{emitted.files[0]}", offset)
+    return found
+
+
+class _ProofWeights:
+    """The weights of the graphs of a proof that do not ship anyway, each content once."""
+
+    def __init__(self, graph: str, known: dict[str, tuple[str, int]], *, lossy: bool) -> None:
+        self.name, self.known, self.lossy = f"{graph}.weights", dict(known), lossy
+        self.content = bytearray()
+
+    def externalise(self, model: onnx.ModelProto) -> bytes:
+        """Serialise a graph with its large initializers elsewhere."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        for tensor in copy.graph.initializer:
+            data = tensor.raw_data
+            if len(data) <= INLINE_BYTES:
+                continue
+            where = self._place(tensor)
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in where.items():
+                tensor.external_data.add(key=key, value=value)
+        return bytes(copy.SerializeToString(deterministic=True))
+
+    def _place(self, tensor: onnx.TensorProto) -> dict[str, str]:
+        data = tensor.raw_data
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in self.known:
+            array = numpy_helper.to_array(tensor)
+            if self.lossy and len(data) > LEFT_OUT_BYTES and array.dtype.kind == "f" and np.isfinite(array).all():
+                return {"location": LEFT_OUT, "low": repr(float(array.min())), "high": repr(float(array.max()))}
+            self.known[digest] = (self.name, len(self.content))
+            self.content.extend(data)
+        location, offset = self.known[digest]
+        return {"location": location, "offset": str(offset), "length": str(len(data))}
+
+
+def drawn(tensor: onnx.TensorProto, low: float, high: float) -> np.ndarray[Any, Any]:
+    """Numbers in the place of a weight that was left out; both bounds are among them."""
+    dtype = ir.DataType(tensor.data_type).numpy()
+    array = np.random.default_rng(len(tensor.name)).uniform(low, high, tuple(tensor.dims)).astype(dtype)
+    array.flat[0], array.flat[-1] = low, high
+    return array

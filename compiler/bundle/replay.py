@@ -1,0 +1,239 @@
+"""Replays the certificates of a bundle against the graphs that it ships, on any machine that has the compiler.
+
+Four things are shown of every graph:
+
+1. The certificate holds: the independent checker replays every step between the two graphs that it names.
+2. The licences of the manifest follow from it: rows, true lengths with their smallest, the window, masks.
+3. What ships follows from what was proved: the passes after the last proof and the freezing of buckets run again, and
+   give the very bytes of every graph file. Passes that rounded on measured data cannot run again; they are named.
+4. The graph that was proved takes and gives what the manifest says.
+
+What cannot be shown here is said: that the graph before the proof is the original model, whose weights are not here.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import yaml
+from onnx import numpy_helper
+
+from compiler.analysis.rows_alone import AFTER
+from compiler.bundle.proof_files import LEFT_OUT, drawn
+from compiler.cache.tool_versions import tool_versions
+from compiler.checker.check import check
+from compiler.checker.graph import Rejected
+from compiler.errors import SlipwayError
+from compiler.passes import make_pass
+from compiler.stages import Lowered, PaddedAxis, State, Window
+from compiler.targets.static_graphs import write_static
+from runtime_lite.bundle import Bundle
+from runtime_lite.checked_json import refuse
+from runtime_lite.contract import without_contract
+from runtime_lite.errors import BundleRefused, show
+from runtime_lite.manifest import BATCH_AXIS, Graph
+
+REBUILD = "do not use the bundle, rebuild it with build.py"
+
+UNSEEN = "not checkable here: that the graph before the proof is the original model, and its weights"
+
+
+def verify_proofs(bundle: Bundle) -> Iterator[str]:
+    """Replay everything that a bundle claims to be proved; one line per graph of what was shown and what was not.
+
+    Raises:
+        BundleRefused: a certificate does not hold, is of another graph, or proves less than the manifest says.
+    """
+    for name, graph in bundle.manifest.graphs.items():
+        where = f"{bundle.path}: {graph.certificate}"
+        try:
+            yield _verify(bundle, where, name, graph)
+        except (BundleRefused, SlipwayError):
+            raise
+        except Exception as error:  # noqa: BLE001 - what a certificate holds is not trusted to have any shape
+            refuse(where, "a certificate as a build writes it", f"one that fails with {_said(error)}", REBUILD)
+
+
+def _said(error: Exception) -> str:
+    return show(f"{type(error).__name__}: {error}"[:200])
+
+
+def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
+    content = json.loads(bundle.read_file(graph.certificate))
+    if (
+        not isinstance(content, dict)
+        or set(content) != {"graph", "records"}
+        or not isinstance(content["records"], list)
+    ):
+        refuse(where, "a certificate with 'graph' and 'records'", show(content), REBUILD)
+    if content["graph"] != name:
+        refuse(where, f"a certificate of graph {name!r}", f"one of {show(content['graph'])}", REBUILD)
+    proofs = content["records"]
+    if not proofs:
+        _require(where, "a proof of the licences in the manifest", _licences(graph) == _licences_of([]), "none")
+        return f"{name}: nothing is padded or batched, nothing to replay"
+    steps = 0
+    graphs = []
+    for record in proofs:
+        before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
+        graphs.append((before, after))
+        try:
+            steps += check(after if record.get(AFTER) else before, after, record)
+        except Rejected as rejected:
+            refuse(where, "a certificate that holds", str(rejected), REBUILD)
+    told, proved = _licences(graph), _licences_of(proofs)
+    if told != proved:
+        key = next(key for key in told if told[key] != proved[key])
+        refuse(where, f"the manifest's {key} to follow from the proof ({show(proved[key])})", show(told[key]), REBUILD)
+    _check_signature(where, graph, graphs[-1][1])
+    again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
+    return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {UNSEEN}"
+
+
+def _require(where: str, expected: str, holds: bool, got: str) -> None:
+    if not holds:
+        refuse(where, expected, got, REBUILD)
+
+
+def _licences(graph: Graph) -> dict[str, Any]:
+    """What a manifest allows that needs a proof."""
+    padded = {n: axis for n, axis in graph.axes.items() if axis.length_input is not None}
+    stream = graph.stream
+    return {
+        "independent rows": graph.rows_independent,
+        "length inputs": {n: axis.length_input for n, axis in sorted(padded.items())},
+        "smallest lengths": {n: axis.minimum for n, axis in sorted(padded.items())},
+        "window": None
+        if stream is None
+        else [stream.length_input, stream.mask_input, stream.window, stream.step_frames],
+    }
+
+
+def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What certificates prove, in the words of `_licences`: rows by the last of them, lengths by those of padding."""
+    sides = {axis: side for proof in proofs for axis, side in proof["sides"].items()}
+    lengths = {axis: given for proof in proofs for axis, given in proof["length_inputs"].items()}
+    minimum = {axis: given for proof in proofs for axis, given in proof["minimum"].items()}
+    left = sorted(axis for axis, side in sides.items() if side == "left")
+    right = [axis for axis, side in sides.items() if side == "right"]
+    window = None
+    if right:
+        known = proofs[0]["lowered"]["window"]
+        masks = [mask for proof in proofs for mask, (_, side) in proof["mask_inputs"].items() if side == "right"]
+        window = [lengths[right[0]], known["mask_input"], known["frames"], known["step_frames"]]
+        if minimum[right[0]] != 0 or (known["mask_input"] is not None and known["mask_input"] not in masks):
+            window = ["not proved"]
+    return {
+        "independent rows": bool(proofs) and all(proof["batch"] == BATCH_AXIS for proof in proofs),
+        "length inputs": {axis: lengths.get(axis) for axis in left},
+        "smallest lengths": {axis: minimum.get(axis) for axis in left},
+        "window": window,
+    }
+
+
+def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> onnx.ModelProto:
+    """A graph of a proof with its weights in memory."""
+    entry = bundle.manifest.files.get(named["file"])
+    if entry is None or entry.sha256 != named["sha256"]:
+        refuse(where, f"the graph with SHA-256 {show(named['sha256'])}", f"another {show(named['file'])}", REBUILD)
+    model = onnx.load_model_from_string(bundle.read_file(named["file"]))
+    weights: dict[str, bytes] = {}
+    for tensor in model.graph.initializer:
+        told = {entry.key: entry.value for entry in tensor.external_data}
+        if not told:
+            continue
+        if told["location"] == LEFT_OUT:
+            array = drawn(tensor, float(told["low"]), float(told["high"]))
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+            continue
+        file = (
+            f"graphs/{told['location'][10:]}"
+            if told["location"].startswith("../graphs/")
+            else f"proofs/{told['location']}"
+        )
+        data = weights.setdefault(file, b"") or bundle.read_file(file)
+        weights[file] = data
+        offset, length = int(told["offset"]), int(told["length"])
+        _require(where, f"{length} bytes at {offset} in {file}", 0 <= offset <= len(data) - length, str(len(data)))
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+        tensor.raw_data = data[offset : offset + length]
+    return model
+
+
+def _check_signature(where: str, graph: Graph, model: onnx.ModelProto) -> None:
+    """The graph that was proved has the manifest's inputs and outputs of role data, shape by shape."""
+    shapes = {
+        value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in [*model.graph.input, *model.graph.output]
+    }
+    axes = set(graph.axes)
+    for tensor in (*graph.inputs, *graph.outputs):
+        if tensor.role != "data":
+            continue
+        found = shapes.get(tensor.name)
+        wanted = list(tensor.shape)
+        known = found is not None and len(found) == len(wanted)
+        same = known and all(
+            theirs == ours or (ours not in axes and isinstance(ours, str) and isinstance(theirs, str))
+            for theirs, ours in zip(found or [], wanted, strict=True)
+        )
+        _require(where, f"a proof of a graph with {tensor.name!r} of shape {show(wanted)}", same, show(found))
+
+
+def _build_again(
+    bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: onnx.ModelProto
+) -> str:
+    """Run what came after the last proof again, and compare every graph file with what comes out."""
+    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+    given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
+    passes = [make_pass(key, options or {}) for each in given for key, options in each.items()]
+    names = [each.name for each in passes]
+    first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
+    rounding = [each.name for each in passes[first + 1 :] if each.lossy]
+    unseen = f"not checkable here: what {', '.join(rounding)} made of the proved graph on measured data"
+    if any(each.lossy for each in passes[last + 1 :]) or any(True for _ in _left_out(bundle, proofs[-1])):
+        return unseen
+    lowered = _lowered(name, proofs[-1]["lowered"], model)
+    for made in passes[last + 1 :]:
+        lowered = made.apply(lowered).lowered
+    built = write_static(lowered, {axis: each.buckets for axis, each in graph.axes.items()})
+    shipped = {artifact.file: without_contract(bundle.read_file(artifact.file)) for artifact in graph.artifacts}
+    shipped |= {path: bundle.read_file(path) for artifact in graph.artifacts for path in artifact.files}
+    for file in sorted(built.files.keys() | shipped.keys()):
+        if built.files.get(file) != shipped.get(file):
+            other = {tool: made for tool, made in tool_versions().items() if bundle.manifest.tools.get(tool) != made}
+            got = "another content" + (f" (made here with {show(other)})" if other else "")
+            refuse(where, f"{file} as it follows from the graph that was proved", got, REBUILD)
+    return f"{len(graph.artifacts)} graph files follow from it byte for byte{f'; {unseen}' if rounding else ''}"
+
+
+def _left_out(bundle: Bundle, proof: Mapping[str, Any]) -> Iterator[str]:
+    """The weights that do not ship with the graph after a proof."""
+    model = onnx.load_model_from_string(bundle.read_file(proof["graphs"]["after"]["file"]))
+    for tensor in model.graph.initializer:
+        if any(entry.value == LEFT_OUT for entry in tensor.external_data):
+            yield tensor.name
+
+
+def _lowered(name: str, known: Mapping[str, Any], model: onnx.ModelProto) -> Lowered:
+    """The graph after a proof, ready for the passes that follow."""
+    fields = {field.name for field in dataclasses.fields(Lowered)}
+    rest = {key: known[key] for key in ("batch_axis", "is_padded", "rows_independent") if key in fields}
+    return Lowered(
+        name,
+        ir.serde.deserialize_model(model),
+        states=tuple(State(**each) for each in known["states"]),
+        window=None if known["window"] is None else Window(**known["window"]),
+        data_outputs=tuple(known["data_outputs"]),
+        padded_axes=tuple(map(_padded_axis, known["padded_axes"])),
+        **rest,
+    )
+
+
+def _padded_axis(known: Mapping[str, Any]) -> PaddedAxis:
+    axis = PaddedAxis(**known)
+    return dataclasses.replace(axis, mask_inputs=tuple(axis.mask_inputs), length_inputs=tuple(axis.length_inputs))

@@ -1,0 +1,155 @@
+"""Writes a folder at once or not at all: beside its place first, then exchanged with what lies there."""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.bundle.interruption import shielded
+from compiler.errors import RecipeError
+from runtime_lite.costs import Costs, json_from_costs
+from runtime_lite.manifest import (
+    COSTS_FILE,
+    MANIFEST_FILE,
+)
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Constants of Linux's renameat2."""
+
+
+def canonical_json(content: Any) -> bytes:
+    """Sorted keys, one space of indent, a newline at the end."""
+    return json.dumps(content, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def check_replaceable(out: Path) -> None:
+    """Refuse to write over something that is not a bundle.
+
+    Raises:
+        RecipeError: `out` is a file, a folder with other content than a bundle's, or lies where nothing can be written.
+    """
+    is_bundle = out.is_dir() and (not any(out.iterdir()) or (out / MANIFEST_FILE).is_file())
+    if (out.exists() or out.is_symlink()) and not is_bundle:
+        raise RecipeError(
+            f"{out}: expected a bundle to replace or nothing, got {'another folder' if out.is_dir() else 'a file'}",
+            cure="choose another --out, or remove it",
+        )
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    try:
+        with shielded():
+            Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.partial-")).rmdir()
+    except OSError as error:
+        raise RecipeError(
+            f"{out}: expected a folder in which a bundle can be written, got {error.strerror!r} in {parent}",
+            cure="check the path and its permissions, or choose another --out",
+        ) from error
+
+
+SWEEP_AFTER_S = 60.0
+"""A younger folder may belong to a build that has not locked it yet."""
+
+
+@contextlib.contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when the block ends well, and is removed when it does not.
+
+    Raises:
+        OSError: the folder cannot be made or renamed; a previous bundle stays as it was.
+    """
+    out = out.resolve()  # a link stays, what it names is replaced
+    out.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{out.name}.partial-"
+    _sweep(out.parent, prefix)
+    with contextlib.ExitStack() as cleanup:
+        with shielded():
+            folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=prefix))
+            cleanup.callback(_remove, folder)  # what is there then: nothing, a part, or the previous bundle
+            held = os.open(folder, os.O_RDONLY)
+            cleanup.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield folder
+        with shielded():
+            folder.chmod(0o755)
+            _put_in_place(folder, out)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, whatever signal comes."""
+    try:
+        with shielded():
+            shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    """Remove what killed builds have left: folders of theirs that nobody holds any more."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(OSError):  # held by a running build, or gone already
+            if not folder.name.startswith(prefix) or time.time() - folder.stat().st_mtime < SWEEP_AFTER_S:
+                continue
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _put_in_place(folder: Path, out: Path) -> None:
+    """Rename where nothing is, exchange where a bundle is: at every moment `out` is the old bundle or the new one."""
+    while True:
+        try:
+            os.rename(folder, out)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+        with contextlib.suppress(FileNotFoundError):  # another builder is replacing it at this moment
+            _exchange(folder, out)
+            return
+
+
+def _exchange(folder: Path, out: Path) -> None:
+    """Swap two folders in one step; in two, and back if the second fails, where the system knows no exchange."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None and rename(AT_FDCWD, os.fsencode(folder), AT_FDCWD, os.fsencode(out), RENAME_EXCHANGE) == 0:
+        return
+    code = ctypes.get_errno() if rename is not None else errno.ENOSYS
+    if code not in (errno.ENOSYS, errno.EINVAL):
+        raise OSError(code, os.strerror(code), str(out))
+    aside = folder.with_name(f"{folder.name}.previous")
+    os.rename(out, aside)
+    try:
+        os.rename(folder, out)
+    except BaseException:
+        os.rename(aside, out)
+        raise
+    os.rename(aside, folder)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write every file below a folder, and to disk."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def write_costs(folder: Path, costs: Costs) -> None:
+    """Write the measured times, outside everything that is hashed."""
+    (folder / COSTS_FILE).write_bytes(json_from_costs(costs))

@@ -1,0 +1,71 @@
+"""Runs a bundle whose engines are not built through the sessions that stand for its artefacts.
+
+Padding, cutting and carrying of states are those of the runtime; only what computes is the compiler's. What it is fed
+is recorded, one call per bucket, so that the engines can be compared on their own machine without the runtime.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from compiler.runners.session import Session
+from compiler.stages import Array
+from runtime_lite.arrays import npz_from_arrays
+from runtime_lite.bundle import Bundle
+from runtime_lite.manifest import bucket_name
+
+OpenArtifact = Callable[[Path], Session]
+
+
+class StandIns:
+    """Makes stand-ins for `Runtime.load`, and keeps what they were fed.
+
+    Args:
+        open_artifact: opens what stands for an artefact, by the path of its main file.
+    """
+
+    def __init__(self, open_artifact: OpenArtifact) -> None:
+        self.open_artifact = open_artifact
+        self.recorded: dict[str, dict[str, Array]] = {}
+
+    def __call__(self, bundle: Bundle, name: str, threads: int) -> "StandIn":
+        return StandIn(bundle, name, self.open_artifact, self.recorded.setdefault(name, {}))
+
+    def feeds_files(self, tolerances: Mapping[str, float]) -> dict[str, bytes]:
+        """What was recorded, as files of the bundle: `<bucket>/feed/<input>`, `<bucket>/output/<output>`, `tolerance`.
+
+        Args:
+            tolerances: largest accepted error by graph, relative to values above 1.
+        """
+        return {
+            f"tensorrt/{name}.feeds.npz": npz_from_arrays(
+                {**arrays, "tolerance": np.array(tolerances[name], np.float32)}
+            )
+            for name, arrays in self.recorded.items()
+        }
+
+
+class StandIn:
+    """Sessions of one graph, by bucket."""
+
+    def __init__(self, bundle: Bundle, name: str, open_artifact: OpenArtifact, recorded: dict[str, Array]) -> None:
+        self._graph, self._folder = bundle.manifest.graphs[name], bundle.path
+        self._open, self._recorded = open_artifact, recorded
+        self._files = {bucket_name(artifact.sizes): artifact.file for artifact in self._graph.artifacts}
+        self._sessions: dict[str, Session] = {}
+
+    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one bucket, and keep its last call."""
+        bucket = bucket_name(sizes)
+        if bucket not in self._sessions:
+            self._sessions[bucket] = self._open(self._folder / self._files[bucket])
+        names = [tensor.name for tensor in self._graph.outputs]
+        outputs = dict(zip(names, self._sessions[bucket].run(names, dict(feeds)), strict=True))
+        self._recorded |= {f"{bucket}/feed/{name}": array for name, array in feeds.items()}
+        self._recorded |= {f"{bucket}/output/{name}": array for name, array in outputs.items()}
+        return outputs
+
+    def close(self) -> None:
+        """Drop the sessions."""
+        self._sessions.clear()

@@ -1,0 +1,196 @@
+"""What a stage's result hangs on besides its declared inputs, written down so that it can be compared later.
+
+A dependency is a text that says what was looked at; its state is a text as well: the hash of a content, or `absent`.
+
+    file weights.pt          content of a file, or what else is there
+    folder corpus            names in a folder
+    variable MODEL_SIZE      hash of an environment variable
+    module my_model (.)      where the import system finds a module, the recipe's folder in brackets
+
+Paths below the current directory are written relative to it, so that checkouts may share a store.
+"""
+
+import functools
+import hashlib
+import importlib.machinery
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import compiler
+
+ABSENT = "absent"
+
+HOUSE = Path(compiler.__file__).resolve().parents[1]
+HOUSE_PARTS = ("build.py", "compiler", "runtime_lite")
+"""Slipway's own code; its hash is part of every key."""
+
+
+def file_at(path: str) -> str:
+    """The dependency on a file's content."""
+    return f"file {portable(path)}"
+
+
+def folder_at(path: str) -> str:
+    """The dependency on a folder's names."""
+    return f"folder {portable(path)}"
+
+
+def variable_named(name: str) -> str:
+    """The dependency on an environment variable."""
+    return f"variable {name}"
+
+
+def module_named(name: str, folder: Path) -> str:
+    """The dependency on where a module is found, for a recipe in a folder."""
+    return f"module {name} ({portable(str(folder))})"
+
+
+def holds(recorded: Mapping[str, str]) -> bool:
+    """Whether everything is as it was recorded."""
+    return all(state_of(dependency) == state for dependency, state in recorded.items())
+
+
+def state_of(dependency: str) -> str:
+    """The present state of a dependency."""
+    kind, _, rest = dependency.partition(" ")
+    if kind == "file":
+        return _state_of_file(Path(rest))
+    if kind == "folder":
+        return _state_of_folder(Path(rest))
+    if kind == "variable":
+        value = os.environ.get(rest)
+        return ABSENT if value is None else _hashed(value)
+    found = re.fullmatch(r"(\S+) \((.*)\)", rest)
+    return ABSENT if kind != "module" or found is None else _state_of_module(found[1], Path(found[2]))
+
+
+def portable(path: str) -> str:
+    """A path as written in a dependency; links are not followed, since another target is another content."""
+    here, absolute = os.getcwd(), os.path.join(os.getcwd(), path)
+    below = absolute.startswith(os.path.join(here, ""))
+    return os.path.relpath(absolute, here) if below else "." if absolute == here else absolute
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_path(path: Path) -> str:
+    """SHA-256 of a file, or of a folder: the names and contents of all files below it, behind links too.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path; the hash of nothing would be the same for every mistake.
+    """
+    if path.is_file():
+        return hash_file(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: expected a file or folder to hash, got nothing")
+    digest = hashlib.sha256()
+    for file in _files_below(path):
+        name = file.relative_to(path).as_posix().encode()
+        digest.update(f"{len(name)}:".encode() + name + hash_file(file).encode())
+    return digest.hexdigest()
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """All files but bytecode, in order; a link that leads back to a folder above is not entered again."""
+    found: list[Path] = []
+    for here, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        folders[:] = [
+            name
+            for name in folders
+            if name != "__pycache__"
+            and not f"{real}{os.sep}".startswith(f"{os.path.realpath(Path(here, name))}{os.sep}")
+        ]
+        found += [path for name in files if (path := Path(here, name)).is_file()]
+    return sorted(found)
+
+
+def code_digest(root: Path = HOUSE) -> str:
+    """Hash over all of Slipway's own code.
+
+    Raises:
+        FileNotFoundError: a part of it is not where it is looked for.
+    """
+    return _hashed("".join(hash_path(root / part) for part in HOUSE_PARTS))
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file belongs to Python or to an installed package; their versions are part of every key."""
+    return path.startswith(_installed_roots())
+
+
+def is_own(path: str) -> bool:
+    """Whether a file belongs to Slipway."""
+    return path.startswith(_own_roots())
+
+
+def installed_packages() -> tuple[str, ...]:
+    """`name-version` of every installed package, as the folders of their metadata are called."""
+    folders = {Path(folder) for folder in (*sys.path, *_installed_folders()) if folder}
+    names = {entry for folder in folders if folder.is_dir() for entry in os.listdir(folder)}
+    return tuple(sorted(name for name in names if name.endswith((".dist-info", ".egg-info"))))
+
+
+def _installed_folders() -> tuple[str, ...]:
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    return (*folders, sys.prefix) if sys.prefix != sys.base_prefix else tuple(folders)
+
+
+@functools.cache
+def _installed_roots() -> tuple[str, ...]:
+    return _prefixes(_installed_folders())
+
+
+@functools.cache
+def _own_roots() -> tuple[str, ...]:
+    return _prefixes(str(HOUSE / part) for part in HOUSE_PARTS)
+
+
+def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:
+    """Folders as beginnings of paths, as they are written and where they lead."""
+    found = (each for folder in folders for each in (folder, os.path.realpath(folder)))
+    return tuple(each if os.path.isfile(each) else os.path.join(each, "") for each in found)
+
+
+def _state_of_file(path: Path) -> str:
+    try:
+        return hash_file(path)
+    except IsADirectoryError:
+        return "folder"
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    except OSError as error:
+        return f"error {error.errno}"
+
+
+def _state_of_folder(path: Path) -> str:
+    try:
+        return _hashed("\0".join(sorted(os.listdir(path))))
+    except OSError:
+        return ABSENT
+
+
+def _state_of_module(name: str, folder: Path) -> str:
+    """Where a module would be imported from now; places of installed packages differ by machine and are not named."""
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(name, [os.getcwd(), str(folder.absolute()), *sys.path])
+    except (ImportError, ValueError):
+        return ABSENT
+    if spec is None:
+        return ABSENT
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return " ".join("installed" if is_installed(place) else portable(place) for place in places)
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

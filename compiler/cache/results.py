@@ -1,0 +1,69 @@
+"""Finds results of stages in the cache, and keeps new ones with everything that code named in the recipe has read.
+
+A result is found again only if nothing of that has changed. It is not kept at all if somebody's code may have read
+something that nobody saw: then the stage runs in every build, and what follows it is keyed by what it made.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from compiler.cache.imported_sources import imported_by
+from compiler.cache.store import StageCache
+from compiler.cache.witness import WITNESS
+
+Code = Mapping[str, bool]
+"""References to callables that a stage runs, and whether the recipe names the files that they read."""
+
+
+class StageResults:
+    """Results of the stages of one recipe.
+
+    Args:
+        cache: results of earlier builds, or None.
+        folder: the recipe's.
+    """
+
+    def __init__(self, cache: StageCache | None, folder: Path) -> None:
+        self.cache, self.folder = cache, folder
+
+    def find(self, key: str) -> Path | None:
+        """The folder of a result that still follows from everything it was made from, or None."""
+        return None if self.cache is None else self.cache.get_with_dependencies(key)
+
+    def keep(
+        self,
+        key: str,
+        files: Mapping[str, bytes | Path],
+        code: Code,
+        known: Callable[[str], bool] = lambda path: False,
+    ) -> str:
+        """Keep a result, if everything that it follows from was seen.
+
+        Args:
+            key: of the stage.
+            files: as in `StageCache.put`.
+            code: what the stage has run.
+            known: paths whose content is in the key already.
+
+        Returns:
+            Why it was not kept, or nothing.
+
+        Raises:
+            OSError: as in `StageCache.put`.
+        """
+        if self.cache is None:
+            return ""
+        if not code:
+            self.cache.put_with_dependencies(key, files, {})
+            return ""
+        imported = [(imported_by([reference], self.folder), named) for reference, named in code.items()]
+        unseen = [*WITNESS.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
+        if unseen:
+            return f"not kept, as nobody sees what {', '.join(dict.fromkeys(unseen))} may read"
+        reads = WITNESS.reads(known)
+        if reads is None or max(each.newest_s for each, _ in imported) > WITNESS.began_s:
+            return "not kept, as files changed while they were read"
+        for each, _ in imported:
+            reads |= each.reads
+        self.cache.put_with_dependencies(key, files, reads)
+        return ""

@@ -1,0 +1,145 @@
+"""Reads an ONNX file of unknown origin: checked, weights in memory, every node with a name and a source line."""
+
+import itertools
+import re
+from pathlib import Path, PurePath
+
+import onnx
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.capture.onnx_limits import check_limits
+from compiler.capture.opset_conversion import raised
+from compiler.errors import Place, RecipeError, Refused, SlipwayError
+from compiler.recipe.callables import shown_path
+from compiler.runners.session import open_session
+
+FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
+"""Where frames of a stack trace are the framework's and not the model's, on whichever machine it was written."""
+
+
+def read_onnx(path: Path, place: Place, cure: str) -> ir.Model:
+    """Read an ONNX file.
+
+    Args:
+        path: the file; weights may lie beside it.
+        place: where in the build, for messages.
+        cure: what to check when there is no such file.
+
+    Returns:
+        The graph without shapes but those of its inputs, and without notes of passes. Weights are constants, also
+        where old files list them as inputs; nodes have distinct names and a source line. Graphs of old operator sets
+        are converted.
+
+    Raises:
+        RecipeError: the file is missing or is no valid ONNX file.
+        Refused: its operator set is old, and cannot be converted.
+    """
+    shown = shown_path(path)
+    if not path.is_file():
+        got = f"the folder {shown}" if path.is_dir() else f"nothing at {shown}"
+        raise RecipeError(f"expected an ONNX file, got {got}", cure=cure, place=place)
+    try:
+        check_limits(onnx.load(path, load_external_data=False), shown, place)
+        onnx.checker.check_model(path)
+        model = ir.load(path)
+        for value in (*model.graph.initializers.values(),):
+            if value.const_value is not None:
+                value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
+    except SlipwayError:
+        raise
+    except Exception as error:
+        raise RecipeError(
+            f"expected an ONNX file at {shown}, got {first_words(error)}", cure="export the model again", place=place
+        ) from error
+    for value in [value for value in model.graph.inputs if value.is_initializer()]:
+        model.graph.inputs.remove(value)
+    _forget_notes(model)
+    _name_nodes(model, shown)
+    return raised(model, place)
+
+
+def _forget_notes(model: ir.Model) -> None:
+    """Drop what a file says of its own values: shapes, contents and passes may be those of an earlier version."""
+    for value in model.graph.inputs:
+        value.metadata_props.pop(house.SYM_DATA, None)
+    for node in model.graph.all_nodes():
+        node.metadata_props.pop(house.PASS_KEY, None)
+        for output in node.outputs:
+            output.shape = None
+            output.metadata_props.pop(house.SYM_DATA, None)
+
+
+def _name_nodes(model: ir.Model, shown: str) -> None:
+    taken: set[str] = set()
+    for index, node in enumerate(model.graph):
+        node.name = node.name or f"{node.op_type}_{index}"
+        if node.name in taken:
+            node.name = f"{node.name}_{index}"
+        taken.add(node.name)
+        if node.metadata_props.get("pkg.torch.onnx.stack_trace"):
+            write_source(node)
+        node.metadata_props.setdefault(house.SOURCE_KEY, f"{shown} node {node.name}")
+
+
+def keep_numbers(model: ir.Model) -> None:
+    """Sizes that torch's exporter knew as numbers stay; its own names of axes give way to those of the inputs."""
+    for node in model.graph:
+        for output in node.outputs:
+            if output.shape is not None:
+                output.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in output.shape])
+
+
+def require_runnable(model: ir.Model, shown: str, place: Place) -> None:
+    """Open the graph once.
+
+    Raises:
+        Refused: ONNX Runtime cannot run it.
+    """
+    try:
+        open_session(house.serialized(model))
+    except Exception as error:
+        raise Refused(
+            f"ONNX Runtime cannot run {shown}: {first_words(error)}",
+            cure="export the model with standard operators only, and check it with onnx.checker",
+            place=place,
+        ) from error
+
+
+def write_source(node: ir.Node) -> None:
+    """Keep one line of the exporter's notes: innermost file, line and function of the model, module, and the code."""
+    trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
+    scopes = re.findall(r"'([^']*)'", node.metadata_props.get("pkg.torch.onnx.name_scopes", ""))[:-1]
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
+    for key in [key for key in node.metadata_props if key.startswith("pkg.torch") or key == "namespace"]:
+        del node.metadata_props[key]
+    if frames:
+        own = [frame for frame in frames if not _is_framework(frame[0])]
+        file, line, function, code = (own or frames)[-1]
+        module = f" of {scopes[-1]}" if scopes and scopes[-1] else ""
+        node.metadata_props[house.SOURCE_KEY] = f"{shown_path(Path(file))}:{line} in {function}{module}: {code.strip()}"
+
+
+def _is_framework(file: str) -> bool:
+    parts = PurePath(file).parts
+    return any(pair in FRAMEWORK_FOLDERS for pair in itertools.pairwise(parts))
+
+
+def first_words(error: BaseException) -> str:
+    """One line: what names the constraint, else what the innermost cause says; exporters wrap causes in advice."""
+    lines = _lines(error)
+    told = next((line for line in lines if "onstraint" in line or "pecializ" in line), None)
+    if told is None:
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        inner, *more = _lines(cause) or ["no message"]
+        inner = " ".join([inner, *more[:1]]) if inner.endswith(":") else inner
+        told = inner if cause is error else f"{type(cause).__name__}: {inner}"
+    return re.sub(r"\s+", " ", told)[:300]
+
+
+def _lines(error: BaseException) -> list[str]:
+    """The lines of a message, without terminal colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return [line.strip() for line in plain.splitlines() if line.strip()]

@@ -1,0 +1,489 @@
+"""Checkpoint to ONNX: the only file that imports the training framework.
+
+A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters
+as it is. Afterwards names are those of the recipe, and every node carries the model's source line.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import inspect
+import io
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import safetensors
+import safetensors.torch
+import torch
+
+from compiler import ir as house
+from compiler.cache.witness import WITNESS
+from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
+from compiler.errors import CheckpointError, Place, RecipeError, Refused
+from compiler.recipe.callables import call, importable, is_users, resolve, shown_path, users_line
+from compiler.recipe.record import Graph, Input, RecipePlaces, Source
+from compiler.recipe.streams import completed
+from compiler.stages import Array, Feed, RowPlace, State, newest
+
+OPSET = 20
+EXAMPLE_BATCH = 2
+EXAMPLE_FRAMES = 24
+"""Sizes of the example inputs for dynamic axes; any size above 1 that differs from the others serves."""
+
+
+def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> torch.nn.Module:
+    """Build a module in evaluation mode and load its checkpoint.
+
+    Raises:
+        RecipeError: the factory does not exist, raises, or returns something else than a module.
+        CheckpointError: the checkpoint is missing, unreadable or does not fit; names the tensors.
+    """
+    assert source.factory is not None
+    where = places.where("graphs", graph, key, "factory")
+    folders = places.search_path()
+    factory = resolve(source.factory, folders, where)
+    with importable(folders):
+        module = call(factory, where, RecipeError)
+    if not isinstance(module, torch.nn.Module):
+        raise RecipeError(
+            f"{where}: expected {source.factory} to return a torch.nn.Module, got {type(module).__name__}",
+            cure="return the module itself",
+        )
+    if source.checkpoint is not None:
+        load_checkpoint(module, places.locate(source.checkpoint), cast=source.cast)
+    return module.eval()
+
+
+def load_checkpoint(module: torch.nn.Module, path: Path, *, cast: bool = False) -> None:
+    """Load a safetensors file into a module, strictly.
+
+    Args:
+        module: has every tensor of the file, and no others.
+        path: the file.
+        cast: whether tensors of another type than the module's are converted.
+
+    Raises:
+        CheckpointError: with the names of missing, unexpected and misshapen tensors, and of those of another type.
+    """
+    shown = shown_path(path)
+    if not path.is_file():
+        raise CheckpointError(
+            f"{shown}: expected a safetensors file, got {'a folder' if path.is_dir() else 'nothing'}",
+            cure="check source.checkpoint in the recipe, or give --checkpoint FILE",
+        )
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{shown}: expected a safetensors file, got {error}", cure="write it with safetensors.torch.save_file"
+        ) from error
+    expected = module.state_dict()
+    missing = sorted(expected.keys() - tensors.keys())
+    unexpected = sorted(tensors.keys() - expected.keys())
+    misshapen = [
+        f"{name} {list(tensors[name].shape)} instead of {list(expected[name].shape)}"
+        for name in sorted(expected.keys() & tensors.keys())
+        if tensors[name].shape != expected[name].shape
+    ]
+    if missing or unexpected or misshapen:
+        parts = [f"{kind} {_some(names)}" for kind, names in
+                 (("missing", missing), ("unexpected", unexpected), ("misshapen", misshapen)) if names]  # fmt: skip
+        raise CheckpointError(
+            f"{shown}: expected the {len(expected)} tensors of the model, got {'; '.join(parts)}",
+            cure="use the checkpoint of this model and configuration",
+        )
+    apart = sorted(
+        f"{name} {_kind(tensor)} instead of {_kind(expected[name])}"
+        for name, tensor in tensors.items()
+        if tensor.dtype != expected[name].dtype
+    )
+    if apart and not cast:
+        raise CheckpointError(
+            f"{shown}: expected the types of the model, got {_some(apart)}",
+            cure="build the model in the checkpoint's type, convert the file, or write cast: true beside checkpoint",
+        )
+    bad = sorted(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor.float()).all()))
+    if bad:
+        raise CheckpointError(
+            f"{shown}: expected finite weights, got NaN or infinity in {_some(bad)}",
+            cure="repair or retrain the checkpoint",
+        )
+    module.load_state_dict(tensors)
+
+
+def digest_of_module(module: torch.nn.Module) -> str:
+    """Hash over what a factory has made: structure, parameters, all buffers, and plain attributes."""
+    digest = hashlib.sha256()
+    for name, each in module.named_modules():
+        digest.update(f"{name} {type(each).__module__}.{type(each).__qualname__} {each.training}".encode())
+        for key, value in sorted(vars(each).items()):
+            if key not in ("_modules", "training") and not key.endswith("_hooks"):
+                digest.update(f"{key} ".encode())
+                _add_value(digest, value)
+    return digest.hexdigest()
+
+
+def _add_value(digest: Any, value: Any) -> None:
+    """A plain value, a tensor, or a container of such; of a function or class its name, of anything else its type's."""
+    if isinstance(value, torch.Tensor):
+        array = value.detach().cpu().contiguous()
+        digest.update(f"{array.dtype} {tuple(array.shape)}".encode())
+        digest.update(array.flatten().view(torch.uint8).numpy().tobytes() if array.numel() else b"")
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        items = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
+        digest.update(f"{type(value).__name__} {len(items)}".encode())
+        for item in sorted(items, key=repr) if isinstance(value, set | frozenset) else items:
+            _add_value(digest, item)
+    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype):
+        digest.update(repr(value).encode())
+    else:
+        named = value if hasattr(value, "__qualname__") else type(value)
+        digest.update(f"{named.__module__}.{named.__qualname__}".encode())
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequence[str]) -> ir.Model:
+    """Export one call form.
+
+    Args:
+        module: in evaluation mode.
+        graph: name in the recipe.
+        spec: inputs, outputs and axes.
+        names: the inputs this call form takes, in order of `forward`.
+
+    Raises:
+        RecipeError: the call form takes other inputs or gives other outputs than the recipe says.
+        Refused: the exporter cannot capture the model, or the model fixes an axis that should be dynamic.
+    """
+    place = Place(stage="capture", graph=graph)
+    arguments = tuple(_example(spec, spec.inputs[name], index) for index, name in enumerate(names))
+    _try(module, arguments, names, spec, place)
+    dynamic = _dynamic_shapes(module, spec, names)
+    try:
+        with torch.no_grad(), _quiet(), WITNESS.watching():
+            program = torch.onnx.export(
+                module,
+                arguments,
+                dynamo=True,
+                dynamic_shapes=dynamic,
+                opset_version=OPSET,
+                optimize=False,
+                verbose=False,
+            )
+    except Exception as error:
+        raise Refused(
+            f"the exporter cannot capture the model: {first_words(error)}",
+            cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
+            place=dataclasses.replace(place, source=exported_line(error)),
+        ) from error
+    assert program is not None
+    model = program.model
+    _name_values(model.graph.inputs, names)
+    _own_outputs(model)
+    _name_values(model.graph.outputs, spec.outputs)
+    _write_sources(model)
+    _check_axes(model, spec, names, place)
+    if spec.padded:  # the exporter has names of its own for them
+        for value, name in zip(model.graph.inputs, names, strict=True):
+            value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+        keep_numbers(model)
+    return model
+
+
+def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
+    """Read an ONNX file and check it against the recipe.
+
+    Raises:
+        RecipeError: the file is missing or unreadable, or its inputs and outputs are not those of the recipe.
+    """
+    place = Place(stage="capture", graph=graph)
+    shown = shown_path(path)
+    model = read_onnx(path, place, "check source.onnx")
+    got_inputs = [str(value.name) for value in model.graph.inputs]
+    for kind, expected, got in (
+        ("inputs", list(spec.inputs), got_inputs),
+        ("outputs", list(spec.outputs), [str(value.name) for value in model.graph.outputs]),
+    ):
+        if sorted(expected) != sorted(got):
+            raise RecipeError(
+                f"expected {kind} {expected} in {shown}, got {got}", cure=f"write the file's {kind} into the recipe",
+                place=place,
+            )  # fmt: skip
+    by_name = house.outputs_named(model)
+    for index, name in enumerate(spec.outputs):
+        model.graph.outputs[index] = by_name[name]
+    for name, value in house.inputs_named(model).items():
+        _check_onnx_input(value, spec, shown, place)
+        value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+    require_runnable(model, shown, place)
+    return model
+
+
+def exported_line(error: BaseException) -> str:
+    """The line of the model at which the exporter stopped: on the way to the error, named in its text, or a node's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        told = "\n".join([str(cause), *_traces_of_nodes(cause)])
+        named = [each for each in re.findall(r'File "([^"]+)", line (\d+), in (\w+)', told) if is_users(each[0])]
+        if named:
+            file, line, function = named[-1]
+            return f"{shown_path(Path(file))}:{line} in {function}"
+        cause = cause.__cause__ or cause.__context__
+    return users_line(error)
+
+
+def _traces_of_nodes(error: BaseException) -> Iterator[str]:
+    """Where the nodes come from that the exporter was about to translate; its own message has only their names."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("node")
+        if isinstance(node, torch.fx.Node):
+            yield node.stack_trace or ""
+
+
+def _check_onnx_input(value: ir.Value, spec: Graph, shown: str, place: Place) -> None:
+    """The recipe's shape and type are those of the file; where the file has a name, the recipe may have a number."""
+    name = str(value.name)
+    given = spec.inputs[name]
+    wanted, got = _captured_shape(spec, given), list(value.shape or ())
+    dtype = str(value.dtype.numpy()) if value.dtype is not None else "no type"
+    fits = len(got) == len(wanted) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(wanted, got, strict=True)
+    )
+    if (value.shape is not None and not fits) or dtype != given.dtype:
+        raise RecipeError(
+            f"expected {name} as {given.dtype} {_shown(given.original or given.shape)} in {shown}, got {dtype} "
+            f"{_shown(got)}",
+            cure="write the file's shape and dtype into the recipe",
+            place=dataclasses.replace(place, tensor=name),
+        )
+    for axis, fixed in zip(wanted, got, strict=False):
+        if isinstance(axis, str) and isinstance(fixed, int):
+            raise _fixed_axis(axis, name, fixed, place)
+
+
+def _shown(shape: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
+    return Refused(
+        f"the model fixes axis {axis!r} of {name} to {size}",
+        cure="remove code that depends on the example's size, or declare the axis as fixed"
+        + ("; for a model of one row, write the shapes it takes as original" if size == 1 else ""),
+        place=dataclasses.replace(place, tensor=name, axis=axis),
+    )
+
+
+def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
+    fixed = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    shape = given.shape if given.original is None else given.original
+    return [dim if isinstance(dim, int) else fixed.get(dim, dim) for dim in shape]
+
+
+def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
+    shape = [dim if isinstance(dim, int) else _example_size(spec, dim) for dim in _captured_shape(spec, given)]
+    generator = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, given.dtype)
+    if given.mask_of is not None or given.length_of is not None:  # nothing of an example is padding
+        return torch.full(shape, 1 if given.length_of is None else _example_size(spec, given.length_of), dtype=dtype)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    return torch.zeros(shape, dtype=dtype)
+
+
+def _example_size(spec: Graph, axis: str) -> int:
+    order = [name for name, each in spec.axes.items() if each.fixed is None]
+    if spec.axes[axis].window:
+        return EXAMPLE_FRAMES + order.index(axis)
+    if axis in spec.padded:  # a length that users have in mind; shorter ones may give some layer no frame at all
+        return (spec.padded[axis].buckets or (EXAMPLE_FRAMES,))[-1] - order.index(axis)
+    return EXAMPLE_BATCH + order.index(axis)
+
+
+def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[Any, ...]:
+    """Per argument {axis index: Dim}; a variadic `*caches` takes its share as one nested tuple."""
+    dims: dict[str, Any] = {}
+    shapes: list[dict[int, Any]] = []
+    for name in names:
+        shape = _captured_shape(spec, spec.inputs[name])
+        named = [(i, d) for i, d in enumerate(shape) if isinstance(d, str)]
+        shapes.append({i: dims.setdefault(d, _dim(d, spec)) for i, d in named})
+    parameters = inspect.signature(module.forward).parameters.values()
+    plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return (*shapes[:plain], tuple(shapes[plain:]))
+    return tuple(shapes)
+
+
+def _dim(axis: str, spec: Graph) -> Any:
+    """Of a padded axis the exporter may find the smallest length by itself; the proof finds its own."""
+    return torch.export.Dim.DYNAMIC if axis in spec.padded else torch.export.Dim(axis)
+
+
+def _try(
+    module: torch.nn.Module, arguments: Sequence[torch.Tensor], names: Sequence[str], spec: Graph, place: Place
+) -> None:
+    """Call the module once with example inputs, so that mistakes show before the exporter's words hide them."""
+    shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
+    try:
+        with torch.no_grad(), WITNESS.watching():
+            results = module(*arguments)
+    except Exception as error:
+        raise RecipeError(
+            f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
+            cure="check order, shapes and dtypes of inputs in the recipe against the model's forward",
+            place=dataclasses.replace(place, source=users_line(error)),
+        ) from error
+    count = len(results) if isinstance(results, tuple | list) else 1
+    if count != len(spec.outputs):
+        raise RecipeError(
+            f"expected {len(spec.outputs)} outputs as in the recipe, got {count} from the model",
+            cure="list every result of forward under outputs, in order",
+            place=place,
+        )
+    for name, result in zip(spec.outputs, results if isinstance(results, tuple | list) else (results,), strict=True):
+        if not isinstance(result, torch.Tensor):
+            raise RecipeError(
+                f"expected a tensor as output {name}, got {type(result).__name__}",
+                cure="return tensors side by side, neither nested nor by name",
+                place=place,
+            )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter reports progress and missing optional packages on several channels; errors still raise."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.ERROR)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+def _name_values(values: Sequence[ir.Value], names: Sequence[str]) -> None:
+    for index, value in enumerate(values):  # first out of the way: a wanted name may be another value's present one
+        value.name = f"slipway_io_{id(values)}_{index}"
+    for value, name in zip(values, names, strict=True):
+        value.name = name
+
+
+def _own_outputs(model: ir.Model) -> None:
+    """Give every graph output a node of its own, so that it can be named and removed on its own."""
+    seen: set[ir.Value] = set()
+    for index, value in enumerate(list(model.graph.outputs)):
+        if value in seen or value.producer() is None:
+            insert = house.Inserter(model, "capture")
+            model.graph.outputs[index] = insert.op("Identity", [value], name=f"{value.name}_copy", shape=value.shape)
+        seen.add(value)
+
+
+def _write_sources(model: ir.Model) -> None:
+    for node in model.graph:
+        write_source(node)
+
+
+def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place) -> None:
+    for value, name in zip(model.graph.inputs, names, strict=True):
+        for position, wanted in enumerate(_captured_shape(spec, spec.inputs[name])):
+            got = (value.shape or ())[position]
+            if isinstance(wanted, str) and isinstance(got, int):
+                raise _fixed_axis(wanted, name, got, place)
+
+
+class TorchReference:
+    """The original model, run as it was handed over: first call, then later calls with caches cut to the window.
+
+    Args:
+        later: module of the later calls.
+        first: module of the first call, or None when the later call starts streams with empty caches.
+        spec: inputs and outputs.
+        states: what is fed back.
+        window: newest frames kept before each call, or None.
+        row_places: for an original that is written for one row, where its tensors have the batch.
+    """
+
+    def __init__(
+        self,
+        later: torch.nn.Module,
+        first: torch.nn.Module | None,
+        spec: Graph,
+        states: Sequence[State],
+        window: int | None,
+        row_places: Sequence[RowPlace] = (),
+    ) -> None:
+        self.later, self.first, self.spec, self.states, self.window = later, first, spec, states, window
+        self.places = {each.tensor: each for each in row_places}
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
+        states: dict[str, Array] | None = None if self.first is not None else self._empty()
+        for feed in feeds:
+            if states is None:
+                assert self.first is not None
+                outputs = self._call(self.first, feed)
+            else:
+                outputs = self._call(self.later, completed({**feed, **states}, self.spec))
+            states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
+            yield outputs, states
+
+    def _cut(self, array: Array, state: State) -> Array:
+        return (
+            array if state.frames_axis is None or self.window is None else newest(array, state.frames_axis, self.window)
+        )
+
+    def _empty(self, batch: int = 1) -> dict[str, Array]:
+        return empty_states(self.spec, self.states, batch)
+
+    def _call(self, module: torch.nn.Module, feed: Feed) -> dict[str, Array]:
+        names = [name for name in self.spec.inputs if name in feed]
+        places = self.places
+        arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
+        with torch.no_grad(), WITNESS.watching():
+            results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
+        arrays = [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+        return {
+            name: places[name].to_caller(array) if name in places else array
+            for name, array in zip(self.spec.outputs, arrays, strict=True)
+        }
+
+
+def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
+    """Zero-length caches and zero states."""
+    found: dict[str, Array] = {}
+    for state in states:
+        shape = [
+            dim if isinstance(dim, int) else 0 if spec.axes[dim].window else spec.axes[dim].fixed or batch
+            for dim in spec.inputs[state.input].shape
+        ]
+        found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
+    return found
+
+
+def first_call_inputs(spec: Graph) -> tuple[str, ...]:
+    """What the first call takes: everything that is not a state."""
+    return tuple(name for name, given in spec.inputs.items() if given.state is None)

@@ -1,0 +1,1 @@
+"""Which nodes broke parity: searched, confirmed, explained, and shown alone."""

@@ -1,0 +1,175 @@
+"""Takes the errors of chosen regions away from a graph, to see what is left without them.
+
+    v' = v + (right value - local error's value)        where that is finite; elsewhere the right value itself
+
+Only a region's own error goes: what it makes of wrong inputs stays as wrong as it was, so a value behind the culprit
+does not heal it. One graph takes all corrections as inputs; a correction that is not asked for is zero.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.recipe.record import Limits
+from compiler.runners.forced_values import Lesson, Sessions
+from compiler.runners.stream import Step
+from compiler.stages import Array, Feed, Lowered
+from compiler.verify.differences import Difference, compare, worst_of
+
+ADDED, REPLACED = "added.", "replaced."
+"""Prefixes of the inputs of a correction: what is added, and where it takes the place of the value."""
+
+
+def correctable(lowered: Lowered, names: Sequence[str]) -> Lowered:
+    """A copy in which every one of these values can be corrected by two further inputs."""
+    model = house.clone(lowered.model)
+    wanted = set(names)
+    for node in house.nodes_of(model):
+        for value in node.outputs:
+            if str(value.name) in wanted:
+                _make_correctable(model, node, value)
+    return dataclasses.replace(lowered, model=model)
+
+
+def _make_correctable(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
+    name = str(value.name)
+    added = ir.Value(name=f"{ADDED}{name}", type=value.type)
+    replaced = ir.Value(name=f"{REPLACED}{name}", type=ir.TensorType(ir.DataType.BOOL))
+    model.graph.inputs.extend((added, replaced))
+    insert = house.Inserter(model, "correction", after=node)
+    total = insert.op("Add", [value, added], name=f"{name}_corrected_all", shape=value.shape, dtype=value.dtype)
+    chosen = insert.op(
+        "Where", [replaced, added, total], name=f"{name}_corrected", shape=value.shape, dtype=value.dtype
+    )
+    house.take_over(model, value, chosen, except_in=[each for each in (total.producer(),) if each is not None])
+
+
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """What takes the local error of one value away in one call, in the shape of the graph.
+
+    Attributes:
+        added: to be added, where finite; elsewhere the right value.
+        replaced: where it takes the place of the value.
+        right: the right value, zero in padding.
+        compared: where the right value is known.
+    """
+
+    added: Array
+    replaced: Array
+    right: Array
+    compared: Array
+
+
+def corrections(lesson: Lesson, names: Collection[str]) -> dict[str, Correction]:
+    """The corrections of one call by value."""
+    found: dict[str, Correction] = {}
+    for name in names:
+        expected, got, place = lesson.expected(name), lesson.got(name), lesson.places[name]
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = expected - got
+        broken, whole = ~np.isfinite(error), lesson.local[name]
+        added, right = np.zeros(whole.shape, whole.dtype), np.zeros(whole.shape, whole.dtype)
+        replaced, compared = np.zeros(whole.shape, bool), np.zeros(whole.shape, bool)
+        with np.errstate(over="ignore"):  # half precision has no room for what masks fill with
+            added[place] = np.where(broken, expected, error).astype(whole.dtype)
+            right[place] = expected.astype(whole.dtype)
+        replaced[place], compared[place] = broken, True
+        found[name] = Correction(added, replaced, right, compared)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What is left of the difference to the original.
+
+    Attributes:
+        used: share of the limits that the worst tensor uses; above 1 the gate fails.
+        power: of the error of all compared tensors together, each relative to its signal.
+    """
+
+    used: float
+    power: float
+
+
+class Injection:
+    """Runs a graph on recorded calls with the errors of chosen regions taken away.
+
+    Args:
+        after: the graph.
+        names: values that may be corrected.
+        steps: the original's calls, in order.
+        lessons: of the same calls, by number.
+        limits: of the gate.
+        optimize: whether the runtime may rewrite the graph.
+    """
+
+    def __init__(
+        self,
+        after: Lowered,
+        names: Sequence[str],
+        steps: Sequence[Step],
+        lessons: Mapping[int, Mapping[str, Correction]],
+        limits: Limits,
+        *,
+        optimize: bool = False,
+    ) -> None:
+        self.lowered, self.names = correctable(after, names), tuple(names)
+        self.steps, self.lessons, self.limits = steps, lessons, limits
+        self.dtypes = {str(value.name): value.dtype for value in self.lowered.model.graph.inputs}
+        self.sessions = Sessions.of(self.lowered, optimize=optimize)
+        self.trials: dict[tuple[frozenset[str], bool], Trial] = {}
+
+    def without(self, corrected: Collection[str], *, replace: bool = False) -> Trial:
+        """Run all calls without the errors of these values; each set is run once.
+
+        Args:
+            corrected: the values.
+            replace: whether they become right whatever they are computed from. Where numbers are rounded coarsely, a
+                region that is fed a little otherwise makes another error than the one that is known of it.
+        """
+        key = frozenset(corrected), replace
+        if key not in self.trials:
+            differences = compare(self.lowered, _Corrected(self, *key), self.steps)
+            worst = worst_of(differences, self.limits)
+            self.trials[key] = Trial(worst.used(self.limits), sum(map(_power, differences)))
+        return self.trials[key]
+
+    def feed(self, number: int, corrected: Collection[str], *, replace: bool) -> dict[str, Array]:
+        """The corrections of one call; scalars of nothing where none is wanted or known."""
+        known = self.lessons.get(number, {})
+        found: dict[str, Array] = {}
+        for name in self.names:
+            each = known.get(name) if name in corrected else None
+            dtype = self.dtypes[f"{ADDED}{name}"]
+            assert dtype is not None
+            if each is None:
+                values = np.zeros((), dtype.numpy()), np.zeros((), bool)
+            else:
+                values = (each.right, each.compared) if replace else (each.added, each.replaced)
+            found[f"{ADDED}{name}"], found[f"{REPLACED}{name}"] = values
+        return found
+
+
+class _Corrected:
+    """A stepper that feeds corrections with every call."""
+
+    def __init__(self, injection: Injection, corrected: Collection[str], replace: bool) -> None:
+        self.injection, self.corrected, self.replace, self.number = injection, corrected, replace, 0
+        self.runner = injection.sessions.runner(injection.lowered)
+        self.states = self.runner.states
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        more = self.injection.feed(self.number, self.corrected, replace=self.replace)
+        self.number += 1
+        return self.runner.step(feed, more)
+
+
+def _power(difference: Difference) -> float:
+    """Noise relative to signal; infinite where a number is not finite."""
+    if not np.isfinite(difference.max_abs):
+        return float("inf")
+    return 0.0 if difference.sqnr_db is None else float(10.0 ** (-difference.sqnr_db / 10.0))

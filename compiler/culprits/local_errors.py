@@ -1,0 +1,85 @@
+"""The errors that regions of a graph make of right inputs, and how much of them rounding explains."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from compiler.culprits.records import LocalError
+from compiler.runners.forced_values import Lesson, Lessons
+from compiler.runners.stream import Step
+from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rms
+
+FIRST_NOISE = 2
+"""The explained error is measured in calls up to this one, and in the last."""
+
+USUAL = 8
+"""So many regions show what is usual."""
+
+
+def local_errors(
+    lessons: Lessons, steps: Sequence[Step], roundings: Mapping[str, Rounding], advance: Callable[[], None]
+) -> list[LocalError]:
+    """Run all calls, and measure every region.
+
+    Args:
+        lessons: of the graphs before and after a pass.
+        steps: the original's calls.
+        roundings: of every region, by the value that it ends in, in the order of the graph.
+        advance: called after every call.
+    """
+    explained = ExplainedError(lessons.before, roundings, lessons.names)
+    tallies = {name: _Tally() for name in roundings}
+    for lesson in lessons.run(steps):
+        for name, tally in tallies.items():
+            tally.add(lesson, name)
+        if lesson.step <= FIRST_NOISE or lesson.step == len(steps) - 1:
+            explained.measure(lesson)
+        advance()
+    errors = [tally.error(name, explained.of(name, tally.signal)) for name, tally in tallies.items() if tally.errors]
+    return with_usual(errors, roundings)
+
+
+def with_usual(errors: Sequence[LocalError], roundings: Mapping[str, Rounding]) -> list[LocalError]:
+    """Count what is usual among regions of one element type as explained: their weights may be rounded, too."""
+    found = list(errors)
+    for rounding in Rounding:
+        relative = [each.relative for each in errors if roundings[each.tensor] is rounding and each.error]
+        if len(relative) >= USUAL:
+            usual = float(np.median(relative))
+            found = [
+                dataclasses.replace(each, explained=max(each.explained, usual * each.signal))
+                if roundings[each.tensor] is rounding and np.isfinite(usual)
+                else each
+                for each in found
+            ]
+    return found
+
+
+class _Tally:
+    """Local errors of one region, call by call."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[float, int]] = []
+        self.squares, self.elements = 0.0, 0
+
+    def add(self, lesson: Lesson, name: str) -> None:
+        expected, got = lesson.expected(name), lesson.got(name)
+        counted, fine = is_counted(expected), is_counted(got)
+        with np.errstate(invalid="ignore"):
+            alike = (got == expected) | (np.sign(got) == np.sign(expected)) | (np.isnan(got) & np.isnan(expected))
+        broken = bool(
+            np.any(counted & ~fine) or np.any(~counted & (fine | ~alike))
+        )  # a filling is a filling of its sign
+        both = counted & fine
+        self.errors.append((float("inf") if broken else rms(got[both] - expected[both]), lesson.step))
+        self.squares += float(np.sum(expected[counted] ** 2))
+        self.elements += int(counted.sum())
+
+    @property
+    def signal(self) -> float:
+        return float(np.sqrt(self.squares / self.elements)) if self.elements else 0.0
+
+    def error(self, name: str, explained: float) -> LocalError:
+        error, step = max(self.errors, key=lambda each: (each[0], -each[1]))
+        return LocalError(name, error, self.signal, explained, step)

@@ -1,0 +1,86 @@
+"""Finds values that a pass holds in another form under the same name, as where scales move from data into weights.
+
+    before:  y = norm(x)      z = y W          after:  y = norm(x) / s      z = y (s W)
+
+Such a value is no place to cut a graph at: what makes it seems wrong, and given its old form, what reads it does.
+Suspected are values with a large local error from which every way leads to another one; they are confirmed where the
+error behind them is gone once the graph is no longer cut at them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from compiler.runners.forced_values import Lesson, read_by, region_of
+from compiler.stages import Lowered
+from compiler.verify.explained_rounding import is_counted, rms
+
+LARGE = 0.05
+"""A relative local error that another form makes at least; factors are rarely so close to one."""
+
+HEALED = 1 / 4
+"""What is left of the error behind such a value, at most; a defect beside it may stay."""
+
+BLOCK = 16
+"""Values between two errors, at most."""
+
+
+def reexpressed(after: Lowered, names: Sequence[str], lesson_of: Callable[[Sequence[str]], Lesson | None]) -> set[str]:
+    """The values among `names` that the graph holds in another form.
+
+    Args:
+        after: the graph.
+        names: values that it has in common with the graph before.
+        lesson_of: a call with the graph cut at some of them; None where there is none to look at.
+    """
+    lesson = lesson_of(names)
+    if lesson is None:
+        return set()
+    errors = {name: local_error(lesson, name) for name in names}
+    blocks = _blocks(_readers(after, names), errors, {str(value.name) for value in after.model.graph.outputs})
+    dropped = set().union(*(block for block, _ in blocks))
+    lesson = lesson_of([name for name in names if name not in dropped]) if dropped else None
+    if lesson is None:
+        return set()
+    left = {name: local_error(lesson, name) for name in names if name not in dropped}
+    healed = [block for block, ends in blocks if all(left.get(end, 0.0) <= HEALED * errors[end] for end in ends)]
+    return set().union(*healed)
+
+
+def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
+    """By value the values whose regions read it."""
+    ends = set(names)
+    readers: dict[str, set[str]] = {name: set() for name in names}
+    for name in names:
+        for value in read_by(region_of(after, name, ends - {name})):
+            if str(value.name) in readers:
+                readers[str(value.name)].add(name)
+    return readers
+
+
+def _blocks(
+    readers: Mapping[str, set[str]], errors: Mapping[str, float], outputs: set[str]
+) -> list[tuple[set[str], set[str]]]:
+    """Values from an error up to the next ones, and these; not where a way leads out of the graph."""
+    found = []
+    for start in (name for name, error in errors.items() if error >= LARGE):
+        block, ends, waiting = {start}, set[str](), [start]
+        while waiting and len(block) <= BLOCK:
+            name = waiting.pop()
+            for reader in readers[name] - block:
+                if errors[reader] >= LARGE:
+                    ends.add(reader)
+                else:
+                    block.add(reader)
+                    waiting.append(reader)
+        if ends and not waiting and not block & outputs and all(readers[name] for name in block):
+            found.append((block, ends))
+    return found
+
+
+def local_error(lesson: Lesson, name: str) -> float:
+    """The error of a region on right inputs, relative to the signal; zero where numbers are broken altogether."""
+    expected, got = lesson.expected(name), lesson.got(name)
+    counted = is_counted(expected)
+    signal = rms(expected[counted])
+    if not signal or not (is_counted(got) == counted).all():
+        return 0.0
+    return rms(got[counted] - expected[counted]) / signal

@@ -1,0 +1,226 @@
+"""Writes a folder that shows a defect by itself: the regions to blame, before and after the pass, and their inputs.
+
+    before.onnx   the regions as they were           findings.json  nodes, source lines, statistics, limits
+    after.onnx    the regions as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
+    inputs.npz    what they read, one call                          exits with 1 while they differ
+
+Where the pass has reshaped what is to blame, as it may do with states, `expected/...` of the inputs takes the place of
+`before.onnx`.
+
+The folder stands beside the bundle, as `<bundle>.failure`; it is replaced as a whole by the next failure, and removed
+by the next build that succeeds. Nothing in it depends on time or place.
+"""
+
+import dataclasses
+import io
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.bundle.staged_folder import canonical_json, staged
+from compiler.culprits.records import Culprit, Findings
+from compiler.runners.forced_values import Lesson, read_by, region_of
+from compiler.runners.half_precision import with_rounding
+from compiler.stages import Array, Lowered
+
+SCRIPT = "reproduce.py"
+FINDINGS = "findings.json"
+
+PROGRAM = '''\
+"""Shows in what the regions of `after.onnx` differ from those of `before.onnx`; needs numpy and onnxruntime.
+
+    python reproduce.py        exits with 1 while a difference is larger than its limit, else with 0
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+HERE = Path(__file__).resolve().parent
+
+
+def run(name, inputs):
+    """The outputs of a graph, with the runtime's own optimisations off."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(HERE / name), options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    feed = {value.name: inputs[f"{name}/{value.name}"] for value in session.get_inputs()}
+    return dict(zip(names, session.run(names, feed)))
+
+
+def part(array, place):
+    """What can be compared: without padding."""
+    array = array.astype(np.float64)
+    return array[tuple(slice(*ends) for ends in place)] if len(place) == array.ndim else array
+
+
+def main():
+    inputs = np.load(HERE / "inputs.npz")
+    findings = json.loads((HERE / "findings.json").read_text())
+    before = run("before.onnx", inputs) if (HERE / "before.onnx").exists() else {}
+    after = run("after.onnx", inputs)
+    failed = False
+    for each in findings["culprits"]:
+        name = each["tensor"]
+        right = before[name] if name in before else inputs[f"expected/{name}"]
+        expected, got = part(right, each["place_before"]), part(after[name], each["place_after"])
+        error = got - expected.reshape(got.shape)
+        error[(got == expected.reshape(got.shape)) | (np.isnan(got) & np.isnan(expected.reshape(got.shape)))] = 0.0
+        rms = float(np.sqrt(np.mean(error**2))) if np.isfinite(error).all() else float("inf")
+        limit = each["limit"]
+        failed |= not rms <= limit
+        print(f"{name} ({each['op']} {each['node']}, {each['source'] or 'no source line'})")
+        print(f"  root mean square of the difference {rms:.4g}, limit {limit:.4g}, largest {np.max(np.abs(error)):.4g}")
+        print(f"  before {expected.min():.4g}..{expected.max():.4g}, after {got.min():.4g}..{got.max():.4g}")
+    print("differs" if failed else "no difference beyond its limit")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
+
+def failure_folder(out: Path) -> Path:
+    """Where the reproducer of a failed build lies: beside the bundle."""
+    return out.with_name(f"{out.name}.failure")
+
+
+def write_reproducer(findings: Findings, folder: Path, stage: str, beyond: float) -> Path:
+    """Write the folder, or replace the one of an earlier failure as a whole.
+
+    Args:
+        findings: with at least one culprit.
+        folder: to write.
+        stage: the pass or gate that failed.
+        beyond: a local error so many times the explained one counts as a defect.
+
+    Returns:
+        The script to run.
+    """
+    files = reproducer_files(findings, stage, beyond)
+    with staged(folder) as partial:
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+    return folder / SCRIPT
+
+
+def remove_reproducer(folder: Path) -> None:
+    """Remove what an earlier failure has left; anything else of this name stays."""
+    if (folder / SCRIPT).is_file() and (folder / FINDINGS).is_file():
+        shutil.rmtree(folder)
+
+
+def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str, bytes]:
+    """Content by file name."""
+    lesson = findings.lesson
+    assert lesson is not None
+    tensors = [culprit.local.tensor for culprit in findings.culprits]
+    known = {str(output.name) for node in findings.before.model.graph for output in node.outputs}
+    known -= {state.output for state in findings.after.states}  # passes reshape them
+    ends = set(findings.names)
+    comparable = [name for name in tensors if name in known]
+    before = cut_out(findings.before, comparable, ends) if comparable else None
+    after = cut_out(findings.after, tensors, ends)
+    arrays: dict[str, Array] = {f"expected/{name}": lesson.right[name] for name in tensors if name not in known}
+    for file, lowered, model in (("before.onnx", findings.before, before), ("after.onnx", findings.after, after)):
+        for name in house.inputs_named(model) if model is not None else ():
+            arrays[f"{file}/{name}"] = _as_in_graph(
+                lowered, name, _given(lesson, name, is_after=lowered is findings.after)
+            )
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    content = {
+        "stage": stage,
+        "graph": findings.after.graph,
+        "call": lesson.step,
+        "culprits": [
+            _described(culprit, lesson, beyond, is_known=culprit.local.tensor in known) for culprit in findings.culprits
+        ],
+    }
+    originals = {} if before is None else {"before.onnx": house.serialized(with_rounding(before))}
+    return {
+        **originals,
+        "after.onnx": house.serialized(with_rounding(after)),
+        "inputs.npz": packed.getvalue(),
+        FINDINGS: canonical_json(content),
+        SCRIPT: PROGRAM.encode(),
+    }
+
+
+def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
+    """The regions that end in some tensors as a graph of their own; what they read are its inputs."""
+    model = house.clone(lowered.model)
+    copy = dataclasses.replace(lowered, model=model)
+    nodes = {node: None for name in tensors for node in region_of(copy, name, ends - {name})}
+    read = [
+        value for node in nodes for value in read_by([node]) if value.producer() not in nodes or _is_end(value, ends)
+    ]
+    outputs = {str(output.name): output for node in nodes for output in node.outputs}
+    inputs = []
+    for value in dict.fromkeys(read):
+        given = value
+        if value.producer() is not None:
+            given = ir.Value(name=value.name, type=value.type, shape=value.shape)
+            if str(value.name) in tensors:  # it is made here as well: its maker keeps the name
+                given.name = f"{value.name}.given"
+            for use in list(value.uses()):
+                if use.node in nodes:
+                    use.node.replace_input_with(use.idx, given)
+        inputs.append(given)
+    model.graph.outputs[:] = [outputs[name] for name in tensors]
+    model.graph.inputs[:] = inputs
+    house.prune(model)
+    model.metadata_props.clear()
+    return model
+
+
+def _is_end(value: ir.Value, ends: set[str]) -> bool:
+    return str(value.name) in ends
+
+
+def _given(lesson: Lesson, name: str, *, is_after: bool) -> Array:
+    """What a region reads: right values, in the form of its graph."""
+    name = name.removesuffix(".given")
+    if is_after:
+        return lesson.given(name) if name in lesson.right else lesson.inputs_after[name]
+    return lesson.before[name] if name in lesson.before else lesson.inputs_before[name]
+
+
+def _as_in_graph(lowered: Lowered, name: str, array: Array) -> Array:
+    """Inputs and outputs of a graph for one row have no batch in front."""
+    place = next((each for each in lowered.row_places if each.tensor == name), None)
+    return array if place is None else np.ascontiguousarray(place.to_graph(array))
+
+
+def _described(culprit: Culprit, lesson: Lesson, beyond: float, *, is_known: bool) -> dict[str, Any]:
+    local, name = culprit.local, culprit.local.tensor
+    place = [part.indices(size)[:2] for part, size in zip(lesson.places[name], lesson.own[name].shape, strict=True)]
+    whole = (lesson.before[name] if is_known else lesson.right[name]).shape
+    ends = [part.indices(size)[1] for part, size in zip(lesson.origins[name], whole, strict=True)]
+    fits = len(ends) == len(place)
+    return {
+        "tensor": name,
+        "node": str(culprit.node.name),
+        "op": culprit.node.op_type,
+        "source": culprit.source,
+        "region": [
+            {"node": str(node.name), "op": node.op_type, "source": house.source_of(node)} for node in culprit.nodes
+        ],
+        "error": local.error if np.isfinite(local.error) else None,
+        "explained": local.explained,
+        "limit": min(beyond * local.explained, local.error / 2),
+        "place_after": place,
+        "place_before": [(max(end - (b - a), 0), end) for end, (a, b) in zip(ends, place, strict=True)] if fits else [],
+        "before": [dataclasses.asdict(each) for each in culprit.before],
+        "after": [dataclasses.asdict(each) for each in culprit.after],
+    }

@@ -1,0 +1,226 @@
+"""What is to be explained: axes named on the command line, for an ONNX file or on top of a recipe's graph."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.layout import symbols_of
+from compiler.cache.store import StageCache
+from compiler.capture.onnx_file import read_onnx, require_runnable
+from compiler.capture.original import Original, step_frames
+from compiler.errors import Place, RecipeError, did_you_mean
+from compiler.explain.words import shape_text
+from compiler.passes import PASSES, make_pass
+from compiler.passes.pad_axes import PadAxes
+from compiler.recipe.callables import shown_path
+from compiler.recipe.record import STANDARD_PASSES, LoadedRecipe
+from compiler.report.progress import Progress
+from compiler.stages import Lowered, PaddedAxis, Pass, State, Window
+
+BATCH = "batch"
+"""The axis of rows where none is named and the graph has it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Axes as named on the command line.
+
+    Attributes:
+        axes: padded behind, with one length per row.
+        windows: `AXIS=FRAMES` of a cache axis, whose valid frames lie last.
+        batch: the axis of rows.
+        masks: `INPUT=AXIS` of inputs that are 1 at valid places.
+        lengths: `INPUT=AXIS` of inputs that hold true lengths.
+        states: `INPUT=OUTPUT` of caches.
+    """
+
+    axes: Sequence[str] = ()
+    windows: Sequence[str] = ()
+    batch: str | None = None
+    masks: Sequence[str] = ()
+    lengths: Sequence[str] = ()
+    states: Sequence[str] = ()
+
+
+def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
+    """An ONNX file with the axes of a request, and the standard passes up to padding.
+
+    Raises:
+        RecipeError: the file cannot be read, or has no such axis, input or output.
+        Refused: ONNX Runtime cannot run it.
+    """
+    place = Place(stage="explain")
+    shown = shown_path(path)
+    model = read_onnx(path, place, "check the path, or name a recipe's graph with --recipe FILE")
+    known = _axis_names(model)
+    if not known:
+        inputs = ", ".join(f"{value.name} {shape_text(value)}" for value in model.graph.inputs)
+        raise RecipeError(
+            f"{shown}: expected an input with a named axis, got {inputs or 'no inputs'}",
+            cure="export the model with dynamic axes that have names",
+        )
+    others = [name for name in known if name != BATCH]
+    if others and not request.axes and not request.windows and request.batch is None:
+        raise RecipeError(
+            f"{shown}: expected --axis NAME, got no axis to pad", cure=f"name one of its axes: {', '.join(others)}"
+        )
+    _check_known("--axis", request.axes, known)
+    batch = request.batch
+    if batch is not None:
+        _check_known("--batch", [batch], known)
+    elif BATCH in known and BATCH not in request.axes:
+        batch = BATCH
+    require_runnable(model, shown, place)
+    house.infer_shapes(model)
+    states = tuple(_states(model, request))
+    lowered = Lowered(
+        graph=path.stem,
+        model=model,
+        states=states,
+        window=_window(model, states, request, known),
+        batch_axis=batch,
+        data_outputs=tuple(
+            name for name in house.outputs_named(model) if name not in {state.output for state in states}
+        ),
+        padded_axes=padded_axes(model, request),
+    )
+    _check_disjoint(lowered)
+    names = STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name) + 1]
+    return lowered, tuple(PASSES[name]() for name in names)
+
+
+def from_recipe(
+    loaded: LoadedRecipe, graph: str, request: Request, cache: StageCache | None, progress: Progress
+) -> tuple[Lowered, tuple[Pass, ...]]:
+    """A recipe's graph as a build has it after capture, and its passes up to padding.
+
+    Raises:
+        SlipwayError: as in a build; the recipe has no such graph or axis, or another one is asked for.
+    """
+    graphs = loaded.recipe.graphs
+    shown = shown_path(loaded.path)
+    if graph not in graphs:
+        raise RecipeError(f"{shown}: expected one of its graphs, got {graph!r}", cure=did_you_mean(graph, graphs))
+    if request.windows or request.states or request.masks or request.lengths or request.batch is not None:
+        raise RecipeError(
+            "--recipe: expected no other option on axes than --axis, got one",
+            cure="write windows, states, masks, lengths and the batch into the recipe",
+        )
+    spec = graphs[graph]
+    tracked = (*spec.padded, *(name for name, axis in spec.axes.items() if axis.window is not None))
+    _check_known("--axis", request.axes, tracked, "a padded axis or window of the recipe")
+    names = [each.name for each in spec.passes]
+    if PadAxes.name not in names:
+        raise RecipeError(
+            f"{shown}: expected {PadAxes.name} among the passes of {graph}, got {', '.join(names)}",
+            cure=f"add {PadAxes.name}, or drop the list of passes for the standard ones",
+        )
+    original = Original(loaded, graph, spec, cache, progress, with_data=False)
+    return original.start(), tuple(
+        make_pass(each.name, each.options) for each in spec.passes[: names.index(PadAxes.name) + 1]
+    )
+
+
+def padded_axes(model: ir.Model, request: Request) -> tuple[PaddedAxis, ...]:
+    """The axes padded behind, with their masks and lengths.
+
+    Raises:
+        RecipeError: a mask or length names an input or axis that is not there.
+    """
+    inputs = house.inputs_named(model)
+    masks = _pairs("--mask", request.masks, inputs, request.axes)
+    lengths = _pairs("--length", request.lengths, inputs, request.axes)
+    return tuple(
+        PaddedAxis(
+            axis,
+            _free_name(f"{axis}_length", inputs),
+            mask_inputs=tuple(name for name, of in masks if of == axis),
+            length_inputs=tuple(name for name, of in lengths if of == axis),
+        )
+        for axis in request.axes
+    )
+
+
+def _free_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted`, or `wanted_2`, ... where the graph has an input of that name."""
+    names = set(taken)
+    return next(name for name in (wanted, *(f"{wanted}_{n}" for n in range(2, len(names) + 3))) if name not in names)
+
+
+def _states(model: ir.Model, request: Request) -> list[State]:
+    """Caches: the axis that grows is the one with a window."""
+    windows = {text.split("=", 1)[0] for text in request.windows}
+    inputs = house.inputs_named(model)
+    found = []
+    for name, output in _pairs("--state", request.states, inputs, house.outputs_named(model)):
+        names = [str(dim) for dim in house.dims_of(inputs[name]) or ()]
+        found.append(State(name, output, next((at for at, dim in enumerate(names) if dim in windows), None)))
+    return found
+
+
+def _window(model: ir.Model, states: Sequence[State], request: Request, known: Sequence[str]) -> Window | None:
+    """The cache axis."""
+    if not request.windows:
+        return None
+    if len(request.windows) > 1:
+        raise RecipeError("--window: expected one cache axis, got more", cure="name the axis of all caches alike")
+    axis, frames = _split("--window", request.windows[0], "AXIS=FRAMES")
+    _check_known("--window", [axis], known)
+    if not frames.isdigit() or int(frames) < 1:
+        raise RecipeError(f"--window {axis}: expected a number of frames, got {frames!r}", cure=f"write {axis}=64")
+    if not any(state.frames_axis is not None for state in states):
+        raise RecipeError(
+            f"--window {axis}: expected the caches that have this axis, got no --state with it",
+            cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
+        )
+    return Window(axis, int(frames), step_frames(model, states, (), axis, "explain"),
+                  _free_name(f"{axis}_length", house.inputs_named(model)), None)  # fmt: skip
+
+
+def _axis_names(model: ir.Model) -> tuple[str, ...]:
+    """The named axes of the inputs, in order."""
+    dims = (dim for value in model.graph.inputs for dim in house.dims_of(value) or ())
+    names = (symbol for dim in dims for symbol in sorted(symbols_of(dim), key=str) if not symbol.is_Dummy)
+    return tuple(dict.fromkeys(map(str, names)))
+
+
+def _check_known(
+    option: str, names: Iterable[str], known: Sequence[str], what: str = "an axis of the graph's inputs"
+) -> None:
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"{option} {name}: expected {what}, got {name!r}", cure=did_you_mean(name, known))
+
+
+def _check_disjoint(lowered: Lowered) -> None:
+    """An axis is rows, a window, or padded behind."""
+    names = [each.axis for each in lowered.padded_axes]
+    names += [] if lowered.window is None else [lowered.window.axis]
+    names += [] if lowered.batch_axis is None else [lowered.batch_axis]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"axis {name}: expected one part, got {names.count(name)}", cure="name each axis once")
+
+
+def _pairs(option: str, texts: Sequence[str], first: Iterable[str], second: Iterable[str]) -> list[tuple[str, str]]:
+    """`A=B` each, with A and B among known names."""
+    found = []
+    for text in texts:
+        name, other = _split(option, text, "NAME=NAME")
+        for wanted, known in ((name, first), (other, second)):
+            if wanted not in known:
+                raise RecipeError(
+                    f"{option} {text}: expected a known name, got {wanted!r}", cure=did_you_mean(wanted, known)
+                )
+        found.append((name, other))
+    return found
+
+
+def _split(option: str, text: str, form: str) -> tuple[str, str]:
+    name, equals, other = text.partition("=")
+    if not equals or not name or not other:
+        raise RecipeError(f"{option}: expected {form}, got {text!r}", cure="write both sides")
+    return name, other

@@ -1,0 +1,1 @@
+"""A build as a person sees it: live lines, tables, a page with charts."""

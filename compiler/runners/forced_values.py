@@ -1,0 +1,328 @@
+"""Runs every part of a graph on the values of the graph before a pass, so that no part inherits an error.
+
+    before:   x -> a -> b -> c                    values a, b, c by name
+    after:    x -> a' -> (new) -> b' -> c'        c' is wrong: by its own fault, or by that of a' or b'?
+    forced:   x -> a'   a -> (new) -> b'   b -> c'
+
+Values of the same name are the same quantity: a pass that changes what a value holds gives it another name. The part
+of the graph between such values is a *region*, named after the value that it ends in; its local error is what it makes
+of right inputs, free of all that went wrong in front of it and in earlier calls: states are given, too.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.runners.half_precision import with_rounding
+from compiler.runners.padded_rows import RowsRunner
+from compiler.runners.session import Session, open_model
+from compiler.runners.stream import Runner, Step, mapped
+from compiler.stages import Array, Feed, Lowered, newest
+
+FORCED = "forced."
+"""Prefix of the input that stands in for a value."""
+
+
+def exposed(lowered: Lowered, names: Iterable[str]) -> Lowered:
+    """A copy whose graph returns these values besides its outputs; the later calls alone."""
+    model = house.clone(lowered.model)
+    _return(model, _values(model, names).values())
+    return dataclasses.replace(lowered, model=model, first_call=None)
+
+
+def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
+    """A copy that reads every one of these values from an input of its own, and returns what it would have been."""
+    model = house.clone(lowered.model)
+    values = _values(model, names)
+    _return(model, values.values())
+    for name, value in values.items():
+        given = ir.Value(name=f"{FORCED}{name}", type=value.type, shape=value.shape)
+        model.graph.inputs.append(given)
+        for use in list(value.uses()):
+            use.node.replace_input_with(use.idx, given)
+    return dataclasses.replace(lowered, model=model, first_call=None)
+
+
+def _values(model: ir.Model, names: Iterable[str]) -> dict[str, ir.Value]:
+    wanted = set(names)
+    return {str(output.name): output for node in model.graph for output in node.outputs if str(output.name) in wanted}
+
+
+def _return(model: ir.Model, values: Iterable[ir.Value]) -> None:
+    present = set(model.graph.outputs)
+    model.graph.outputs.extend(value for value in values if value not in present)
+
+
+def common_values(before: Lowered, after: Lowered) -> list[str]:
+    """Names of computed floating-point values that both graphs have, in the order of `after`."""
+    known = set(_countable(before))
+    return [name for name in _countable(after) if name in known]
+
+
+def _countable(lowered: Lowered) -> list[str]:
+    return [
+        str(output.name)
+        for node in lowered.model.graph
+        if node.op_type != "Constant" and any(each is not None for each in node.inputs)
+        for output in node.outputs
+        if output.name and output.dtype is not None and output.dtype.is_floating_point()
+        if not lowered.padded_axes or _is_counted(output, lowered)
+    ]
+
+
+def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
+    """Whether the size of a value follows from the lengths, so that padding can be cut from it."""
+    known = {house.symbol(name) for name in (lowered.batch_axis, *(each.axis for each in lowered.padded_axes)) if name}
+    dims = house.dims_of(value)
+    return dims is not None and all(isinstance(dim, int) or dim.free_symbols <= known for dim in dims)
+
+
+def region_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node, ...]:
+    """The nodes between the values `ends`, or the inputs, and a value; in graph order."""
+    stop = set(ends)
+    start = _values(lowered.model, [name])[name].producer()
+    found: set[ir.Node] = set()
+    waiting = [start] if start is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        found.add(node)
+        for value in (*node.inputs, *_captured(node)):
+            producer = None if value is None or str(value.name) in stop else value.producer()
+            if producer is not None:
+                waiting.append(producer)
+    return tuple(node for node in lowered.model.graph if node in found)
+
+
+def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
+    """The values that nodes read and do not make, constants left out, in order."""
+    made = {output for node in nodes for output in node.outputs}
+    read = dict.fromkeys(
+        value
+        for node in nodes
+        for value in (*node.inputs, *_captured(node))
+        if value is not None and value not in made and not value.is_initializer()
+    )
+    return list(read)
+
+
+def _captured(node: ir.Node) -> list[ir.Value]:
+    """Values from outside that the branches and bodies of a node read."""
+    graphs = [
+        graph
+        for attribute in node.attributes.values()
+        for graph in (
+            [attribute.as_graph()]
+            if attribute.type == ir.AttributeType.GRAPH
+            else attribute.as_graphs()
+            if attribute.type == ir.AttributeType.GRAPHS
+            else []
+        )
+    ]
+    inner = [each for graph in graphs for each in graph.all_nodes()]
+    own = {output for each in inner for output in each.outputs} | {v for graph in graphs for v in graph.inputs}
+    return [value for each in inner for value in each.inputs if value is not None and value not in own]
+
+
+class Bench:
+    """Runs the later calls of a graph one by one, its states given each time.
+
+    Args:
+        lowered: the graph.
+        optimize: whether the runtime may rewrite it.
+    """
+
+    def __init__(self, lowered: Lowered, *, optimize: bool = False) -> None:
+        self.lowered = lowered
+        self.sessions = Sessions.of(lowered, optimize=optimize)
+        self.runner = self.sessions.runner(lowered)
+        self.dtypes = {str(value.name): value.dtype for value in lowered.model.graph.inputs}
+
+    def full_feed(self, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Every input of the next call."""
+        if isinstance(self.runner, RowsRunner):
+            return self.runner.full_feed([feed])
+        self.runner.states = self._typed(states)
+        return self.runner.full_feed(feed)
+
+    def call(self, feed: Feed, states: Mapping[str, Array] | None = None, more: Feed | None = None) -> dict[str, Array]:
+        """All outputs of one call, padding included.
+
+        Args:
+            feed: what the caller gives.
+            states: in place of those of the call before, by input name.
+            more: further inputs as the graph has them.
+        """
+        if isinstance(self.runner, RowsRunner):
+            return self.runner.whole([feed], more=self._typed(more or {}))
+        if states is not None:
+            self.runner.states = self._typed(states)
+        return self.runner.step(feed, self._typed(more or {}))
+
+    def _typed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        found = {}
+        for name, array in arrays.items():
+            dtype = self.dtypes.get(name)
+            with np.errstate(over="ignore"):  # what half precision cannot hold is infinite there
+                found[name] = array if dtype is None else array.astype(dtype.numpy())
+        return found
+
+    def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
+        """The place in a value that is not padding behind an axis."""
+        if isinstance(self.runner, RowsRunner):
+            return self.runner.place_of(name, 0, self.runner.lengths_of(feed))
+        return (slice(None),) * array.ndim
+
+    def restart(self) -> None:
+        """Let the next call be the first."""
+        self.runner = self.sessions.runner(self.lowered)
+
+    @property
+    def length(self) -> Array | None:
+        """True length of the caches; None for a graph that has none."""
+        return self.runner.length.copy() if isinstance(self.runner, Runner) else None
+
+    def continue_at(self, length: Array | None) -> None:
+        """Let the next call be one with caches of this true length."""
+        if isinstance(self.runner, Runner) and length is not None:
+            self.runner.started, self.runner.length = True, length.copy()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sessions:
+    """The opened graph and, while it is one of its own, that of the first call."""
+
+    later: Session
+    first: Session | None
+
+    @classmethod
+    def of(cls, lowered: Lowered, *, optimize: bool = False) -> "Sessions":
+        """Open a graph as the passes are compared, or with the runtime's own optimisations."""
+
+        def opened(model: ir.Model) -> Session:
+            return open_model(with_rounding(model), optimize=optimize)
+
+        return cls(opened(lowered.model), None if lowered.first_call is None else opened(lowered.first_call))
+
+    def runner(self, lowered: Lowered) -> Runner | RowsRunner:
+        """A fresh runner of the graph, one row a call."""
+        if lowered.padded_axes:
+            return RowsRunner(lowered, self.later)
+        return Runner(lowered, self.later, 1, self.first)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """One call.
+
+    Attributes:
+        step: number of the call.
+        feed: what the caller gives.
+        inputs_before: every input of the graph before the pass.
+        inputs_after: every input of the graph after it.
+        length: true length of the caches, None for a graph that has none.
+        before_states: what the graph before the pass is given, by input name.
+        states: what the graph after it is given.
+        before: values of the graph before, by name, with their padding.
+        right: the same without it; states as the pass has reshaped them.
+        own: values of the graph after when it starts from the right states.
+        local: what every region of the graph after makes of right values.
+        origins: per value the part of `before` that is no padding behind an axis.
+        places: per value the part of `own` and `local` that `right` corresponds to.
+    """
+
+    step: int
+    feed: Feed
+    inputs_before: Feed
+    inputs_after: Feed
+    length: Array | None
+    before_states: Mapping[str, Array]
+    states: Mapping[str, Array]
+    before: Mapping[str, Array]
+    right: Mapping[str, Array]
+    own: Mapping[str, Array]
+    local: Mapping[str, Array]
+    origins: Mapping[str, tuple[slice, ...]]
+    places: Mapping[str, tuple[slice, ...]]
+
+    def expected(self, name: str) -> Array:
+        """What the region of a value should have made, as float64, in the shape of `got`."""
+        right = self.right[name]
+        got = self.own[name]
+        if right.ndim == got.ndim:
+            sizes = [part.indices(size) for part, size in zip(self.places[name], got.shape, strict=True)]
+            for axis, (start, stop, _) in enumerate(sizes):
+                right = newest(right, axis, stop - start)
+        return right.astype(np.float64).reshape(self.got(name, self.own).shape)
+
+    def got(self, name: str, values: Mapping[str, Array] | None = None) -> Array:
+        """The comparable part of what the region of a value has made."""
+        array = (self.local if values is None else values)[name]
+        return array[self.places[name]].astype(np.float64)
+
+    def given(self, name: str) -> Array:
+        """The right value in the shape of the graph after; its padding is the graph's own."""
+        whole = self.own[name].copy()
+        with np.errstate(over="ignore"):
+            whole[self.places[name]] = self.expected(name).astype(whole.dtype)
+        return whole
+
+
+class Lessons:
+    """All calls of both graphs, and of the graph after on the values of the graph before.
+
+    Args:
+        before: the graph before the pass.
+        after: the graph after it.
+        names: values by which they are compared.
+        optimize: whether the runtime may rewrite the graph after.
+    """
+
+    def __init__(self, before: Lowered, after: Lowered, names: Sequence[str], *, optimize: bool = False) -> None:
+        self.before, self.after, self.names = before, after, names
+        self.start = None if before.first_call is None else Bench(before)
+        self.old = Bench(exposed(before, names))
+        self.new = Bench(exposed(after, names), optimize=optimize)
+        self.forced = Bench(forced(after, names), optimize=optimize)
+        self.maps = after.state_maps[len(before.state_maps) :]
+
+    def run(self, steps: Sequence[Step]) -> Iterator[Lesson]:
+        """Call after call, in order; a first call of its own is left out."""
+        for bench in (self.start, self.old, self.new, self.forced):
+            if bench is not None:
+                bench.restart()
+        states = dict(self.old.runner.states)
+        for number, step in enumerate(steps):
+            if number == 0 and self.start is not None:
+                self.start.call(step.feed)
+                states = dict(self.start.runner.states)
+                for bench in (self.old, self.new, self.forced):
+                    bench.continue_at(self.start.length)
+                continue
+            yield self._lesson(number, step.feed, states)
+            states = dict(self.old.runner.states)
+
+    def _lesson(self, number: int, feed: Feed, states: Mapping[str, Array]) -> Lesson:
+        length, given = self.old.length, mapped(self.maps, states)
+        inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
+        right = self.old.call(feed, states)
+        own = self.new.call(feed, given)
+        following = mapped(self.maps, self.old.runner.states)
+        kept = {name: right[name] for name in self.names}
+        kept |= {state.output: following[state.input] for state in self.after.states if state.input in following}
+        places = {name: self._place(name, kept[name], own[name], feed) for name in kept}
+        origins = {name: self.old.valid(name, array, feed) for name, array in kept.items()}
+        cut = {name: array[origins[name]] for name, array in kept.items()}
+        lesson = Lesson(number, feed, *inputs, length, states, given, right, cut, own, {}, origins, places)
+        more = {f"{FORCED}{name}": lesson.given(name) for name in self.names}
+        return dataclasses.replace(lesson, local=self.forced.call(feed, given, more))
+
+    def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:
+        """Without padding; of caches the newest entries that both have."""
+        if self.after.padded_axes or right.ndim != own.ndim:
+            return self.new.valid(name, own, feed)
+        return tuple(slice(max(b - a, 0), b) for a, b in zip(right.shape, own.shape, strict=True))

@@ -1,0 +1,45 @@
+"""A graph that is written for one row, as callers see it: with the batch in front of every input and output."""
+
+from collections.abc import Sequence
+
+from compiler import ir as house
+from compiler.ir import Dim
+from compiler.runners.session import Session
+from compiler.stages import Array, Lowered
+
+
+class OneRowSession:
+    """A session of a graph that is written for one row, as callers see it: with the batch in front everywhere.
+
+    Args:
+        session: runs the graph.
+        lowered: its record.
+    """
+
+    def __init__(self, session: Session, lowered: Lowered) -> None:
+        self.session = session
+        self.places = {each.tensor: each for each in lowered.row_places}
+        self.outputs = list(house.outputs_named(lowered.model))
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`, or of the graph."""
+        given = {
+            name: self.places[name].to_graph(array) if name in self.places else array for name, array in feeds.items()
+        }
+        results = zip(self.outputs if names is None else names, self.session.run(names, given), strict=True)
+        return [self.places[name].to_caller(array) if name in self.places else array for name, array in results]
+
+
+def for_callers(session: Session, lowered: Lowered) -> Session:
+    """The session, of a graph for one row as callers see it."""
+    return OneRowSession(session, lowered) if lowered.row_places else session
+
+
+def caller_dims(lowered: Lowered) -> dict[str, tuple[Dim, ...]]:
+    """The shapes of all inputs and outputs as callers see them; of unknown rank, none."""
+    places = {each.tensor: each for each in lowered.row_places}
+    found = {}
+    for value in (*lowered.model.graph.inputs, *lowered.model.graph.outputs):
+        name, dims = str(value.name), house.dims_of(value) or ()
+        found[name] = places[name].dims(dims) if name in places else dims
+    return found

@@ -1,0 +1,191 @@
+"""Runs a graph on rows of any lengths side by side, and cuts from its outputs what is valid of each.
+
+    rows of 5 and 3 -> features [4, 8, 80], lengths [5, 3, 1, 1] -> logits [4, 4, 30] -> [1, 2, 30] and [1, 1, 30]
+
+The sizes of outputs are the formulas that shape inference has written: at slots they give the size of an array, at the
+true lengths of a row how much of it is valid.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import DataError, Place
+from compiler.runners.one_row import caller_dims, for_callers
+from compiler.runners.session import Session
+from compiler.sizes.expressions import Dim
+from compiler.stages import Array, Feed, Lowered
+
+SPARE = 3
+"""Slots beyond the longest row where the number of slots is free, so that there is padding to look at."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes that a graph was frozen to.
+
+    Attributes:
+        rows: rows of every call.
+        slots: by padded axis.
+    """
+
+    rows: int
+    slots: Mapping[str, int]
+
+    def hold(self, lengths: Mapping[str, int]) -> bool:
+        """Whether a row of these lengths fits."""
+        return all(length <= self.slots[axis] for axis, length in lengths.items())
+
+
+class RowsRunner:
+    """Runs a graph without states whose axes are, or will be, padded behind.
+
+    Args:
+        lowered: the graph's record, with axes by name.
+        session: runs it, or the graph that was frozen from it.
+        sizes: what it was frozen to; None while its axes are dynamic.
+    """
+
+    def __init__(self, lowered: Lowered, session: Session, sizes: Sizes | None = None) -> None:
+        self.lowered, self.session, self.sizes = lowered, for_callers(session, lowered), sizes
+        self.states: dict[str, Array] = {}
+        self.inputs = {str(value.name): value for value in lowered.model.graph.inputs}
+        self.dims = caller_dims(lowered)
+        self.formulas = {name: self.dims[name] for name in house.outputs_named(lowered.model)}
+        self.batch = lowered.batch_axis
+
+    def lengths_of(self, row: Feed) -> dict[str, int]:
+        """The length of a row per padded axis."""
+        found = {}
+        for each in self.lowered.padded_axes:
+            for name, array in row.items():
+                dims = self.dims.get(name, ())
+                places = [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]
+                if places:
+                    found[each.axis] = array.shape[places[0]]
+        return found
+
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """The outputs of one row, cut to what is valid; inputs of `more` are taken as the graph has them."""
+        return self._cut([feed], self.whole([feed], more=more))[0]
+
+    def run(self, rows: Sequence[Feed], fill: float = 0.0) -> list[dict[str, Array]]:
+        """Run rows together; the valid outputs of each.
+
+        Args:
+            rows: data inputs of one row each.
+            fill: what lies in padded slots and in free rows of real-valued inputs.
+        """
+        return self._cut(rows, self.whole(rows, fill))
+
+    def _cut(self, rows: Sequence[Feed], outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+        return [
+            {name: array[self.place_of(name, row, lengths)] for name, array in outputs.items()}
+            for row, lengths in enumerate(map(self.lengths_of, rows))
+        ]
+
+    def whole(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
+        """Run rows together; outputs with their padding, inputs of `more` as the graph has them."""
+        full = self.full_feed(rows, fill, more)
+        return dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
+
+    def full_feed(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
+        """Every input of one call: rows side by side, their lengths, and what lies in the rest."""
+        lengths = [self.lengths_of(row) for row in rows]
+        sizes = self.sizes or Sizes(len(rows), self._slots(lengths))
+        return {**self._feed(rows, lengths, sizes, fill, (more or {}).keys()), **(more or {})}
+
+    def _slots(self, lengths: Sequence[Mapping[str, int]]) -> dict[str, int]:
+        """Slots for these rows: as many as the longest has, and some more once the graph is padded."""
+        found = {}
+        for each in self.lowered.padded_axes:
+            longest = max(row[each.axis] for row in lengths)
+            spare = longest + SPARE if self.lowered.is_padded else longest
+            found[each.axis] = spare if each.maximum is None else max(longest, min(spare, each.maximum))
+        return found
+
+    def _feed(
+        self,
+        rows: Sequence[Feed],
+        lengths: Sequence[Mapping[str, int]],
+        sizes: Sizes,
+        fill: float,
+        given: Collection[str] = (),
+    ) -> dict[str, Array]:
+        free = [{each.axis: each.minimum for each in self.lowered.padded_axes}] * (sizes.rows - len(rows))
+        full = {}
+        for each in self.lowered.padded_axes:
+            counted = np.array([row[each.axis] for row in (*lengths, *free)])
+            for name in {each.length_input, *each.length_inputs} & self.inputs.keys():
+                full[name] = counted.astype(_dtype(self.inputs[name])).reshape(self._shape(name, sizes))
+            for name in {*each.mask_inputs} & self.inputs.keys():
+                full[name] = np.ones(self._shape(name, sizes), _dtype(self.inputs[name]))
+        for name in self.inputs.keys() - full.keys() - set(given):
+            full[name] = self._side_by_side(name, [row[name] for row in rows], sizes, fill)
+        return full
+
+    def _shape(self, name: str, sizes: Sizes) -> tuple[int, ...]:
+        named = {**sizes.slots, **({} if self.batch is None else {self.batch: sizes.rows})}
+        return tuple(_size(dim, named) for dim in self.dims[name])
+
+    def _side_by_side(self, name: str, arrays: Sequence[Array], sizes: Sizes, fill: float) -> Array:
+        joined = np.zeros(self._shape(name, sizes), _dtype(self.inputs[name]))
+        if joined.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # a huge value is infinite in half precision
+                joined[...] = np.array(fill).astype(joined.dtype)
+        has_rows = not self.is_shared(name)
+        for row, array in enumerate(arrays if has_rows else [self._longest(name, arrays)]):
+            place = tuple(slice(size) for size in array.shape)
+            joined[(slice(row, row + 1), *place[1:]) if has_rows else place] = array
+        return joined
+
+    def is_shared(self, name: str) -> bool:
+        """Whether an input has no rows: one array for all of them, which each row reads up to its own length."""
+        return self.batch is None or house.symbol(self.batch) not in self.dims[name]
+
+    def shares(self, row: Feed, longest: Feed) -> bool:
+        """Whether a row can be run beside a longer one: what they share is the same as far as it goes."""
+        return all(_begins_with(longest[name], row[name]) for name in row if self.is_shared(name))
+
+    def _longest(self, name: str, arrays: Sequence[Array]) -> Array:
+        """What all rows share, as the longest of them has it.
+
+        Raises:
+            DataError: another row has something else.
+        """
+        longest = max(arrays, key=np.size)
+        if not all(_begins_with(longest, array) for array in arrays):
+            raise DataError(
+                "expected the same entries in every row of one call, as the input has no batch axis, got others",
+                cure="yield the same for every row, or give the input the batch axis",
+                place=Place(graph=self.lowered.graph, tensor=name),
+            )
+        return longest
+
+    def place_of(self, name: str, row: int, lengths: Mapping[str, int]) -> tuple[slice, ...]:
+        """Where in an output a row of these lengths has its valid entries."""
+        sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
+        place = []
+        for dim in self.formulas[name]:
+            size = _size(dim, sizes)
+            has_rows = self.batch is not None and house.mentions(dim, self.batch)
+            place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
+        return tuple(place)
+
+
+def _begins_with(longest: Array, array: Array) -> bool:
+    """Whether the first entries along every axis are these."""
+    return np.array_equal(longest[tuple(slice(size) for size in array.shape)], array, equal_nan=array.dtype.kind == "f")
+
+
+def _dtype(value: ir.Value) -> np.dtype:
+    assert value.dtype is not None
+    return np.dtype(value.dtype.numpy())
+
+
+def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """A dimension at given sizes of its axes."""
+    return dim if isinstance(dim, int) else int(dim.subs({house.symbol(name): size for name, size in sizes.items()}))

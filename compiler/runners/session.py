@@ -1,0 +1,123 @@
+"""Evaluates a single node or a small graph on arrays, through ONNX Runtime with optimisation off."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+
+from compiler import ir as house
+from compiler.runners.half_precision import with_rounding
+from compiler.runners.structure import split
+from compiler.stages import Array
+
+PROVIDERS = ["CPUExecutionProvider"]
+
+
+class Session(Protocol):
+    """What runs one graph: the shape of `onnxruntime.InferenceSession`."""
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`."""
+        ...
+
+
+def open_session(model: bytes | str, *, optimize: bool = False, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A CPU session.
+
+    Args:
+        model: serialized model, or the path of a model file.
+        optimize: whether ONNX Runtime may rewrite the graph. Off when passes are compared, on for what ships.
+        threads: intra-op threads.
+    """
+    options = _options(optimize=optimize, threads=threads)
+    return onnxruntime.InferenceSession(model, options, providers=PROVIDERS)
+
+
+def _options(*, optimize: bool, threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what it raises says it as well
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    return options
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """A session that reads the weights of a model where they lie.
+
+    Attributes:
+        session: of the structure.
+        weights: held as long as the session, which does not own them.
+    """
+
+    session: onnxruntime.InferenceSession
+    weights: Sequence[onnxruntime.OrtValue]
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        found: list[Array] = self.session.run(names, feeds)
+        return found
+
+
+def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
+    """A CPU session of a model in memory, on one thread; `optimize` as in `open_session`."""
+    structure, weights = split(model)
+    options = _options(optimize=optimize, threads=1)
+    values = [
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(tensor.numpy())) for tensor in weights.values()
+    ]
+    options.add_external_initializers(list(weights), values)
+    return _Opened(onnxruntime.InferenceSession(structure, options, providers=PROVIDERS), values)
+
+
+def session_of(model: ir.Model) -> Session:
+    """A session without optimisation that rounds half precision wherever the graph says so."""
+    return open_model(with_rounding(with_constants_dequantized(model)))
+
+
+def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """All outputs of a model by name."""
+    session = open_session(ir.serde.serialize_model(model).SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def evaluate_node(node: ir.Node, operands: Sequence[Array]) -> list[Array]:
+    """The outputs of one node for constant operands."""
+    inputs = [
+        ir.val(f"x{i}", ir.DataType.from_numpy(x.dtype), x.shape) for i, x in enumerate(map(np.asarray, operands))
+    ]
+    outputs = [ir.Value(name=f"y{i}", type=value.type) for i, value in enumerate(node.outputs)]
+    copy = ir.Node(
+        node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, version=node.version
+    )
+    opsets = dict(node.graph.opset_imports) if node.graph is not None else {"": 20}
+    graph = ir.Graph(inputs, outputs, nodes=[copy], opset_imports=opsets, name="one_node")
+    result = run_model(ir.Model(graph, ir_version=10), {f"x{i}": np.asarray(x) for i, x in enumerate(operands)})
+    return [result[f"y{i}"] for i in range(len(outputs))]
+
+
+def with_constants_dequantized(model: ir.Model) -> ir.Model:
+    """The graph with the numbers that integer constants stand for; the model itself where it has none.
+
+    ONNX Runtime without optimisation makes them again in every call.
+    """
+    if not any(_dequantizes_a_constant(node) for node in model.graph):
+        return model
+    copy = house.clone(model)
+    for node in [node for node in copy.graph if _dequantizes_a_constant(node)]:
+        operands = [array for array in map(house.array_of, node.inputs) if array is not None]
+        insert = house.Inserter(copy, "with_constants_dequantized", before=node)
+        house.take_over(copy, node.outputs[0], insert.constant(evaluate_node(node, operands)[0], "dequantized"))
+    house.prune(copy)
+    return copy
+
+
+def _dequantizes_a_constant(node: ir.Node) -> bool:
+    return house.is_op(node, "DequantizeLinear") and all(
+        house.array_of(value) is not None for value in node.inputs if value is not None
+    )

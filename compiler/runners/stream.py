@@ -1,0 +1,196 @@
+"""Runs a graph call after call, and records what the original answers to the same calls."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.errors import DataError, Place
+from compiler.runners.one_row import caller_dims, for_callers
+from compiler.runners.session import Session
+from compiler.sizes.expressions import Dim
+from compiler.stages import Array, Feed, Lowered, StateMap, newest
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One call of the original.
+
+    Attributes:
+        feed: what the caller gives.
+        outputs: every output by name, states among them as the original returns them.
+        states: what the next call takes, caches cut to the window.
+    """
+
+    feed: Feed
+    outputs: Mapping[str, Array]
+    states: Mapping[str, Array]
+    _last: list[tuple[Sequence[StateMap], Mapping[str, Array]]] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def states_after(self, maps: Sequence[StateMap]) -> Mapping[str, Array]:
+        """The states as passes have reshaped them.
+
+        The last answer is kept: a graph is compared after every pass, and few passes reshape states once more.
+        """
+        done, states = self._last[0] if self._last else ((), self.states)
+        if done != maps[: len(done)]:
+            done, states = (), self.states
+        self._last[:] = [(maps, mapped(maps[len(done) :], states))]
+        return self._last[0][1]
+
+    def repeated(self, rows: int) -> "Step":
+        """The same call with so many equal rows."""
+        parts = (self.feed, self.outputs, self.states)
+        return Step(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
+
+
+class Stepper(Protocol):
+    """What runs a graph call after call: `Runner`, or `RowsRunner` where rows have lengths of their own."""
+
+    states: dict[str, Array]
+
+    def step(self, feed: Feed) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name."""
+        ...
+
+
+class Runner:
+    """Runs a lowered graph call after call, feeding lengths, masks and states as its record says.
+
+    Args:
+        lowered: the graph's record; its model gives names and shapes.
+        session: runs the model.
+        batch: rows of every call.
+        first: runs the first call while it is a graph of its own.
+    """
+
+    def __init__(self, lowered: Lowered, session: Session, batch: int = 1, first: Session | None = None) -> None:
+        self.lowered, self.session, self.batch = lowered, for_callers(session, lowered), batch
+        self.first = None if first is None else for_callers(first, lowered)
+        self.inputs = house.inputs_named(lowered.model)
+        self.outputs = list(house.outputs_named(lowered.model))
+        self.length = np.zeros(batch, np.int64)
+        dims = caller_dims(lowered)
+        self.states = {state.input: self._initial(state.input, dims[state.input]) for state in lowered.states}
+        self.started = False
+
+    def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
+        """Zeros; a dynamic cache starts with no frames."""
+        value = self.inputs[name]
+        window = self.lowered.window
+        axis = window.axis if window is not None else None
+        shape = [
+            dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch for dim in dims
+        ]
+        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+
+    def full_feed(self, feed: Feed) -> dict[str, Array]:
+        """The caller's feed with states, length and mask."""
+        full = {**feed, **self.states}
+        window = self.lowered.window
+        if window is not None and window.length_input in self.inputs:
+            full[window.length_input] = self.length
+        if window is not None and window.mask_input is not None and window.mask_input in self.inputs:
+            full[window.mask_input] = mask_of(self.length, window.frames, window.step_frames)
+        return {name: array for name, array in full.items() if name in self.inputs}
+
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name.
+
+        Args:
+            feed: what the caller gives.
+            more: inputs that a copy of the graph has besides; the first call takes those that its own copy has.
+        """
+        if self.first is not None and not self.started:
+            names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
+            given = {**feed, **(more or {})}
+            results = self.first.run(None, {name: array for name, array in given.items() if name in names})
+            outputs = dict(zip(self.outputs, results, strict=True))
+        else:
+            full = {**self.full_feed(feed), **(more or {})}
+            outputs = dict(zip(self.outputs, self.session.run(self.outputs, full), strict=True))
+        self.started = True
+        window = self.lowered.window
+        for state in self.lowered.states:
+            array = outputs[state.output]
+            cut = (
+                array
+                if state.frames_axis is None or window is None
+                else newest(array, state.frames_axis, window.frames)
+            )
+            self.states[state.input] = cut
+        if window is not None:
+            self.length = np.minimum(self.length + window.step_frames, window.frames)
+        return outputs
+
+
+def mask_of(length: Array, frames: int, step_frames: int) -> Array:
+    """The 0/1 float32 mask [rows, frames + step_frames] of right-aligned caches with these true lengths."""
+    slots = np.arange(frames + step_frames)
+    return (slots[None] >= frames - length[:, None]).astype(np.float32)
+
+
+def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
+    """The original's states as the passes have reshaped them."""
+    return mapped(lowered.state_maps, states)
+
+
+def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, Array]:
+    """States as passes with these maps have reshaped them."""
+    found = dict(states)
+    for state_map in maps:
+        found = state_map.apply(found)
+    return found
+
+
+def expected_of(lowered: Lowered, step: Step) -> dict[str, Array]:
+    """What a call must give: outputs by name, and states, as the passes have reshaped them, by the input they feed."""
+    fed_back = {state.output for state in lowered.states}
+    outputs = {name: array for name, array in step.outputs.items() if name not in fed_back}
+    return {**outputs, **step.states_after(lowered.state_maps)}
+
+
+def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequence[Feed], count: int) -> list[Step]:
+    """The original's first `count` calls on one stream."""
+    feeds = list(stream[:count])
+    steps: list[Step] = []
+    for feed, (outputs, states) in zip(feeds, run(feeds), strict=True):
+        for name, array in outputs.items():
+            if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+                raise DataError(
+                    f"expected the original to answer with finite numbers, got NaN or infinity in {name} at chained "
+                    f"step {len(steps)}",
+                    cure="yield feeds that the model can answer, or repair the model",
+                    place=Place(stage="data", tensor=name),
+                )
+        steps.append(Step(feed, outputs, states))
+    return steps
+
+
+def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]) -> dict[str, Array]:
+    """Copies of a feed with a row's poison in the padded slots of every cache, and in everything of a free row."""
+    found: dict[str, Array] = {}
+    axes = {state.input: state.frames_axis for state in lowered.states}
+    window = lowered.window
+    for name, array in full.items():
+        if array.dtype.kind != "f" or (window is not None and name == window.mask_input):
+            found[name] = array
+            continue
+        array = array.copy()
+        with np.errstate(over="ignore"):  # a huge value is infinite in half precision
+            fills = np.array(poisons).astype(array.dtype)
+        for row in np.flatnonzero(~active):
+            array[row] = fills[row]
+        axis = axes.get(name)
+        if axis is not None and window is not None:
+            length = full[window.length_input]
+            for row in np.flatnonzero(active):
+                index: list[Any] = [slice(None)] * array.ndim
+                index[0], index[axis] = row, slice(0, window.frames - int(length[row]))
+                array[tuple(index)] = fills[row]
+        found[name] = array
+    return found

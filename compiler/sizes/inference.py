@@ -1,0 +1,339 @@
+"""Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import onnx_shape_inference
+import sympy
+from onnx_shape_inference import ShapeInferenceContext, _symbolic_shapes
+
+from compiler.sizes.expressions import bounds_of_cut, expression, normal_form, remainder_by
+from compiler.sizes.growth import never_negative, truncated
+
+Size = int | ir.SymbolicDim
+Sizes = list[Size]
+Inference = Callable[[ShapeInferenceContext, ir.Node], None]
+
+READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy.ceiling}
+"""Functions that the library writes into sizes, as pools with ceil_mode have them, and fails to read again."""
+
+
+def register() -> None:
+    """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
+    ShapeInferenceContext.set_symbolic_value = _note_what_fits
+    registry = onnx_shape_inference.registry
+    registry.collect()
+    _symbolic_shapes.ALLOWED_FUNCTIONS.update(READ)
+    for (op, versions), extension in EXTENSIONS.items():
+        for version in versions:
+            known = registry.get("", op, version=version)
+            if known is not None:
+                registry.register("", op, since_version=version)(_after(known, extension))
+
+
+_note = ShapeInferenceContext.set_symbolic_value
+
+
+def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
+    """Note what a value holds, unless it wraps around: the library computes without bounds, and fails to write it."""
+    if value.dtype is not None and value.dtype.is_integer():
+        held = np.iinfo(value.dtype.numpy())
+        if any(isinstance(number, int) and not held.min <= number <= held.max for number in data):
+            return
+    _note(context, value, data)
+
+
+def _after(known: Inference, extension: Inference) -> Inference:
+    """The library's inference, and then what it leaves out."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        known(context, node)
+        extension(context, node)
+
+    return infer
+
+
+def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
+    """One size computed from others, of which the library knows nothing."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        output = node.outputs[0]
+        if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
+            return
+        numbers = _single_sizes(context, node)
+        found = None if numbers is None or numbers[1:] == [0] else function(*numbers)
+        if found is not None:
+            context.set_symbolic_value(output, [_dim_of(found)])
+
+    return infer
+
+
+def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
+    """The smaller or larger of two sizes, for which the library makes up a new name."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        numbers = _single_sizes(context, node)
+        if numbers is not None:
+            context.set_symbolic_value(node.outputs[0], [_dim_of(function(*numbers))])
+
+    return infer
+
+
+def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
+    """The operands, where each is one known size."""
+    operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
+    if any(operand is None or len(operand) != 1 for operand in operands):
+        return None
+    return [_expression(operand[0]) for operand in operands if operand is not None]
+
+
+def _dim_of(size: sympy.Expr | int) -> Size:
+    """A size as the library writes it."""
+    return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
+
+
+def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """table[a:b] with computed bounds has b - a entries; x[::-1] has as many as x: the library leaves both open.
+
+    It writes Max(0, size) for sizes that it knows; the rule of Slice asks for lengths that have a size.
+    """
+    data, output = node.inputs[0], node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    given = [context.get_symbolic_value(value) for value in node.inputs[1:] if value is not None]
+    if data is None or data.shape is None or len(given) < 2:
+        return
+    _keep_uncut(output, data.shape, given[2] if len(given) > 2 else None)
+    if None in given:
+        return
+    known = [each for each in given if each is not None]
+    _cut_short(node, data.shape, known)
+    if len(known) < 3:
+        return
+    starts, ends, axes, *steps = known
+    if _turns_round(starts, ends, steps[0] if steps else ()):
+        output.shape = ir.Shape(list(data.shape))
+    if steps and any(step != 1 for step in steps[0]):
+        return
+    dims = list(data.shape)
+    for start, end, axis in zip(starts, ends, axes, strict=True):
+        rows = dims[axis] if isinstance(axis, int) else None
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
+            dims[axis] = -start
+            continue
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _is_open(output, axis):
+            size = _at_most(start, end, rows)
+            if size is not None:
+                dims[axis] = _dim_of(size)
+                continue
+        if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int):
+            size = _within(_expression(start), _expression(end), rows)
+            if size is None:
+                return
+            dims[axis] = _dim_of(size)
+            continue
+        if not isinstance(rows, int) or not isinstance(axis, int) or isinstance(start, int):
+            return
+        bounds = bounds_of_cut(_expression(start), _expression(end), rows)
+        if bounds is None:
+            return
+        size = bounds[1] - bounds[0]
+        dims[axis] = _dim_of(size)
+    output.shape = ir.Shape(dims)
+
+
+def _keep_uncut(output: ir.Value, shape: ir.Shape, axes: Sizes | None) -> None:
+    """Axes that a cut does not name are as they were: where a bound is computed, the library makes up names for all."""
+    cut = {axis % len(shape) for axis in axes or () if isinstance(axis, int)}
+    if output.shape is not None and axes is not None and len(cut) == len(axes):
+        output.shape = ir.Shape([mine if at in cut else shape[at] for at, mine in enumerate(output.shape)])
+
+
+def _cut_short(node: ir.Node, shape: ir.Shape, given: Sequence[Sizes]) -> None:
+    """x[:, 0:1000] has as many entries as x where x is shorter: the library takes fixed bounds as within the axis."""
+    output = node.outputs[0]
+    if output.shape is None:
+        return
+    starts, ends = given[:2]
+    axes = given[2] if len(given) > 2 else list(range(len(starts)))
+    steps = given[3] if len(given) > 3 else [1] * len(starts)
+    dims = list(output.shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        fixed = isinstance(start, int) and isinstance(end, int) and isinstance(axis, int) and isinstance(step, int)
+        rows = shape[int(str(axis))] if fixed else 0
+        if isinstance(rows, int) or not fixed or not isinstance(dims[int(str(axis))], int):
+            continue
+        first, last, stride = int(str(start)), int(str(end)), int(str(step))
+        if rows.value is None or stride < 1 or first < 0:
+            dims[int(str(axis))] = ir.SymbolicDim(None)
+        elif last > first and not never_negative(normal_form(_expression(rows) - last), 1):
+            read = sympy.Max(0, sympy.Min(_expression(rows), last) - first)
+            dims[int(str(axis))] = _dim_of(sympy.ceiling(read / stride))
+    output.shape = ir.Shape(dims)
+
+
+def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """An axis padded by computed amounts has so many entries more, which the library leaves open."""
+    data, output = node.inputs[0], node.outputs[0]
+    amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+    if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+        return
+    dims = list(data.shape)
+    for at, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
+        dim = dims[at]
+        if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
+            size = _expression(dim) + _expression(before) + _expression(after)
+            dims[at] = _dim_of(size)
+    output.shape = ir.Shape(dims)
+
+
+def _filled(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """A tensor of computed sizes, which the library leaves open where some are names."""
+    sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
+    if sizes is not None and node.outputs[0].shape is None:
+        node.outputs[0].shape = ir.Shape(list(sizes))
+
+
+def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """Positions are as many as counted, up or down, not Max(0, count): the rule of Range asks for such lengths."""
+    output = node.outputs[0]
+    if output.shape is not None:
+        output.shape = ir.Shape([_as_counted(dim) for dim in output.shape])
+    start, end, step = (
+        None if value is None else context.get_symbolic_value(value) for value in (*node.inputs, None, None)[:3]
+    )
+    if start is None or end is None or step is None or step[0] != -1:
+        return
+    size = normal_form(_expression(start[0]) - _expression(end[0]))
+    if not isinstance(size, int) and size.is_nonnegative is not False:
+        output.shape = ir.Shape([ir.SymbolicDim(str(size))])
+
+
+def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """What is left over for -1 is a quotient, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
+    shape = node.outputs[0].shape
+    if shape is None:
+        return
+    dims = list(shape)
+    for at, dim in enumerate(dims):
+        if isinstance(dim, ir.SymbolicDim) and dim.value is not None and "/" in dim.value:
+            size = normal_form(_expression(dim))
+            dims[at] = _dim_of(size)
+    node.outputs[0].shape = ir.Shape(dims)
+
+
+def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """(samples - length) // step + 1 frames of a spectrum, which the library leaves open."""
+    signal, output = node.inputs[0], node.outputs[0]
+    step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
+    length = _window_length(node)
+    if signal is None or signal.shape is None or output.shape is None or step is None or length is None:
+        return
+    samples = signal.shape[1]
+    if isinstance(samples, int) or samples.value is not None:
+        count = sympy.floor((_expression(samples) - length) / int(step.numpy().reshape(-1)[0])) + 1
+        dims = list(output.shape)
+        dims[1] = _dim_of(count)
+        output.shape = ir.Shape(dims)
+
+
+def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    """Max(0, count) without its lower end."""
+    count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
+    others = [each for each in count.args if each != 0]
+    return ir.SymbolicDim(str(others[0])) if isinstance(count, sympy.Max) and len(others) == 1 else dim
+
+
+def _window_length(node: ir.Node) -> int | None:
+    """The samples of one frame: as stated, or as many as the window has."""
+    given = list(node.inputs) + [None] * 4
+    if given[3] is not None:
+        tensor = ir.convenience.get_const_tensor(given[3])
+        return None if tensor is None else int(tensor.numpy().reshape(-1)[0])
+    size = None if given[2] is None or given[2].shape is None else given[2].shape[0]
+    return size if isinstance(size, int) else None
+
+
+def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDim]) -> bool:
+    """Whether whole axes are reversed, from the last entry to the first."""
+    far = [isinstance(end, int) and end <= -(2**31 - 1) for end in ends]
+    return bool(steps) and all(start == step == -1 for start, step in zip(starts, steps, strict=True)) and all(far)
+
+
+def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> bool:
+    """Whether a cut keeps a fixed number of entries at the end of an axis that has at least as many at every length."""
+    if not isinstance(start, int) or not isinstance(end, int) or start >= 0 or end < 2**31 - 1 or rows.value is None:
+        return False
+    return bool((_expression(rows) + start).is_nonnegative)
+
+
+def _is_open(output: ir.Value, axis: int) -> bool:
+    """Whether the library made up a name for the size of an axis, or left it open."""
+    dim = None if output.shape is None else output.shape[axis]
+    return not isinstance(dim, int) and (dim is None or dim.value is None or dim.value.startswith("_d"))
+
+
+def _at_most(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """x[a:b] and x[-n:] have as many entries as there are, up to b - a or n."""
+    if rows.value is None or not isinstance(start, int) or not isinstance(end, int):
+        return None
+    size, is_far = _expression(rows), end >= 2**31 - 1
+    if start < 0 and is_far:
+        return sympy.Min(-start, size)
+    return normal_form(sympy.Min(end, size) - start) if 0 <= start < end and not is_far else None
+
+
+def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.Expr | None:
+    """How many entries lie between bounds that are within an axis at every length; None where they may not be."""
+    if rows.value is None or (start.is_Integer and end.is_Integer):
+        return None
+    size = _expression(rows)
+    end = size if end.is_Integer and end >= 2**31 - 1 else end
+    if (start == 0 and remainder_by(end, size) is not None) or (end == size and remainder_by(start, size) is not None):
+        return sympy.expand(end - start)
+    gaps = [normal_form(gap) for gap in (start, end - start, size - end)]
+    return sympy.expand(end - start) if all(never_negative(gap, 1) for gap in gaps) else None
+
+
+def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
+    return sympy.sympify(size if isinstance(size, int) else expression(str(size.value)))
+
+
+def _remainder(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """The remainder has the sign of the divisor; with fmod that of the dividend, which is the same for sizes only."""
+    fmod = node.attributes.get("fmod")
+    _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
+
+
+def _remainder_of_dividend(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
+    whole = truncated(top, bottom)
+    return None if whole is None else top - bottom * whole
+
+
+def _negative(size: sympy.Expr) -> sympy.Expr:
+    return -size
+
+
+def _same(size: sympy.Expr) -> sympy.Expr:
+    return sympy.Abs(size)
+
+
+VERSIONS = (6, 7, 10, 13, 14, 18)
+
+EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
+    ("Abs", VERSIONS): _arithmetic(_same),
+    ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
+    ("Div", VERSIONS): _arithmetic(truncated),
+    ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
+    ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
+    ("Mod", VERSIONS): _remainder,
+    ("Neg", VERSIONS): _arithmetic(_negative),
+    ("Pad", (13, 18, 19, 21, 23, 24)): _pad,
+    ("Range", (11,)): _count,
+    ("Reshape", (5, 14)): _cancel,
+    ("STFT", (17,)): _frames_of_signal,
+    ("Slice", (13,)): _cut,
+}
+"""What runs after the library's own inference, by operator and the versions that it is registered for."""

@@ -1,0 +1,152 @@
+"""Compares a graph with the original model over chained calls, and finds the first value that differs.
+
+The reference is the original in its own framework, its caches cut to the window before each call. What is compared:
+every output and every state, as the passes so far have reshaped it, in every step.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from compiler.recipe.record import Limits
+from compiler.runners.ahead import ahead
+from compiler.runners.stream import Step, Stepper, expected_of
+from compiler.stages import Array, Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The largest difference of one tensor over all steps.
+
+    Attributes:
+        tensor: output or state name.
+        steps: compared steps.
+        max_abs: largest absolute difference; NaN or infinity where one side has them alone.
+        reference_max: largest absolute value of the reference.
+        worst_step: step of the largest difference.
+        early: largest difference in the first half of the steps, to show growth.
+        late: largest difference in the second half.
+        sqnr_db: signal to quantisation noise over all steps, 10 log10(sum of squares / sum of squared differences);
+            None without a difference, or without a signal.
+    """
+
+    tensor: str
+    steps: int
+    max_abs: float
+    reference_max: float
+    worst_step: int
+    early: float
+    late: float
+    sqnr_db: float | None = None
+
+    def limit(self, limits: Limits) -> float:
+        """The accepted difference, relative to values above 1."""
+        return limits.max_abs * max(1.0, self.reference_max)
+
+    def holds(self, limits: Limits) -> bool:
+        """Whether the difference is within the limits; NaN never is."""
+        return self.used(limits) <= 1.0
+
+    def used(self, limits: Limits) -> float:
+        """The share of the limits that is used up; above 1 it does not hold, infinity stands for NaN."""
+        share = self.max_abs / self.limit(limits)
+        if math.isnan(share) or limits.sqnr_db is None or self.sqnr_db is None:
+            return math.inf if math.isnan(share) else share
+        return max(share, math.pow(10.0, (limits.sqnr_db - self.sqnr_db) / 20.0))
+
+    def exceeded(self, limits: Limits) -> str:
+        """What is expected and what came, for messages."""
+        if self.max_abs <= self.limit(limits):
+            return f"at least {limits.sqnr_db:g} dB above its rounding noise, got {self.sqnr_db:.1f} dB"
+        return (
+            f"within {self.limit(limits):.3g} of the original, got a difference of {self.max_abs:.3g} at chained step "
+            f"{self.worst_step}"
+        )
+
+
+class Tally:
+    """Largest difference of one tensor, step by step."""
+
+    def __init__(self, tensor: str) -> None:
+        self.tensor = tensor
+        self.errors: list[float] = []
+        self.reference_max = 0.0
+        self.signal, self.noise = 0.0, 0.0
+
+    def add(self, got: Array, expected: Array) -> None:
+        self.errors.append(max_abs_difference(got, expected))
+        if expected.size:
+            exact = expected.astype(np.float64).reshape(-1)
+            finite = np.isfinite(exact)  # what the original answers otherwise has no size; it must be the same
+            kept = slice(None) if np.all(finite) else finite
+            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact[kept]), initial=0.0)))
+            self.signal += float(np.sum(exact[kept] ** 2))
+            same_shape = got.shape == expected.shape
+            with np.errstate(invalid="ignore", over="ignore"):
+                error = got.astype(np.float64).reshape(-1)[kept] - exact[kept] if same_shape else np.array(math.inf)
+                self.noise += float(np.sum(error**2))
+
+    def difference(self) -> Difference:
+        worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
+        half = max(len(self.errors) // 2, 1)
+        late = self.errors[half:] or self.errors
+        return Difference(
+            self.tensor,
+            len(self.errors),
+            self.errors[worst],
+            self.reference_max,
+            worst,
+            max(self.errors[:half]),
+            max(late),
+            sqnr_db(self.signal, self.noise),
+        )
+
+
+def sqnr_db(signal: float, noise: float) -> float | None:
+    """10 log10(signal / noise) of two sums of squares; None without noise or without signal."""
+    if noise == 0.0 or signal == 0.0:
+        return None
+    return 10.0 * math.log10(signal / noise) if math.isfinite(noise) else -math.inf
+
+
+def max_abs_difference(got: Array, expected: Array) -> float:
+    """Largest absolute difference; infinite for different shapes or when only one side is NaN or infinite."""
+    if got.shape != expected.shape:
+        return float("inf")
+    if got.size == 0:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    if np.isfinite(worst := float(np.max(difference))):
+        return worst
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected) if got.dtype.kind == "f" else False)
+    worst = float(np.max(np.where(same, 0.0, difference)))
+    return float("inf") if np.isnan(worst) else worst
+
+
+def compare(
+    lowered: Lowered, runner: Stepper, steps: Iterable[Step], advance: Callable[[int], None] = lambda _: None
+) -> list[Difference]:
+    """Run the graph beside the recorded steps and tally every output and state.
+
+    Args:
+        lowered: what the graph is now.
+        runner: runs it; must be fresh.
+        steps: the original's calls, in order.
+        advance: called with the number of compared steps.
+    """
+    tallies: dict[str, Tally] = {}
+    answers = ((expected_of(lowered, step), {**runner.step(step.feed), **runner.states}) for step in steps)
+    for count, (right, got) in enumerate(ahead(answers), start=1):
+        for name, expected in right.items():
+            if name in got:
+                tallies.setdefault(name, Tally(name)).add(got[name], expected)
+        advance(count)
+    return [tally.difference() for tally in tallies.values()]
+
+
+def worst_of(differences: Sequence[Difference], limits: Limits) -> Difference:
+    """The difference that uses most of its limits."""
+    return max(differences, key=lambda difference: difference.used(limits))

@@ -1,0 +1,107 @@
+"""What lies in padded places cannot be seen: outputs stay bit-identical for every content."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler.errors import GateFailed, Place
+from compiler.records.gate_rows import GateRow
+from compiler.runners.session import Session
+from compiler.runners.stream import Runner, poisoned
+from compiler.stages import Array, Feed, Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class Invariance:
+    """What lies in padded places cannot be seen: outputs bit-identical for every content.
+
+    Attributes:
+        batch: rows of the graph.
+        calls: compared calls.
+        poisons: contents tried.
+    """
+
+    batch: int
+    calls: int
+    poisons: tuple[str, ...]
+
+
+POISONS = {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf, "1e30": 1e30, "-1e30": -1e30}
+
+
+def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequence[Feed]) -> Invariance:
+    """Fill padded cache slots and free batch rows with every poison; outputs must not change by a bit.
+
+    Args:
+        lowered: the graph's record.
+        session: runs the artefact that ships.
+        batch: its rows; row r is r calls late, so that the rows have different true lengths.
+        feeds: calls of one stream, at least enough to fill the window.
+
+    Raises:
+        GateFailed: names the output, the poison and the step.
+    """
+    runner = Runner(lowered, session, batch)
+    calls = 0
+    for position in range(len(feeds)):
+        rows = [feeds[position - row] if position >= row else None for row in range(batch)]
+        shapes = {name: array.shape for name, array in feeds[0].items()}
+        feed = {
+            name: np.concatenate([np.zeros(shapes[name], array.dtype) if row is None else row[name] for row in rows])
+            for name, array in feeds[0].items()
+        }
+        active = np.array([row is not None for row in rows])
+        full = runner.full_feed(feed)
+        clean = runner.step(feed)
+        for mix in _mixes(batch, position):
+            changed = _changed(runner, full, clean, active, mix)
+            if changed is not None:
+                raise GateFailed(
+                    f"expected {changed} unchanged by {_seen(runner, full, clean, active)} in padded places, "
+                    f"got other values at call {position}",
+                    cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
+                    place=Place(stage="invariance", graph=lowered.graph, tensor=changed),
+                    rows=[GateRow("invariance", lowered.graph, changed, holds=False)],
+                )
+            calls += 1
+        runner.length = np.where(active, runner.length, 0)
+        runner.states = {name: _reset(array, ~active) for name, array in runner.states.items()}
+    return Invariance(batch, calls, tuple(POISONS))
+
+
+def _mixes(batch: int, position: int) -> list[list[str]]:
+    """Contents by row for the runs of one call: each row takes every content in turn.
+
+    With more rows than contents one run a call is enough: free rows hold all of them side by side, and by the next
+    call they have moved on by a row.
+    """
+    labels = list(POISONS)
+    turns = range(position, position + (1 if batch > len(labels) else len(labels)))
+    return [[labels[(turn + row) % len(labels)] for row in range(batch)] for turn in turns]
+
+
+def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array, mix: Sequence[str]) -> str | None:
+    """The first output with another bit where each row's padded places hold its content of `mix`."""
+    spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
+    for name, array in zip(clean, runner.session.run(list(clean), spoiled), strict=True):
+        got, kept = (_rows(runner.lowered, each, active).tobytes() for each in (array, clean[name]))
+        if got != kept:
+            return name
+    return None
+
+
+def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array) -> str:
+    """The content that is seen in all rows at once; a mix of contents where none of them is."""
+    alone = (label for label in POISONS if _changed(runner, full, clean, active, [label] * len(active)))
+    return next(alone, "a mix of contents")
+
+
+def _rows(lowered: Lowered, array: Array, active: Array) -> Array:
+    return array if lowered.batch_axis is None else array[active]
+
+
+def _reset(array: Array, rows: Array) -> Array:
+    array = array.copy()
+    array[rows] = 0
+    return array

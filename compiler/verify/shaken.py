@@ -1,0 +1,76 @@
+"""A graph whose every rounding is off at random: what of an answer hangs on rounding, and what does not.
+
+    x -> MatMul -> LayerNormalization -> y    x -> MatMul -> (1 + e) -> LayerNormalization -> (1 + e) -> y
+
+At the edges of its range a model may be ill-conditioned: of a constant signal x - mean(x) is nothing but rounding, and
+x / std(x) is 0 / 0 in one order of summation and noise / noise in another. Running the graph beside its shaken copy
+shows which numbers those are (Monte Carlo arithmetic). What is exact stays so: zeros, selections, masks that come from
+whole numbers, and sizes.
+"""
+
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.calib.rounding_noise import rounding_nodes
+from compiler.stages import Lowered
+from compiler.verify.explained_rounding import Rounding
+
+STAMP = "shaken"
+
+SIZE = "slipway.shaken_by"
+"""The input that says by how much, relative to each result."""
+
+FINE = Rounding.FLOAT32.value
+"""About one rounding, with slack for sums in another order."""
+
+COARSE = 2.0**-12
+"""So much that no result is left as it is by chance, for telling whether rounding decides that a number is finite."""
+
+SIZE_OF = ("Shape", "Size")
+"""Operators whose results do not depend on the numbers that they read."""
+
+
+def shaken(lowered: Lowered) -> Lowered:
+    """A copy in which every result that is rounded is off at random, in every call anew, by up to the input `SIZE`."""
+    first = None if lowered.first_call is None else _shaken(lowered.first_call)
+    return dataclasses.replace(lowered, model=_shaken(lowered.model), first_call=first)
+
+
+def _shaken(model: ir.Model) -> ir.Model:
+    copy = house.clone(model)
+    computed = _computed(copy)
+    size = ir.val(SIZE, ir.DataType.FLOAT, [])
+    copy.graph.inputs.append(size)
+    rounding = [node for node in rounding_nodes(copy) if node in computed]
+    for index, node in enumerate(rounding):
+        insert = house.Inserter(copy, STAMP, after=node)
+        for output in node.outputs:
+            is_array = isinstance(output.type, ir.TensorType) and output.dtype == ir.DataType.FLOAT  # or a sequence
+            if is_array and (output.uses() or output.is_graph_output()):
+                _shake(copy, insert, output, size, number=index + 1)
+    return copy
+
+
+def _computed(model: ir.Model) -> set[ir.Node]:
+    """The nodes whose results follow from the numbers of inputs, and not from their sizes alone."""
+    known, found = set(model.graph.inputs), set[ir.Node]()
+    for node in model.graph:
+        if not house.is_op(node, *SIZE_OF) and known.intersection(node.inputs):
+            found.add(node)
+            known.update(node.outputs)
+    return found
+
+
+def _shake(model: ir.Model, insert: house.Inserter, value: ir.Value, size: ir.Value, number: int) -> None:
+    kind = value.dtype
+    draw = {"low": -1.0, "high": 1.0, "seed": float(number)}
+    share = insert.op("RandomUniformLike", [value], draw, name=f"share_{number}", dtype=kind)
+    off = insert.op("Mul", [share, size], name=f"off_{number}", dtype=kind)
+    one = insert.constant(np.array(1.0, np.float32), "exact")
+    scale = insert.op("Add", [off, one], name=f"scale_{number}", dtype=kind)
+    moved = insert.op("Mul", [value, scale], name=f"shaken_{number}", shape=value.shape, dtype=kind)
+    new = [node for each in (share, moved) if (node := each.producer()) is not None]
+    house.take_over(model, value, moved, except_in=new)

@@ -1,0 +1,119 @@
+"""interruption: SIGTERM is Ctrl-C, nothing is cut in two, and clean-up is not interrupted."""
+
+import contextlib
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from compiler.bundle.interruption import SIGNALS, shielded, signals_interrupt
+from compiler.report.progress import Progress
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_interrupts(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        send(number)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_shielded_is_finished_first(number: signal.Signals) -> None:
+    done = []
+
+    def work() -> None:
+        with shielded():
+            with shielded():
+                send(number)
+                done.append("inner")
+            done.append("outer")
+        done.append("behind")
+
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        work()
+    assert done == ["inner", "outer"]
+
+
+def test_a_second_signal_does_not_cut_the_clean_up() -> None:
+    done = []
+
+    def work() -> None:
+        try:
+            send(signal.SIGTERM)
+        finally:
+            send(signal.SIGTERM)
+            send(signal.SIGINT)
+            done.append("cleaned up")
+
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        work()
+    assert done == ["cleaned up"]
+
+
+def swallow() -> None:
+    """As code does that catches everything, and as Python does in finalizers."""
+    with contextlib.suppress(BaseException):
+        send(signal.SIGTERM)
+
+
+def make_an_error_of_it() -> None:
+    """As the exporter does."""
+    try:
+        send(signal.SIGTERM)
+    except BaseException as error:
+        raise RuntimeError("expected another graph") from error
+
+
+@pytest.mark.parametrize("lose", [swallow, make_an_error_of_it])
+def test_a_signal_that_others_make_nothing_of_ends_the_stage(lose: Callable[[], None]) -> None:
+    output, done = io.StringIO(), []
+
+    def work() -> None:
+        progress = Progress(Console(file=output))
+        with progress.stage("net", "capture"):
+            lose()
+        done.append("the next stage")
+
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        work()
+    assert done == [] and output.getvalue().rstrip().endswith("interrupted")
+
+
+@pytest.mark.parametrize("lose", [swallow, make_an_error_of_it])
+def test_a_signal_that_others_make_nothing_of_ends_a_command_without_stages(lose: Callable[[], None]) -> None:
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        lose()
+
+
+def test_errors_without_a_signal_stay_what_they_are() -> None:
+    with pytest.raises(RuntimeError, match="plain"), signals_interrupt(), Progress(Console(quiet=True)).stage("", "a"):
+        raise RuntimeError("plain")
+
+
+def test_the_next_command_can_be_interrupted_again() -> None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), signals_interrupt():
+            send(signal.SIGTERM)
+
+
+def test_another_thread_leaves_signals_alone() -> None:
+    seen = []
+
+    def work() -> None:
+        with signals_interrupt():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]

@@ -1,0 +1,49 @@
+"""The graphs of a proof ship with weights shared or, where they would be many times the bundle, with their bounds."""
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from compiler.bundle.proof_files import LEFT_OUT, Proof, drawn, proof_files
+from compiler.targets.base import Built
+
+SHAPE = (200, 200)
+
+
+def model_of(weight: np.ndarray) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def written(weight: np.ndarray, *, lossy: bool) -> tuple[dict[str, bytes], dict[str, str]]:
+    model = model_of(weight)
+    proof = Proof("pad_axes", ({"batch": "batch"},), model, model, {})
+    certificate, files = proof_files("net", [proof], Built((), {}, {}), lossy=lossy)
+    assert b'"proofs/net.0.before.onnx"' in certificate
+    (tensor,) = onnx.load_model_from_string(files["proofs/net.0.before.onnx"]).graph.initializer
+    return files, {entry.key: entry.value for entry in tensor.external_data}
+
+
+def test_equal_weights_are_written_once() -> None:
+    weight = np.arange(40_000, dtype=np.float32).reshape(SHAPE)
+    files, told = written(weight, lossy=False)
+    assert files["proofs/net.weights"] == weight.tobytes()
+    assert told == {"location": "net.weights", "offset": "0", "length": "160000"}
+
+
+def test_large_weights_of_a_graph_that_is_rounded_are_their_bounds() -> None:
+    files, told = written(np.linspace(-2, 3, 40_000, dtype=np.float32).reshape(SHAPE), lossy=True)
+    assert "proofs/net.weights" not in files
+    assert told == {"location": LEFT_OUT, "low": "-2.0", "high": "3.0"}
+
+
+def test_a_table_of_infinities_is_kept_whatever_is_rounded() -> None:
+    mask = np.triu(np.full(SHAPE, -np.inf, np.float32), 1)
+    assert written(mask, lossy=True)[0]["proofs/net.weights"] == mask.tobytes()
+
+
+def test_what_stands_for_a_weight_has_its_bounds() -> None:
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=SHAPE)
+    array = drawn(tensor, -2.0, 3.0)
+    assert (array.shape, array.dtype, array.min(), array.max()) == (SHAPE, np.float32, -2.0, 3.0)

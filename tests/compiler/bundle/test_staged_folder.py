@@ -1,0 +1,215 @@
+"""Where a bundle goes and how it gets there; its content is tested by whole builds."""
+
+import errno
+import fcntl
+import functools
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.bundle import staged_folder
+from compiler.bundle.interruption import signals_interrupt
+from compiler.bundle.staged_folder import canonical_json, check_replaceable, staged, write_files
+from compiler.errors import RecipeError
+
+FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
+
+
+def test_bundle_appears_whole_and_replaces_the_previous_one(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    for mark in (b"1", b"2"):
+        with staged(out) as folder:
+            write_files(folder, FILES | {"mark": mark})
+            assert folder.parent == out.parent
+        assert (out / "mark").read_bytes() == mark
+        assert oct(out.stat().st_mode)[-3:] == "755"
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full"), RuntimeError("bug")])
+def test_failure_leaves_what_was_there(error: BaseException, tmp_path: Path) -> None:
+    with staged(tmp_path / "out") as folder:
+        write_files(folder, FILES)
+
+    def fail() -> None:
+        with staged(tmp_path / "out") as half:
+            write_files(half, {"manifest.json": b"half"})
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == FILES["manifest.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    with staged(tmp_path / "real") as folder:
+        write_files(folder, FILES)
+    (tmp_path / "link").symlink_to("real")
+    check_replaceable(tmp_path / "link")
+    with staged(tmp_path / "link") as folder:
+        write_files(folder, FILES | {"mark": b"new"})
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "mark").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
+def test_exchange_of_two_folders(exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exchange:
+        monkeypatch.setattr("ctypes.CDLL", lambda *given, **named: object())
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    staged_folder._exchange(tmp_path / "a", tmp_path / "b")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["a", "a/b", "b", "b/a"]
+
+
+def test_failed_second_rename_brings_the_first_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda *given, **named: object())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FileNotFoundError):
+        staged_folder._exchange(tmp_path / "absent", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_reader_sees_a_whole_bundle_while_two_builders_write(tmp_path: Path) -> None:
+    out, stop, seen = tmp_path / "out", threading.Event(), []
+
+    def build(mark: bytes) -> None:
+        for _ in range(40):
+            with staged(out) as folder:
+                for name in ("a", "manifest.json"):
+                    (folder / name).write_bytes(mark)
+
+    def read() -> None:
+        while not stop.is_set():
+            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)  # one bundle, whatever the name means later
+            try:
+                marks = {_read(descriptor, name) for name in ("a", "manifest.json")}
+            except FileNotFoundError:  # that bundle has been replaced and is being removed
+                continue
+            finally:
+                os.close(descriptor)
+            seen.append(marks)
+
+    with staged(out) as folder:
+        write_files(folder, {"a": b"0", "manifest.json": b"0"})
+    failures: list[BaseException] = []
+    reader = threading.Thread(target=_keeping(read, failures))
+    marks = (b"1", b"2")
+    builders = [threading.Thread(target=_keeping(functools.partial(build, mark), failures)) for mark in marks]
+    for thread in (reader, *builders):
+        thread.start()
+    for thread in builders:
+        thread.join()
+    stop.set()
+    reader.join()
+    assert failures == []
+    assert seen
+    assert all(len(marks) == 1 for marks in seen)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def _read(folder: int, name: str) -> bytes:
+    file = os.open(name, os.O_RDONLY, dir_fd=folder)
+    try:
+        return os.read(file, 10)
+    finally:
+        os.close(file)
+
+
+def _keeping(function: Callable[[], None], failures: list[BaseException]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001  (a thread's exception is shown by the test)
+            failures.append(error)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: p.write_text("x"), "got a file"),
+        (lambda p: (p.mkdir(), (p / "mine").touch()), "got another folder"),
+        (lambda p: p.symlink_to("nowhere"), "got a file"),
+    ],
+)
+def test_what_is_not_a_bundle_is_not_replaced(make: object, words: str, tmp_path: Path) -> None:
+    make(tmp_path / "out")  # type: ignore[operator]
+    with pytest.raises(RecipeError, match=words):
+        check_replaceable(tmp_path / "out")
+
+
+def test_place_that_cannot_be_written_is_found_before_the_build(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecipeError, match="expected a folder in which a bundle can be written"):
+        check_replaceable(tmp_path / "file" / "out")
+    check_replaceable(tmp_path / "new" / "deep" / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_json_has_one_spelling() -> None:
+    assert canonical_json({"b": [1], "a": 0.5}) == b'{\n "a": 0.5,\n "b": [\n  1\n ]\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"a": float("nan")})
+
+
+def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler.bundle.staged_folder.SWEEP_AFTER_S", 0.0)
+    left, foreign = tmp_path / ".bundle.partial-left", tmp_path / ".other.partial-left"
+    for folder in (left, foreign):
+        folder.mkdir()
+        (folder / "weights").write_bytes(b"half")
+    with staged(tmp_path / "bundle") as running:
+        assert not left.exists()
+        assert foreign.exists()
+        with staged(tmp_path / "bundle"):
+            assert running.exists()
+
+
+@pytest.mark.parametrize("moment", ["mkdtemp", "open", "flock", "chmod", "exchange", "rmtree"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_no_partial_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+) -> None:
+    """The signal comes right behind each step of making, exchanging and removing the folder."""
+    out = tmp_path / "bundle"
+    out.mkdir()
+    (out / "old").write_text("old")
+    owner: Any
+    owner, name = {
+        "mkdtemp": (tempfile, "mkdtemp"),
+        "open": (os, "open"),
+        "flock": (fcntl, "flock"),
+        "chmod": (Path, "chmod"),
+        "exchange": (staged_folder, "_put_in_place"),
+        "rmtree": (shutil, "rmtree"),
+    }[moment]
+    real = getattr(owner, name)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        os.kill(os.getpid(), number)
+        return found
+
+    def replace() -> None:
+        with staged(out) as folder:
+            (folder / "new").write_text("new")
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        replace()
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert [path.name for path in out.iterdir()] in (["old"], ["new"])

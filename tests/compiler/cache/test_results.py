@@ -1,0 +1,73 @@
+"""stage_results: a result is found while all that it follows from is unchanged, and not kept if nobody can know."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler.cache.results import StageResults
+from compiler.cache.store import StageCache
+from compiler.cache.witness import WITNESS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("some_factory", None)
+    WITNESS.forget()
+
+
+def run(folder: Path, text: str) -> StageResults:
+    (folder / "some_factory.py").write_text(text)
+    WITNESS.forget()
+    importlib.invalidate_caches()
+    with WITNESS.watching():
+        importlib.import_module("some_factory").build()
+    return StageResults(StageCache(folder / "cache"), folder)
+
+
+READ = "from pathlib import Path\n\ndef build():\n    return Path('weights.txt').read_text()\n"
+
+
+def test_a_result_is_found_while_code_and_reads_are_unchanged(folder: Path) -> None:
+    (folder / "weights.txt").write_text("1")
+    results = run(folder, READ)
+    assert results.keep("k" * 64, {"a": b""}, {"some_factory:build": False}) == ""
+    assert results.find("k" * 64) is not None and results.find("l" * 64) is None
+    (folder / "weights.txt").write_text("2")
+    assert results.find("k" * 64) is None
+    (folder / "weights.txt").write_text("1")
+    assert results.find("k" * 64) is not None
+    (folder / "some_factory.py").write_text(READ + "#")
+    assert results.find("k" * 64) is None
+
+
+def test_paths_that_the_key_holds_are_no_dependencies(folder: Path) -> None:
+    (folder / "weights.txt").write_text("1")
+    results = run(folder, READ)
+    results.keep("k" * 64, {"a": b""}, {"some_factory:build": False}, lambda path: path.endswith("weights.txt"))
+    (folder / "weights.txt").write_text("2")
+    assert results.find("k" * 64) is not None
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_code_that_may_read_unseen_is_kept_only_if_the_recipe_names_its_files(named: bool, folder: Path) -> None:
+    results = run(folder, "import ctypes\ndef build(): pass\n")
+    said = results.keep("k" * 64, {"a": b""}, {"some_factory:build": named})
+    assert (said == "") == named and ("ctypes" in said) != named
+    assert (results.find("k" * 64) is not None) == named
+
+
+def test_sources_that_changed_while_they_ran_are_not_kept(folder: Path) -> None:
+    results = run(folder, "def build(): pass\n")
+    WITNESS.began_s -= 100
+    assert "changed while they were read" in results.keep("k" * 64, {"a": b""}, {"some_factory:build": False})
+
+
+def test_without_a_cache_nothing_is_kept(folder: Path) -> None:
+    results = StageResults(None, folder)
+    assert results.keep("k" * 64, {}, {}) == "" and results.find("k" * 64) is None

@@ -1,0 +1,13 @@
+"""tool_versions: what a bundle says it was made with."""
+
+import onnxruntime
+import torch
+
+from compiler.cache.tool_versions import tool_versions
+
+
+def test_versions_are_those_of_the_installed_tools() -> None:
+    versions = tool_versions()
+    assert versions["torch"] == torch.__version__.split("+")[0] or versions["torch"] == torch.__version__
+    assert versions["onnxruntime"] == onnxruntime.__version__
+    assert set(versions) >= {"onnx", "onnx-ir", "onnxscript", "numpy", "python"}

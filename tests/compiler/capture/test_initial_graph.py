@@ -1,0 +1,20 @@
+"""The graph as capture hands it on."""
+
+from compiler.capture.initial_graph import states_of
+from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.stages import State
+
+
+def test_states_of_a_recipe_know_their_frames_axis() -> None:
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=("batch", 2), dtype="float32"),
+            "cache": Input(shape=("batch", 4, "frames"), dtype="float32", state="next_cache"),
+            "context": Input(shape=("batch", 4, 2), dtype="float32", state="next_context"),
+        },
+        outputs=("y", "next_cache", "next_context"),
+        axes={"batch": Axis(buckets=(1,)), "frames": Axis(window=6)},
+        passes=(),
+    )
+    assert states_of(spec) == (State("cache", "next_cache", 2), State("context", "next_context", None))

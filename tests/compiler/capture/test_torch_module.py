@@ -1,0 +1,334 @@
+"""Modules and files on their way in: what is written on the graph, and what is refused before it goes further."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from compiler import ir as house
+from compiler.capture import torch_module
+from compiler.capture.initial_graph import states_of
+from compiler.errors import CheckpointError, RecipeError, Refused
+from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.stages import RowPlace
+from tests.kit.models import tiny_asr
+from tests.kit.models.tiny_graph import stream_model
+from tests.kit.models.tiny_task import one_recording
+
+
+def graph(inputs: Mapping[str, Input], outputs: tuple[str, ...], axes: Mapping[str, Axis] | None = None) -> Graph:
+    return Graph(source=Source(factory="m:f"), inputs=dict(inputs), outputs=outputs, axes=dict(axes or {}))
+
+
+BATCH = {"batch": Axis(buckets=(1, 2))}
+ONE = graph({"x": Input(shape=("batch", 4), dtype="float32")}, ("y",), BATCH)
+
+
+class Scaled(nn.Module):
+    """A linear layer and a product: two lines of source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        return torch.sigmoid(x) * 3
+
+
+def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() -> None:
+    module = Scaled().eval()
+    model = torch_module.capture_module(module, "net", ONE, ["x"])
+    assert [value.name for value in model.graph.inputs] == ["x"]
+    assert [value.name for value in model.graph.outputs] == ["y"]
+    assert house.dims_of(model.graph.inputs[0]) == (house.symbol("batch"), 4)
+    sources = [house.source_of(node) for node in model.graph]
+    assert all("test_torch_module.py:" in source for source in sources if source), "never a line of the framework's own"
+    assert any("in forward of linear: x = self.linear(x)" in source for source in sources)
+    assert "linear" in {house.scope_of(node) for node in model.graph}
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (lambda x: (x, x), "expected 1 outputs as in the recipe, got 2"),
+        (lambda x: {"y": x}, "expected a tensor as output y, got dict"),
+        (lambda x: [(x, x)], "expected a tensor as output y, got tuple"),
+        (lambda x: None, "got NoneType"),
+        (lambda x: x @ x, "expected the model to accept x [2, 4], got RuntimeError"),
+    ],
+)
+def test_model_that_does_not_fit_the_recipe_is_refused_before_the_exporter(result: object, words: str) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> object:
+            return result(x)  # type: ignore[operator]
+
+    with pytest.raises(RecipeError) as caught:
+        torch_module.capture_module(Odd(), "net", ONE, ["x"])
+    assert words in str(caught.value)
+
+
+# Checkpoints
+
+
+def save(path: Path, **changes: Tensor | None) -> Path:
+    tensors = {**Scaled().state_dict(), **{name.replace("__", "."): tensor for name, tensor in changes.items()}}
+    safetensors.torch.save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
+    return path
+
+
+def test_checkpoint_is_loaded(tmp_path: Path) -> None:
+    module = Scaled()
+    torch_module.load_checkpoint(module, save(tmp_path / "c.safetensors", linear__bias=torch.full((4,), 7.0)))
+    assert module.linear.bias.tolist() == [7.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"linear__bias": None}, "got missing linear.bias;"),
+        ({"other": torch.zeros(1)}, "got unexpected other;"),
+        ({"linear__bias": torch.zeros(5)}, "got misshapen linear.bias [5] instead of [4];"),
+        (
+            {"linear__bias": None, "linear__weight": torch.zeros(4), "z": torch.zeros(1)},
+            "got missing linear.bias; unexpected z; misshapen linear.weight [4] instead of [4, 4];",
+        ),
+        ({f"t{i}": torch.zeros(1) for i in range(8)}, "got unexpected t0, t1, t2, t3, t4 and 3 more;"),
+        ({"linear__bias": torch.full((4,), torch.inf)}, "got NaN or infinity in linear.bias;"),
+    ],
+)
+def test_checkpoint_of_another_model_is_refused_by_tensor(
+    changes: dict[str, Tensor | None], words: str, tmp_path: Path
+) -> None:
+    module = Scaled()
+    before = module.linear.weight.clone()
+    with pytest.raises(CheckpointError) as caught:
+        torch_module.load_checkpoint(module, save(tmp_path / "c.safetensors", **changes))
+    assert words in str(caught.value)
+    assert torch.equal(before, module.linear.weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool])
+def test_weights_of_another_type_are_converted_only_when_asked_for(dtype: torch.dtype, tmp_path: Path) -> None:
+    path = save(tmp_path / "c.safetensors", linear__bias=torch.ones(4, dtype=dtype))
+    module = Scaled()
+    before = module.linear.bias.clone()
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(CheckpointError, match=f"got linear.bias {kind} instead of float32; .* cast: true"):
+        torch_module.load_checkpoint(module, path)
+    assert torch.equal(before, module.linear.bias)
+    torch_module.load_checkpoint(module, path, cast=True)
+    assert module.linear.bias.tolist() == [1.0] * 4
+
+
+class Inner(nn.Module):
+    """Fails, or cannot be exported, one level below forward."""
+
+    def __init__(self, data_dependent: bool) -> None:
+        super().__init__()
+        self.data_dependent = data_dependent
+
+    def pick(self, x: Tensor) -> Tensor:
+        if self.data_dependent and x.sum() > 0:  # the value decides
+            return x * 2
+        return x.reshape(3, 1000) if not self.data_dependent else x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pick(x)
+
+
+def test_an_error_inside_the_model_shows_the_models_line() -> None:
+    with pytest.raises(RecipeError, match=r"source .*test_torch_module.py:\d+ in pick: return x.reshape\(3, 1000\)"):
+        torch_module.capture_module(Inner(data_dependent=False), "net", ONE, ["x"])
+
+
+def test_what_the_exporter_cannot_capture_shows_the_models_line() -> None:
+    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in pick"):
+        torch_module.capture_module(Inner(data_dependent=True), "net", ONE, ["x"])
+
+
+class Centred(nn.Module):
+    """Traced, but one of its nodes has no translation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (torch.arange(x.shape[0]) - (x.shape[0] - 1) / 2).unsqueeze(-1)
+
+
+def test_what_the_exporter_cannot_translate_shows_the_models_line() -> None:
+    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in forward"):
+        torch_module.capture_module(Centred(), "net", ONE, ["x"])
+
+
+# ONNX files
+
+STREAM = graph(
+    {
+        "features": Input(shape=("batch", 4, 8), dtype="float32"),
+        "keys": Input(shape=("batch", "cache", 8), dtype="float32", state="next_keys"),
+    },
+    ("logits", "next_keys"),
+    {"batch": Axis(buckets=(1, 2)), "cache": Axis(window=8)},
+)
+
+
+def read(tmp_path: Path, model: ir.Model, spec: Graph = STREAM) -> ir.Model:
+    (tmp_path / "m.onnx").write_bytes(ir.to_proto(model).SerializeToString())
+    return torch_module.capture_onnx(tmp_path / "m.onnx", "net", spec)
+
+
+def test_file_keeps_its_nodes_and_takes_the_recipes_axes(tmp_path: Path) -> None:
+    model = read(tmp_path, stream_model())
+    assert house.dims_of(house.inputs_named(model)["keys"]) == (house.symbol("batch"), house.symbol("cache"), 8)
+    assert all(node.name and "m.onnx node" in house.source_of(node) for node in model.graph)
+
+
+def test_outputs_come_in_the_recipes_order_whatever_the_files(tmp_path: Path) -> None:
+    model = stream_model()
+    first, second = model.graph.outputs
+    model.graph.outputs[0], model.graph.outputs[1] = second, first
+    assert [value.name for value in read(tmp_path, model).graph.outputs] == ["logits", "next_keys"]
+
+
+def test_sizes_that_the_file_notes_are_inferred_anew(tmp_path: Path) -> None:
+    """They may be those of an earlier version, or true for one length alone."""
+    model = stream_model()
+    scores = next(node for node in model.graph if node.outputs[0].name == "scores").outputs[0]
+    scores.shape, scores.dtype = ir.Shape([7, 64, "frames"]), ir.DataType.FLOAT
+    read_model = read(tmp_path, model)
+    found = next(node for node in read_model.graph if node.outputs[0].name == "scores").outputs[0]
+    assert found.shape is None
+    house.infer_shapes(read_model)
+    assert "64" not in str(found.shape) and "7" not in str(found.shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "kind", "words"),
+    [
+        (("batch", 4), "float32", RecipeError, "expected features as float32 [batch, 4] in"),
+        (("batch", 4, 9), "float32", RecipeError, "got float32 [batch, 4, 8]"),
+        (("batch", 4, 8), "float64", RecipeError, "expected features as float64"),
+        (("batch", "cache", 8), "float32", Refused, "the model fixes axis 'cache' of features to 4"),
+    ],
+)
+def test_file_that_is_not_as_the_recipe_says_is_refused(
+    shape: tuple[int | str, ...], dtype: str, kind: type[Exception], words: str, tmp_path: Path
+) -> None:
+    changed = Input.model_validate({"shape": shape, "dtype": dtype})
+    spec = STREAM.model_copy(update={"inputs": {**STREAM.inputs, "features": changed}})
+    with pytest.raises(kind) as caught:
+        read(tmp_path, stream_model(), spec)
+    assert words in str(caught.value)
+
+
+def test_file_with_more_outputs_than_the_recipe_names_is_refused(tmp_path: Path) -> None:
+    model = stream_model()
+    weights = next(node for node in model.graph if node.op_type == "Softmax").outputs[0]
+    weights.dtype, weights.shape = ir.DataType.FLOAT, ir.Shape(["batch", 4, "joined"])
+    model.graph.outputs.append(weights)
+    with pytest.raises(RecipeError, match="expected outputs"):
+        read(tmp_path, model)
+
+
+# What a factory has made
+
+
+class Made(nn.Module):
+    """Something of everything that a module may hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        nn.init.ones_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.act: object = torch.relu
+        self.scale = 2
+        self.sizes = [1, {"a": (2, 3)}]
+        self.table = np.ones(2, np.float32)
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("hidden", torch.zeros(2), persistent=False)
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "weight": lambda m: m.linear.weight.data.mul_(2),
+    "type of a weight": lambda m: m.linear.half(),
+    "buffer": lambda m: m.mean.add_(1),
+    "buffer that is not saved": lambda m: m.hidden.add_(1),
+    "number": lambda m: setattr(m, "scale", 3),
+    "type of a number": lambda m: setattr(m, "scale", 2.0),
+    "nested number": lambda m: m.sizes[1].update(a=(2, 4)),
+    "array": lambda m: m.table.fill(2),
+    "another attribute": lambda m: setattr(m, "more", None),
+    "function": lambda m: setattr(m, "act", torch.sigmoid),
+    "kind of a part": lambda m: setattr(m, "linear", nn.Identity()),
+    "mode": lambda m: m.train(False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_whatever_a_factory_makes_otherwise_has_another_digest(change: Callable[[Any], object]) -> None:
+    made, other = Made(), Made()
+    assert capture.digest_of_module(made) == capture.digest_of_module(other)
+    change(other)
+    assert capture.digest_of_module(made) != capture.digest_of_module(other)
+
+
+# The original
+
+
+def test_original_starts_with_its_first_call_and_cuts_its_caches() -> None:
+    spec = graph(
+        {
+            "features": Input(shape=("batch", 4, 8), dtype="float32"),
+            **{
+                f"cache_{i}": Input(shape=("batch", "cache", 8), dtype="float32", state=f"next_cache_{i}")
+                for i in range(2)
+            },
+            **{
+                f"context_{i}": Input(shape=("batch", 8, 2), dtype="float32", state=f"next_context_{i}")
+                for i in range(2)
+            },
+        },
+        ("logits", "next_cache_0", "next_cache_1", "next_context_0", "next_context_1"),
+        {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
+    )
+    later, first, chunks = tiny_asr.build().eval(), tiny_asr.build_first().eval(), one_recording(1, 5)
+    with_first = list(torch_module.TorchReference(later, first, spec, states_of(spec), 8).run(chunks))
+    without = list(torch_module.TorchReference(later, None, spec, states_of(spec), 8).run(chunks))
+    assert [states["cache_0"].shape[1] for _, states in with_first] == [4, 8, 8, 8, 8]
+    assert with_first[-1][0]["next_cache_0"].shape[1] == 12
+    for (a, _), (b, _) in zip(with_first, without, strict=True):
+        assert np.allclose(a["logits"], b["logits"], atol=1e-5)
+
+
+class OneRow(torch.nn.Module):
+    """Frames [4, 8] join a cache [frames, 8]; the answer has a 1 in front."""
+
+    def forward(self, features: torch.Tensor, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        joined = torch.cat([cache, features], dim=0)
+        return (features + joined.mean(0))[None], joined
+
+
+def test_original_of_one_row_gets_and_gives_rows_in_front() -> None:
+    spec = graph(
+        {
+            "features": Input(shape=("batch", 4, 8), dtype="float32", original=(4, 8)),
+            "cache": Input(shape=("batch", "cache", 8), dtype="float32", state="next", original=("cache", 8)),
+        },
+        ("logits", "next"),
+        {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
+    )
+    places = [RowPlace("features", None), RowPlace("cache", None), RowPlace("logits", 0), RowPlace("next", None)]
+    chunks = one_recording(1, 4)
+    calls = list(torch_module.TorchReference(OneRow(), None, spec, states_of(spec), 8, places).run(chunks))
+    assert [states["cache"].shape for _, states in calls] == [(1, 4, 8), *[(1, 8, 8)] * 3]
+    assert calls[-1][0]["next"].shape == (1, 12, 8)
+    joined = np.concatenate([chunk["features"] for chunk in chunks[:2]], axis=1)
+    assert np.allclose(calls[1][0]["logits"], chunks[1]["features"] + joined.mean(1), atol=1e-5)
+    model = torch_module.capture_module(OneRow(), "net", spec, ["features", "cache"])
+    assert [list(map(str, value.shape or ())) for value in model.graph.inputs] == [["4", "8"], ["cache", "8"]]

@@ -1,0 +1,111 @@
+"""teacher_forcing: every region runs on the values of the graph before, whatever went wrong in front of it."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.passes.pack_states import PackStates
+from compiler.passes.pad_axes import PadAxes
+from compiler.passes.window_states import WindowStates
+from compiler.runners.forced_values import Lesson, Lessons, common_values, forced, read_by, region_of
+from compiler.stages import Lowered
+from compiler.verify.differences import max_abs_difference
+from tests.kit.deep_stream import behind, change_weight, deep_stream, steps_of
+from tests.kit.graphs import parse, random_weights
+from tests.kit.offline import offline
+
+OFFLINE = """(float[batch,time,4] x, float[4,4] w) => (float[batch,s,4] y) <int64[1] one = {1}>
+ { h = MatMul(x, w) e = Exp(h) m = ReduceMean<keepdims = 1>(e, one) y = Sub(e, m) }"""
+
+
+def wrong_values(lesson: Lesson, tolerance: float = 1e-5) -> list[str]:
+    """Regions that make something else of right inputs."""
+    return [name for name in lesson.right if max_abs_difference(lesson.got(name), lesson.expected(name)) > tolerance]
+
+
+def layers(count: int) -> Lowered:
+    return deep_stream(count)
+
+
+def test_only_the_broken_region_is_wrong_in_every_call() -> None:
+    before, after = layers(3), layers(3)
+    change_weight(after.model, "wk_0", 1.5)
+    lessons = list(Lessons(before, after, common_values(before, after)).run(steps_of(before, 4)))
+    assert [wrong_values(lesson) for lesson in lessons] == [["key_0"]] * 4
+    own = lessons[2].own["logits"] - lessons[2].right["logits"]
+    assert np.max(np.abs(own)) > 1e-2, "the error reaches the output when nothing is forced"
+
+
+def test_padding_of_caches_is_left_as_the_graph_has_it() -> None:
+    before = layers(2)
+    after = WindowStates().apply(PadAxes().apply(layers(2)).lowered).lowered
+    steps = steps_of(before, 4)
+    lessons = list(Lessons(before, after, common_values(before, after)).run(steps))
+    assert lessons[0].right["key_0"].shape[1] == 4
+    assert lessons[0].own["key_0"].shape[1] == 12
+    assert not any(wrong_values(lesson) for lesson in lessons)
+    change_weight(after.model, "wv_1", 1.5)
+    lessons = list(Lessons(before, after, common_values(before, after)).run(steps))
+    assert [wrong_values(lesson) for lesson in lessons] == [["value_1"]] * 4
+
+
+def test_states_are_given_as_the_pass_has_packed_them() -> None:
+    def padded() -> Lowered:
+        return WindowStates().apply(PadAxes().apply(layers(2)).lowered).lowered
+
+    before, after = padded(), PackStates().apply(padded()).lowered
+    assert len(after.states) == 1
+    house.infer_shapes(after.model)
+    lessons = list(Lessons(before, after, common_values(before, after)).run(steps_of(layers(2), 4)))
+    assert after.states[0].output in lessons[0].right
+    assert not any(wrong_values(lesson) for lesson in lessons)
+
+
+def test_lengths_behind_an_axis_are_cut_to_what_is_valid() -> None:
+    weights = random_weights({"w": (4, 4)})
+    before = offline(OFFLINE, weights)
+    house.infer_shapes(before.model)
+    after = PadAxes().apply(offline(OFFLINE, weights)).lowered
+    rng = np.random.default_rng(0)
+    feeds = [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 7)]
+
+    def wrong() -> list[list[str]]:
+        lessons = Lessons(before, after, common_values(before, after))
+        return [wrong_values(lessons._lesson(number, feed, {})) for number, feed in enumerate(feeds)]
+
+    assert common_values(before, after) == ["h", "e", "y"]
+    assert wrong() == [[], []]
+    behind(after.model, "h", "Mul", np.arange(4, dtype=np.float32), "shifted")
+    house.infer_shapes(after.model)
+    assert wrong() == [["e"], ["e"]]
+
+
+def test_a_region_ends_at_values_that_both_graphs_have() -> None:
+    after = layers(2)
+    behind(after.model, "scores_1", "Mul", np.array(2, np.float32), "new")
+    names = common_values(layers(2), after)
+    assert "new" not in names
+    region = region_of(after, "scaled_1", set(names) - {"scaled_1"})
+    assert [node.op_type for node in region] == ["Mul", "Mul"]
+    assert [value.name for value in read_by(region)] == ["scores_1"]
+    inputs = [value.name for value in forced(after, ["scores_1"]).model.graph.inputs]
+    assert inputs[-1] == "forced.scores_1"
+
+
+def test_values_read_inside_branches_belong_to_the_region() -> None:
+    model = parse(
+        """(float[2] x, bool c) => (float[2] y) { a = Relu(x) y = If(c) <
+        then_branch = t () => (float[2] u) { u = Neg(a) }, else_branch = e () => (float[2] v) { v = Abs(x) }> }"""
+    )
+    lowered = Lowered("net", model)
+    assert [node.op_type for node in region_of(lowered, "y", ())] == ["Relu", "If"]
+    assert {str(value.name) for value in read_by(region_of(lowered, "y", ["a"]))} == {"a", "x", "c"}
+
+
+@pytest.mark.parametrize("op", ["Constant", "Shape"])
+def test_constants_and_whole_numbers_are_not_compared(op: str) -> None:
+    body = "k = Constant<value = float[2] {1.0, 2.0}>()" if op == "Constant" else "k = Shape(x)"
+    model = parse(f"(float[2] x) => (float[2] y) {{ {body} y = Relu(x) }}")
+    assert isinstance(model, ir.Model)
+    assert common_values(Lowered("net", model), Lowered("net", model)) == ["y"]

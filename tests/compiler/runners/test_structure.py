@@ -1,0 +1,83 @@
+"""Twin of compiler/runners/structure.py: graphs and their large weights apart."""
+
+import gc
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.runners.session import open_model, open_session
+from compiler.runners.structure import ELSEWHERE, check_structure, is_same, split
+from tests.kit.graphs import parse
+
+WIDE = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
+TEXT = """(float[n,32] x, float[32,32] wide, float[32,32] dead, float[32,32] unused,
+    float[32,32] given) => (float[n,32] y, float[n,32] z) <int64[2] shape = {-1, 32}>
+    { a = MatMul(x, wide)  b = MatMul(x, dead)  y = Reshape(a, shape)  z = MatMul(x, given) }"""
+
+
+def model() -> ir.Model:
+    """Three weights, one read by a dead node and one by nobody, and an input that has a default."""
+    made = parse(TEXT, {"wide": WIDE.copy(), "dead": WIDE.copy(), "unused": WIDE.copy()})
+    given = house.inputs_named(made)["given"]
+    given.const_value = ir.tensor(WIDE.copy(), name="given")
+    made.graph.initializers["given"] = given
+    return made
+
+
+def test_large_weights_stand_apart_and_are_shared() -> None:
+    given = model()
+    structure, weights = split(given)
+    assert set(weights) == {"wide", "dead"}, "no input's default, nothing unread, and not what is read as a shape"
+    assert all(tensor is given.graph.initializers[name].const_value for name, tensor in weights.items())
+    assert len(structure) < 2 * WIDE.nbytes + 2000
+    stored = {each.name: each for each in onnx.load_model_from_string(structure).graph.initializer}
+    assert stored["wide"].external_data[0].value == ELSEWHERE
+    assert not isinstance(given.graph.initializers["wide"].const_value, ir.ExternalTensor), "the model is as it was"
+
+
+def test_an_opened_model_answers_as_its_bytes_do_also_when_it_is_gone() -> None:
+    given = model()
+    whole = open_session(house.serialized(given))
+    feeds = {"x": WIDE[:3]}
+    for optimize in (False, True):
+        opened = open_model(house.deserialized(house.serialized(given)), optimize=optimize)
+        gc.collect()
+        for got, right in zip(opened.run(None, feeds), whole.run(None, feeds), strict=True):
+            assert got.tobytes() == right.tobytes() or (optimize and np.allclose(got, right, rtol=1e-5))
+        assert np.array_equal(opened.run(["z"], {**feeds, "given": np.zeros_like(WIDE)})[0], np.zeros((3, 32)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda each: each.graph.initializers["wide"].const_value.numpy().__setitem__((5, 7), -0.0),
+        lambda each: setattr(each.graph.node(0), "name", "other"),
+        lambda each: each.graph.initializers.pop("unused"),
+        lambda each: each.graph.initializers["shape"].const_value.numpy().__setitem__(0, 1),
+        lambda each: each.metadata_props.__setitem__("k", "v"),
+        lambda each: each.graph.outputs.pop(),
+    ],
+)
+def test_models_are_the_same_to_the_byte_or_not(change: object) -> None:
+    before, after = model(), model()
+    assert is_same(before, house.clone(before))
+    for each in (before, after):
+        for value in each.graph.initializers.values():
+            assert value.const_value is not None
+            value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
+    before.graph.initializers["wide"].const_value.numpy()[5, 7] = 0.0  # type: ignore[union-attr]
+    after.graph.initializers["wide"].const_value.numpy()[5, 7] = 0.0  # type: ignore[union-attr]
+    assert is_same(before, after), "other arrays of the same content"
+    change(after)  # type: ignore[operator]
+    assert not is_same(before, after)
+
+
+def test_the_rules_of_onnx_hold_without_the_weights() -> None:
+    given = model()
+    check_structure(given)
+    given.graph.node(0).op_type = "NoSuchOperator"
+    with pytest.raises(onnx.checker.ValidationError):
+        check_structure(given)
