@@ -37,9 +37,29 @@ def judge(case: Case) -> Verdict:
     Raises:
         Refused: no rule, or the rule does not hold; node, op and source line are left to the caller.
     """
+    _require_room(case)
     meant = needs_of(case)
     verdict = _ruled(case)
     return dataclasses.replace(verdict, at_least_one=(*verdict.at_least_one, *meant)) if meant else verdict
+
+
+SLIDING = frozenset({"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv"})
+"""Operators whose kernel is larger than an axis where no entry comes out, to which runtimes answer differently."""
+
+
+def _require_room(case: Case) -> None:
+    """Refuse what has fewer entries than none at every length.
+
+    Raises:
+        Refused: it does, or a kernel fits nowhere.
+    """
+    for value in case.node.outputs:
+        for size in dims_of(value) or ():
+            if isinstance(size, int) and size < (1 if case.op in SLIDING else 0):
+                raise refuse(
+                    f"{case.op} needs more entries along an axis than there are at any length",
+                    "keep enough entries for the operator, or make its kernel smaller",
+                )
 
 
 def _ruled(case: Case) -> Verdict:
@@ -115,7 +135,7 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
     """The verdict, if every size beside the batch and padded axes follows from the axes of the inputs, and is one.
 
     Raises:
-        Refused: shape inference had to make a name up for one, or there are fewer entries than none.
+        Refused: shape inference had to make a name up for one.
     """
     read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]
     made = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
@@ -123,11 +143,6 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
         for at, size in enumerate((dims_of(value) if value is not None else None) or ()):
             if fact.axis(at) is not None:
                 continue
-            if isinstance(size, int) and size < 0:
-                raise refuse(
-                    f"{case.op} needs more entries along an axis than there are at any length: it never runs",
-                    "keep enough entries for the operator, or make its kernel smaller",
-                )
             if not is_known(case, size):
                 raise refuse(
                     f"{case.op} meets an axis of unknown size {size}",

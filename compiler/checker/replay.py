@@ -149,8 +149,10 @@ class Replay:
         return made["op"] == "Softmax" or (passes_on and any(self._is_weights(each) for each in made["inputs"] if each))
 
     def _of_sizes(self, name: str, fact: Record) -> bool:
-        """Whether a value is computed of axis lengths alone, so that none can be drawn."""
-        return bool(fact.get("number")) or (bool(fact["axes"]) and not self.is_fixed(name) and self.is_size(name))
+        """Whether a value follows from axis lengths alone, shared ones included, so that none can be drawn."""
+        if fact.get("number"):
+            return True
+        return not self.is_fixed(name) and self.is_size(name) and (bool(fact["axes"]) or not self.moves(name))
 
     def _is_computed(self, name: str, record: Record) -> bool:
         """Whether an input says of another input of the same step where it is NaN: computed, not drawn."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.passes.pad_axes import PadAxes
@@ -144,9 +143,6 @@ def check_padded(
     return worst
 
 
-HUGE = 1e37
-"""Sums of a few larger numbers are infinite in single precision."""
-
 FREE = 3
 """Entries of an axis that is neither padded nor the batch."""
 
@@ -184,18 +180,6 @@ def _exempt(origin: Lowered, outcome: Outcome, singles: Sequence[Mapping[str, Ar
             if np.isnan(entries).any() or (what == "finite" and not np.isfinite(entries).all()):
                 rows.add(row)
     return rows
-
-
-def is_beyond_sums(origin: Lowered, row: Mapping[str, Array]) -> bool:
-    """Whether a graph computes finite numbers of a row that are so large that their sums overflow, or not, by order.
-
-    ONNX Runtime's MaxPool answers so where nothing but -infinity and NaN lies in its window.
-    """
-    model = house.clone(origin.model)
-    made = [value for node in model.graph for value in node.outputs if value.name and not value.is_graph_output()]
-    model.graph.outputs.extend(value for value in made if value.dtype == ir.DataType.FLOAT)
-    answers = [array for array in open_session(house.serialized(model)).run(None, dict(row)) if array.dtype.kind == "f"]
-    return any(bool((np.isfinite(array) & (np.abs(array) > HUGE)).any()) for array in answers)
 
 
 def with_edges(drawn: Array, kind: np.dtype[Any], rng: np.random.Generator, edges: Edges) -> Array:

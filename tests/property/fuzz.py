@@ -12,7 +12,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -30,7 +30,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
-from tests.kit.offline import FREE, Differs, Edges, check_padded, is_beyond_sums
+from tests.kit.offline import FREE, Differs, Edges, check_padded, difference_of
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
@@ -344,9 +344,9 @@ def attack(seed: int, nodes: int = 7, soil: Soil = SOILS[0]) -> str:
         for edges in EDGES:
             check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4, edges=edges, proved=origin)
     except Differs as differs:
-        if differs.row is not None and is_beyond_sums(alone, differs.row):
+        if differs.row is not None and _is_noise(origin, [differs.row]):
             return "ill-conditioned"
-        if not _is_noise(origin, outcome):
+        if not _is_noise(origin, _drawn_rows(origin, outcome)):
             raise
         shortest = outcome.lowered.padded_axes[0].minimum + 2
         check_padded(alone, outcome, seed=seed, rows=count, tolerance=1e-4, shortest=shortest)
@@ -391,19 +391,28 @@ def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
                 raise Differs(f"without declared lengths, {length} frames: {got} instead of {expected}")
 
 
-def _is_noise(origin: Lowered, outcome: Outcome) -> bool:
-    """Whether the graph alone, at its shortest lengths, is far from what double precision gives."""
-    rng, least = np.random.default_rng(0), outcome.lowered.padded_axes[0].minimum
+def _is_noise(origin: Lowered, rows: Iterable[Mapping[str, Array]]) -> bool:
+    """Whether the graph alone is far from what double precision gives, for any of some rows."""
     session = open_session(house.serialized(origin.model))
     exact = ReferenceEvaluator(_in_double(ir.serde.serialize_model(origin.model)))
+    for row in rows:
+        double = {name: array.astype(np.float64) for name, array in row.items()}
+        try:
+            with np.errstate(all="ignore"):
+                wanted = exact.run(None, double)
+        except ValueError:  # it has no answer to the maximum of NaN alone, ONNX Runtime a huge number
+            return True
+        if any(not difference_of(*each) <= 2e-5 for each in zip(session.run(None, dict(row)), wanted, strict=True)):
+            return True
+    return False
+
+
+def _drawn_rows(origin: Lowered, outcome: Outcome) -> Iterator[dict[str, Array]]:
+    """Rows at the shortest lengths, where deviations are of one entry or two."""
+    rng, least = np.random.default_rng(0), outcome.lowered.padded_axes[0].minimum
     for length in [least, least + 1] * 40:
         scale = np.float32(rng.choice([0, 1, 3]))  # rounding grows with the inputs; equal entries have no variance
-        given = {name: array * scale for name, array in _feeds(origin, length, rng).items()}
-        double = {name: array.astype(np.float64) for name, array in given.items()}
-        for got, wanted in zip(session.run(None, given), exact.run(None, double), strict=True):
-            if np.abs(got - wanted).max(initial=0.0) > 2e-5 * max(1.0, float(np.abs(wanted).max(initial=0.0))):
-                return True
-    return False
+        yield {name: array * scale for name, array in _feeds(origin, length, rng).items()}
 
 
 def _feeds(origin: Lowered, length: int, rng: np.random.Generator) -> dict[str, Array]:

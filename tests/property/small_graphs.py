@@ -278,6 +278,8 @@ BODIES = {
         c = Transpose<perm = [0, 2, 1]>(s)
         t = ConvTranspose<strides = [2], pads = [0, 1], output_padding = [1]>(c, turned)
         y = Transpose<perm = [0, 2, 1]>(t)""",
+    "behind the first, pooled with ends": """s = Slice(x, one, end, one)  c = Transpose<perm = [0, 2, 1]>(s)
+        q = AveragePool<kernel_shape = [2], pads = [1, 1]>(c)  y = Transpose<perm = [0, 2, 1]>(q)""",
     "maximum behind the second": "s = Slice(x, two, end, one)  y = ReduceMax(s, one)",
     # --- attention
     "attention": SCORES + "p = Softmax<axis = -1>(s)  y = MatMul(p, x)",

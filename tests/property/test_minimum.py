@@ -101,6 +101,7 @@ OF_DATA = {
     "valid convolution": 3,
     "top two frames": 2,
     "whole pairs, upsampled": 2,
+    "behind the first, pooled with ends": 2,
     "padded by reflection": 2,
 }
 """The same where operators of data ask for so many entries."""

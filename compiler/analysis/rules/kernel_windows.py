@@ -103,8 +103,7 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
     """The windows of a Conv or a pool, one per spatial axis of its first input.
 
     Raises:
-        Refused: the padding is automatic and depends on sizes, attributes contradict each other, or a kernel is larger
-            than an axis.
+        Refused: the padding is automatic and depends on sizes, or attributes contradict each other.
     """
     count = len(kernel)
     strides = case.ints_attribute("strides") or (1,) * count
@@ -124,18 +123,10 @@ def windows_of(case: Case, kernel: tuple[int, ...]) -> tuple[Window, ...]:
     if auto == "VALID":
         pads = (0,) * (2 * count)
     ceil = bool(case.int_attribute("ceil_mode", 0))
-    windows = tuple(
+    return tuple(
         Window(kernel[at], strides[at], dilations[at], pads[at], pads[at + count], ceil and strides[at] > 1)
         for at in range(count)
     )
-    for size, window in zip(dims, windows, strict=True):
-        places = window.places(size) if isinstance(size, int) else 1
-        if isinstance(places, int) and places < 1:
-            raise refuse(
-                f"{case.op} with a kernel over {window.reach + 1} entries of an axis of {size}: it fits nowhere",
-                "take a smaller kernel, or pad in front of it",
-            )
-    return windows
 
 
 def _same(case: Case, auto: str, size: Dim, kernel: int, stride: int, dilation: int) -> Window:

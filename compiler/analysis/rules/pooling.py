@@ -127,6 +127,7 @@ def _verdict(
     assumes: tuple[Assumption, ...] = (),
 ) -> Verdict:
     sizes = [size for each in slid.values() for size in each.least]
+    sizes += [frames.size for at in slid if (frames := case.simple_frames(0, at)) is not None]
     sees = any(each.sees_padding for each in slid.values())
     reason = "padding that is read changes nothing" if sees else "no valid place reads padding"
     pointwise = pointwise and not _sliding(windows, slid)

@@ -58,3 +58,10 @@ def test_nothing_tracked_makes_no_tracked_axis() -> None:
         { n = Shape<start = 1, end = 2>(x)  m = Neg(n)  k = Mod(m, three)  p = Concat<axis = 0>(zero, k)
         y = Pad(x, p) }"""
     assert judge(case(text, "y", Fact(), Fact())).outputs[0].is_plain
+
+
+def test_fewer_entries_than_none_are_refused_where_nothing_is_tracked() -> None:
+    turned = "ConvTranspose<kernel_shape = [1], pads = [3, 3]>(x, w)"
+    text = f"(float[1,4,2] x) => (float[p,q,r] y) <float[4,4,1] w> {{ y = {turned} }}"
+    with pytest.raises(Refused, match="more entries along an axis"):
+        judge(case(text, "y", Fact(), Fact()))

@@ -288,3 +288,17 @@ def test_what_changes_at_one_length_is_no_constant(test: str, number: int) -> No
     told["Mul"]["in"][1], told["Mul"]["needs"] = constant, []
     with pytest.raises(Rejected, match="changes with the lengths"):
         check(before, before, certificate)
+
+
+@pytest.mark.parametrize("body", [
+    "h = Div(m, two)  s = Slice(z, h, m, one)  y = Relu(s)",
+    "h = Neg(m)  k = Mod(h, two)  a = Concat<axis = 0>(nothing, k, none)  y = Pad(z, a)",
+])  # fmt: skip
+def test_sizes_that_both_programs_share_are_computed(body: str) -> None:
+    """Drawn at random, they would cut or add as many entries as no program does."""
+    before, after, certificate = proof_of(
+        offline(f"""(float[batch,time,4] x, float[batch,other,4] z) => (float[batch,time,4] w, float[p,q,r] y)
+            <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[4] nothing = {{0, 0, 0, 0}}, int64[1] none = {{0}}>
+            {{ w = Relu(x)  m = Shape<start = 1, end = 2>(z)  {body} }}""")
+    )
+    check(before, after, certificate)
