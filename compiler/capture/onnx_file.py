@@ -83,11 +83,24 @@ def _name_nodes(model: ir.Model, shown: str) -> None:
 
 
 def keep_numbers(model: ir.Model) -> None:
-    """Sizes that torch's exporter knew as numbers stay; its own names of axes give way to those of the inputs."""
-    for node in model.graph:
-        for output in node.outputs:
-            if output.shape is not None:
-                output.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in output.shape])
+    """Infer all shapes; what stays unknown has the number that torch's exporter noted, and no axis name of its own.
+
+    Its numbers are not always those of every size: behind a recurrence it notes the example's.
+    """
+    noted = {output: list(output.shape) for node in model.graph for output in node.outputs if output.shape is not None}
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    for value, dims in noted.items():
+        found = [None] * len(dims) if value.shape is None else list(value.shape)
+        if len(found) == len(dims):
+            kept = [dim if isinstance(dim, int) and _is_open(at) else None for dim, at in zip(dims, found, strict=True)]
+            value.shape = ir.Shape([at if isinstance(at, int) else dim for dim, at in zip(kept, found, strict=True)])
+
+
+def _is_open(size: object) -> bool:
+    """Whether inference does not know a size, or has made up a name for it."""
+    text = getattr(size, "value", size)
+    return text is None or re.fullmatch(r"_d\d+", str(text)) is not None
 
 
 def require_runnable(model: ir.Model, shown: str, place: Place) -> None:

@@ -165,6 +165,25 @@ def test_what_the_exporter_cannot_translate_shows_the_models_line() -> None:
         torch_module.capture_module(Centred(), "net", ONE, ["x"])
 
 
+class Recurrent(nn.Module):
+    """Of its frames the exporter notes as many as the example has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.linear = nn.LSTM(4, 4, bidirectional=True, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.network(x)[0])  # type: ignore[no-any-return]
+
+
+def test_frames_behind_a_recurrence_are_those_of_any_utterance() -> None:
+    axes = {**BATCH, "time": Axis(buckets=(5, 8), length_input="time_length")}
+    spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), axes)
+    model = torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])
+    house.infer_shapes(model)
+    assert house.dims_of(model.graph.outputs[0]) == (house.symbol("batch"), house.symbol("time"), 3)
+
+
 # ONNX files
 
 STREAM = graph(
