@@ -111,6 +111,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "compiler.records",
             "compiler.errors",
+            "runtime_lite",
         ),
     ),
     ("compiler.sizes", ("compiler.sizes",)),
@@ -281,6 +282,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.recipe",
             "compiler.report",
+            "compiler.bundle.interruption",
             "runtime_lite",
         ),
     ),
