@@ -19,8 +19,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from compiler.bundle.interruption import signals_interrupt
 from compiler.errors import GateFailed, Refused, blamed
+from compiler.interruption import signals_interrupt
 from compiler.report.files import is_json_report, is_page, require_place
 
 DIFFERENT = 6

@@ -167,8 +167,8 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
 
 KILL_AT = {
     "before the first file": "import compiler.assembly as a\na.Assembly._recall = die",
-    "before the exchange": "import compiler.bundle.writing as b\nb._put_in_place = die",
-    "after the exchange": "import compiler.bundle.writing as b\nb.shutil.rmtree = die",
+    "before the exchange": "import compiler.bundle.staged_folder as b\nb._put_in_place = die",
+    "after the exchange": "import compiler.bundle.staged_folder as b\nb.shutil.rmtree = die",
 }
 
 

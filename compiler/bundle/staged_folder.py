@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler.bundle.interruption import shielded
 from compiler.errors import RecipeError
+from compiler.interruption import shielded
 from runtime_lite.costs import Costs, json_from_costs
 from runtime_lite.manifest import (
     COSTS_FILE,

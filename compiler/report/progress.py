@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
-from compiler.bundle.interruption import insisted
+from compiler.interruption import insisted
 from compiler.records import precision
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import GateRow

@@ -106,13 +106,10 @@ OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
 MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compiler.records", ("compiler.records",)),
+    ("compiler.interruption", ("compiler.interruption",)),
     (
         "compiler.errors",
-        (
-            "compiler.records",
-            "compiler.errors",
-            "runtime_lite",
-        ),
+        ("compiler.records", "compiler.errors", "runtime_lite"),
     ),
     ("compiler.sizes", ("compiler.sizes",)),
     (
@@ -278,11 +275,11 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.report",
         (
+            "compiler.interruption",
             "compiler.records",
             "compiler.errors",
             "compiler.recipe",
             "compiler.report",
-            "compiler.bundle.interruption",
             "runtime_lite",
         ),
     ),
@@ -305,6 +302,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.bundle",
         (
+            "compiler.interruption",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from compiler.bundle import staged_folder
-from compiler.bundle.interruption import signals_interrupt
 from compiler.bundle.staged_folder import canonical_json, check_replaceable, staged, write_files
 from compiler.errors import RecipeError
+from compiler.interruption import signals_interrupt
 
 FILES = {"manifest.json": b"{}\n", "graphs/a.onnx": b"a" * 100}
 

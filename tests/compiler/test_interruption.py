@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from compiler.bundle.interruption import SIGNALS, shielded, signals_interrupt
+from compiler.interruption import SIGNALS, shielded, signals_interrupt
 from compiler.report.progress import Progress
 
 
