@@ -203,7 +203,7 @@ def _runtime(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from compiler.bundle.replay import verify_proofs
-    from runtime_lite.bundle import read_bundle
+    from runtime_lite.format.reader import read_bundle
 
     code = _runtime(options)
     if code == 0:
@@ -216,7 +216,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _finish(options: argparse.Namespace) -> int:
     from compiler.bundle.finish import finish_bundle, unfinished
     from compiler.cache.store import default_folder
-    from runtime_lite.bundle import read_bundle
+    from runtime_lite.format.reader import read_bundle
 
     with read_bundle(options.bundle) as bundle:
         targets = sorted({graph.target for graph in bundle.manifest.graphs.values()})

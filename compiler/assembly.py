@@ -39,10 +39,10 @@ from compiler.verify.integer_kernels import check_integer_kernels, check_ratios,
 from compiler.verify.invariance import POISONS
 from compiler.verify.streams import StreamGates
 from compiler.verify.utterances import UtteranceGates
-from runtime_lite.bundle import read_bundle
-from runtime_lite.costs import Cost
-from runtime_lite.executor import ExecutorFactory, make_executor, make_trusted_executor
-from runtime_lite.manifest import Sources
+from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
+from runtime_lite.format.costs import Cost
+from runtime_lite.format.manifest import Sources
+from runtime_lite.format.reader import read_bundle
 from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
 

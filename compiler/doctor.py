@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from compiler.targets.tensorrt_builder import probe_builder
-from runtime_lite.cuda import Device, probe
 from runtime_lite.errors import EngineAbsent
+from runtime_lite.executors.cuda import Device, probe
 
 PACKAGES_BY_TARGET: dict[str, tuple[str, ...]] = {
     "null": (),

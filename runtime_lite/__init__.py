@@ -10,12 +10,12 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 `asr.run({"features": x}, lengths={"time": [900, 512]})` or `asr.run_many([{"features": x}, {"features": y}])`.
 """
 
-from runtime_lite.bundle import Bundle, read_bundle, write_tar
 from runtime_lite.errors import BadInput, BundleRefused, EngineAbsent, GateFailed, InternalError, RuntimeLiteError
-from runtime_lite.manifest import Manifest
-from runtime_lite.manifest_json import json_from_manifest, manifest_from_json
+from runtime_lite.format.manifest import Manifest
+from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
+from runtime_lite.format.reader import Bundle, read_bundle, write_tar
+from runtime_lite.model import Model, Stream
 from runtime_lite.runtime import Runtime
-from runtime_lite.session import Model, Stream
 
 __all__ = [
     "BadInput",

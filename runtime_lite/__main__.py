@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime_lite.arrays import MAX_ARRAYS_BYTES, Array, arrays_from_npz, npz_from_arrays
-from runtime_lite.atomic_file import replace_file
 from runtime_lite.bench import bench_model
-from runtime_lite.bundle import read_bundle
-from runtime_lite.costs import Cost, json_from_costs
-from runtime_lite.describe import describe_bundle, format_table
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
-from runtime_lite.manifest import BATCH_AXIS, COSTS_FILE
+from runtime_lite.format.arrays import MAX_ARRAYS_BYTES, Array, arrays_from_npz, npz_from_arrays
+from runtime_lite.format.atomic_file import replace_file
+from runtime_lite.format.costs import Cost, json_from_costs
+from runtime_lite.format.describe import describe_bundle, format_table
+from runtime_lite.format.manifest import BATCH_AXIS, COSTS_FILE
+from runtime_lite.format.reader import read_bundle
+from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
-from runtime_lite.session import Model
 from runtime_lite.verify import verify_model
 
 

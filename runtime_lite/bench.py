@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime_lite.arrays import Array
-from runtime_lite.feeds import Feed
-from runtime_lite.graph_runner import GraphRunner
-from runtime_lite.manifest import Artifact, Tensor, bucket_name, static_shape
-from runtime_lite.session import Model
-from runtime_lite.state import StreamState, initial_state
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Artifact, Tensor, bucket_name, static_shape
+from runtime_lite.model import Model
 
 
 @dataclass(frozen=True)

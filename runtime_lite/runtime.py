@@ -7,10 +7,10 @@ closes every model and with it every stream.
 import os
 from types import TracebackType
 
-from runtime_lite.bundle import read_bundle
 from runtime_lite.errors import BadInput, show
-from runtime_lite.executor import ExecutorFactory, make_executor, make_trusted_executor
-from runtime_lite.session import Model
+from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
+from runtime_lite.format.reader import read_bundle
+from runtime_lite.model import Model
 
 MAX_THREADS = 1024
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime_lite.arrays import Array
-from runtime_lite.checked_json import refuse
-from runtime_lite.golden import Golden, golden_from_npz
-from runtime_lite.graph_runner import GraphRunner
-from runtime_lite.manifest import BATCH_AXIS, bucket_name
-from runtime_lite.session import Model
-from runtime_lite.state import initial_state
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.state import initial_state
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.golden import Golden, golden_from_npz
+from runtime_lite.format.manifest import BATCH_AXIS, bucket_name
+from runtime_lite.model import Model
 
 
 @dataclass(frozen=True)

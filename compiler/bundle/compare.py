@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from runtime_lite.bundle import Bundle, read_bundle
+from runtime_lite.format.reader import Bundle, read_bundle
 
 ABSENT = "-"
 

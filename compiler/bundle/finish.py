@@ -23,12 +23,12 @@ from compiler.report.progress import SpeedRow
 from compiler.targets.tensorrt_builder import REFUSED, in_own_process, probe_builder
 from compiler.verify.gates import check_budget
 from runtime_lite.bench import bench_model
-from runtime_lite.bundle import read_bundle
-from runtime_lite.costs import Cost
-from runtime_lite.cuda import probe, signal_name
 from runtime_lite.errors import BadInput, EngineAbsent
-from runtime_lite.manifest import MANIFEST_FILE, Engine, FileEntry, Manifest
-from runtime_lite.manifest_json import json_from_manifest
+from runtime_lite.executors.cuda import probe, signal_name
+from runtime_lite.format.costs import Cost
+from runtime_lite.format.manifest import MANIFEST_FILE, Engine, FileEntry, Manifest
+from runtime_lite.format.manifest_json import json_from_manifest
+from runtime_lite.format.reader import read_bundle
 from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
 

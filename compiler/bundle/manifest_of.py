@@ -11,8 +11,8 @@ from compiler.recipe.record import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
-from runtime_lite.contract import contract_of, with_contract
-from runtime_lite.manifest import (
+from runtime_lite.format.graph_contract import contract_of, with_contract
+from runtime_lite.format.manifest import (
     MANIFEST_FILE,
     Artifact,
     Axis,
@@ -24,7 +24,7 @@ from runtime_lite.manifest import (
     StreamSpec,
     Tensor,
 )
-from runtime_lite.manifest_json import json_from_manifest
+from runtime_lite.format.manifest_json import json_from_manifest
 
 
 @dataclasses.dataclass(frozen=True)

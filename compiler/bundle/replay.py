@@ -30,11 +30,11 @@ from compiler.errors import SlipwayError
 from compiler.passes import make_pass
 from compiler.stages import Lowered, PaddedAxis, State, Window
 from compiler.targets.static_graphs import write_static
-from runtime_lite.bundle import Bundle
-from runtime_lite.checked_json import refuse
-from runtime_lite.contract import without_contract
 from runtime_lite.errors import BundleRefused, show
-from runtime_lite.manifest import BATCH_AXIS, Graph
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.graph_contract import without_contract
+from runtime_lite.format.manifest import BATCH_AXIS, Graph
+from runtime_lite.format.reader import Bundle
 
 REBUILD = "do not use the bundle, rebuild it with build.py"
 

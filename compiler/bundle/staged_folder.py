@@ -15,8 +15,8 @@ from typing import Any
 
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
-from runtime_lite.costs import Costs, json_from_costs
-from runtime_lite.manifest import (
+from runtime_lite.format.costs import Costs, json_from_costs
+from runtime_lite.format.manifest import (
     COSTS_FILE,
     MANIFEST_FILE,
 )

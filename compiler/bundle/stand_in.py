@@ -11,9 +11,9 @@ import numpy as np
 
 from compiler.runners.session import Session
 from compiler.stages import Array
-from runtime_lite.arrays import npz_from_arrays
-from runtime_lite.bundle import Bundle
-from runtime_lite.manifest import bucket_name
+from runtime_lite.format.arrays import npz_from_arrays
+from runtime_lite.format.manifest import bucket_name
+from runtime_lite.format.reader import Bundle
 
 OpenArtifact = Callable[[Path], Session]
 

@@ -11,7 +11,7 @@ from compiler.explain.explanation import Explanation
 from compiler.explain.words import Kind
 from compiler.report.files import GENERATOR
 from compiler.report.graph_drawing import drawn, escaped, group_boxes
-from runtime_lite.atomic_file import replace_file
+from runtime_lite.format.atomic_file import replace_file
 
 STYLES: Mapping[enum.Enum, str] = {
     Kind.NONE: "fill:#e4e4e4;stroke:#8a8a8a",

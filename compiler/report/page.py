@@ -15,7 +15,7 @@ from compiler.report.graph_drawing import drawn, escaped, group_boxes
 from compiler.report.page_figures import GraphFigures, Precision
 from compiler.report.progress import BuildReport, StageReport
 from compiler.report.style import CSS
-from runtime_lite.atomic_file import replace_file
+from runtime_lite.format.atomic_file import replace_file
 
 ROWS = 40
 """Rows of a long table that are shown at once; the others are folded away."""

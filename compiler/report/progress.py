@@ -24,7 +24,7 @@ from compiler.records import precision
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import GateRow
 from compiler.records.precision import Pin, PrecisionRecord
-from runtime_lite.atomic_file import replace_file
+from runtime_lite.format.atomic_file import replace_file
 
 PLAIN_COLUMNS = 160
 

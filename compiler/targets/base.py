@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from compiler.runners.session import Session
 from compiler.stages import Lowered
-from runtime_lite.manifest import Engine
+from runtime_lite.format.manifest import Engine
 
 
 @dataclasses.dataclass(frozen=True)

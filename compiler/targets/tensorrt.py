@@ -26,9 +26,11 @@ from compiler.targets.tensorrt_builder import number_of
 from compiler.targets.tensorrt_lint import require_buildable
 from compiler.targets.tensorrt_operators import needed_version
 from compiler.targets.tensorrt_rule import Limits
-from runtime_lite import atomic_file, cuda, errors, tensorrt_engine
+from runtime_lite import errors
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.manifest import Engine, bucket_name
+from runtime_lite.executors import cuda, tensorrt_engine
+from runtime_lite.format import atomic_file
+from runtime_lite.format.manifest import Engine, bucket_name
 
 FOLDER = "tensorrt"
 
@@ -47,7 +49,7 @@ SCRIPTS = {
 """Files of ours that ship inside bundles, so that they run beside each other without the compiler and the runtime."""
 
 STANDALONE = (
-    (re.compile(r"^from runtime_lite\.(\w+) import", re.MULTILINE), r"from slipway_\1 import"),
+    (re.compile(r"^from runtime_lite\.(?:\w+\.)*(\w+) import", re.MULTILINE), r"from slipway_\1 import"),
     (re.compile(r"^from compiler\.targets\.tensorrt_builder import", re.MULTILINE), "from build_engine import"),
 )
 

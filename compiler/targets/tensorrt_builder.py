@@ -20,10 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runtime_lite.atomic_file import replace_file
-from runtime_lite.cuda import Device, probe, signal_name
 from runtime_lite.errors import EngineAbsent, show
-from runtime_lite.tensorrt_engine import import_tensorrt, keep_for_ever, make_logger, one_line, require_names
+from runtime_lite.executors.cuda import Device, probe, signal_name
+from runtime_lite.executors.tensorrt_engine import import_tensorrt, keep_for_ever, make_logger, one_line, require_names
+from runtime_lite.format.atomic_file import replace_file
 
 REFUSED = 3
 

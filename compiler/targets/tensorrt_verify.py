@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from compiler.targets.tensorrt_builder import Built, build_one, probe_builder, timing_cache_name
-from runtime_lite.atomic_file import replace_file
-from runtime_lite.cuda import PROVIDERS, Array, Cuda, Device, open_cuda, probe
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import (
+from runtime_lite.executors.cuda import PROVIDERS, Array, Cuda, Device, open_cuda, probe
+from runtime_lite.executors.tensorrt_engine import (
     HostCode,
     OpenedEngine,
     StaticEngine,
@@ -32,6 +31,7 @@ from runtime_lite.tensorrt_engine import (
     import_tensorrt,
     open_engine,
 )
+from runtime_lite.format.atomic_file import replace_file
 
 RUNS, WARM_UP_RUNS = 200, 20
 

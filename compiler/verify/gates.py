@@ -21,8 +21,8 @@ from compiler.runners.session import open_session
 from compiler.stages import Array, Feed
 from compiler.targets.base import Emitted
 from compiler.verify.differences import Difference, worst_of
-from runtime_lite.executor import ExecutorFactory, make_executor
-from runtime_lite.manifest import BATCH_AXIS, bucket_name
+from runtime_lite.executors.executor import ExecutorFactory, make_executor
+from runtime_lite.format.manifest import BATCH_AXIS, bucket_name
 
 GOLDEN_STEPS = 12
 """Recorded calls: enough to overflow a window of 128 frames by chunks of 16."""

@@ -19,7 +19,7 @@ from compiler.records.gate_rows import GateRow, at_most
 from compiler.runners.session import open_session
 from compiler.targets.base import Emitted
 from compiler.verify.gates import full_feed
-from runtime_lite.manifest import bucket_name
+from runtime_lite.format.manifest import bucket_name
 
 REAL = ("Conv", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul", "NhwcFusedConv", "TransposeMatMul")
 """Operators that multiply real numbers, as ONNX Runtime names them before and after its optimisations."""

@@ -25,8 +25,8 @@ from compiler.verify.drift import Run, chained_feeds, measure_drift, require_bou
 from compiler.verify.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.verify.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.verify.invariance import check_invariance
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
-from runtime_lite.manifest import bucket_name
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.manifest import bucket_name
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from compiler.verify.differences import Difference, Tally, max_abs_difference
 from compiler.verify.edges import Disagreement, EdgeCase, first_disagreement
 from compiler.verify.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.verify.invariance import POISONS, Invariance
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
-from runtime_lite.manifest import bucket_name
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.manifest import bucket_name
 
 CALLS = 2
 """Calls per bucket with partners drawn anew."""

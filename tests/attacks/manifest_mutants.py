@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_lite import Model, Runtime, RuntimeLiteError
-from runtime_lite.arrays import Array
+from runtime_lite.format.arrays import Array
 
 Answers = dict[str, Array]
 Probe = Callable[[Model], Answers]

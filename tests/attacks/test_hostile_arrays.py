@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_lite import BadInput, BundleRefused, Runtime, arrays
-from runtime_lite.arrays import arrays_from_npz, npz_from_arrays
-from runtime_lite.golden import golden_from_npz, npz_from_golden
+from runtime_lite import BadInput, BundleRefused, Runtime
+from runtime_lite.format import arrays
+from runtime_lite.format.arrays import arrays_from_npz, npz_from_arrays
+from runtime_lite.format.golden import golden_from_npz, npz_from_golden
 from runtime_lite.verify import verify_model
 from tests.runtime_lite.bundles import replace_hashed, streaming_golden, streaming_graph, write_streaming_bundle
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused, Runtime, read_bundle
-from runtime_lite.arrays import arrays_from_npz, npz_from_arrays
+from runtime_lite.format.arrays import arrays_from_npz, npz_from_arrays
 from runtime_lite.verify import verify_model
 from tests.attacks.edits import Edit, drop_at, exact_axis, graph_of, set_at, stopped
 from tests.runtime_lite.bundles import (

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime_lite import BadInput, BundleRefused, bundle, read_bundle, write_tar
+from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
+from runtime_lite.format import reader
 from tests.attacks.edits import stopped
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
@@ -123,20 +124,20 @@ def test_hostile_directory(directory: Path, attack: str) -> None:
 
 
 def test_entries_without_end(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(reader, "MAX_ENTRIES", 5)
     assert "expected at most 5 files and folders, got more" in stopped(directory)
 
 
 def test_a_huge_file_is_refused_by_its_size_and_never_read(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.truncate(directory / GRAPH, 2**33)  # sparse: takes no space
     read: list[int] = []
-    chunks = bundle._chunks
+    chunks = reader._chunks
 
-    def count(path: Path, source: bundle._Source, name: str, size: int) -> Iterator[bytes]:
+    def count(path: Path, source: reader._Source, name: str, size: int) -> Iterator[bytes]:
         read.append(size)
         return chunks(path, source, name, size)
 
-    monkeypatch.setattr(bundle, "_chunks", count)
+    monkeypatch.setattr(reader, "_chunks", count)
     assert "bytes, got 8589934592 bytes" in stopped(directory)
     assert read == [os.path.getsize(directory / "manifest.json")]
 

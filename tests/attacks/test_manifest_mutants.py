@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from runtime_lite import Model
-from runtime_lite.feeds import Feed
-from runtime_lite.manifest import static_shape
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.format.manifest import static_shape
 from tests.attacks.manifest_mutants import SILENT, Answers, Probe, survey
 from tests.kit.models import tiny_offline
 from tests.kit.models.project import Project

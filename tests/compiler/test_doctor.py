@@ -20,8 +20,8 @@ from compiler.doctor import (
     engine_parts,
 )
 from compiler.targets import TARGETS
-from runtime_lite.cuda import Device
 from runtime_lite.errors import EngineAbsent
+from runtime_lite.executors.cuda import Device
 from tests.contract_tensorrt.genuine import VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,9 +14,9 @@ from typing import Any
 
 from compiler.targets.tensorrt_builder import BUILDER_NAMES, BuildRefused, build_one, configure, start_builder
 from compiler.targets.tensorrt_verify import Trial
-from runtime_lite.cuda import CudaPython, Device
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import NEEDED_NAMES, HostCode, make_logger, open_engine, require_names
+from runtime_lite.executors.cuda import CudaPython, Device
+from runtime_lite.executors.tensorrt_engine import NEEDED_NAMES, HostCode, make_logger, open_engine, require_names
 from tests.contract_tensorrt.doubles import Checked
 from tests.contract_tensorrt.genuine import import_genuine
 from tests.kit import vendor

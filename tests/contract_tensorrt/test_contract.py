@@ -19,8 +19,8 @@ import pytest
 from compiler.stages import Array, Lowered
 from compiler.targets import tensorrt_builder, tensorrt_verify
 from compiler.targets.tensorrt import Tensorrt
-from runtime_lite import tensorrt_engine
-from runtime_lite.arrays import npz_from_arrays
+from runtime_lite.executors import tensorrt_engine
+from runtime_lite.format.arrays import npz_from_arrays
 from tests.contract_tensorrt.doubles import Parameter, signatures
 from tests.contract_tensorrt.genuine import VERSIONS
 from tests.contract_tensorrt.wheels import unpacked

@@ -9,9 +9,9 @@ from compiler.stages import Array, Lowered
 from compiler.targets.tensorrt import Tensorrt
 from compiler.targets.tensorrt_builder import probe_builder
 from compiler.targets.tensorrt_verify import Trial
-from runtime_lite.arrays import npz_from_arrays
-from runtime_lite.cuda import open_cuda, probe
-from runtime_lite.tensorrt_engine import import_tensorrt
+from runtime_lite.executors.cuda import open_cuda, probe
+from runtime_lite.executors.tensorrt_engine import import_tensorrt
+from runtime_lite.format.arrays import npz_from_arrays
 from tests.kit.graphs import parse
 
 pytestmark = pytest.mark.device

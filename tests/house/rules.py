@@ -445,6 +445,23 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.pipeline",
         ),
     ),
+    ("runtime_lite.errors", ("runtime_lite.errors",)),
+    ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.format")),
+    ("runtime_lite.executors", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors")),
+    (
+        "runtime_lite.calls",
+        ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors", "runtime_lite.calls"),
+    ),
+    (
+        "runtime_lite.model",
+        (
+            "runtime_lite.errors",
+            "runtime_lite.format",
+            "runtime_lite.executors",
+            "runtime_lite.calls",
+            "runtime_lite.model",
+        ),
+    ),
     ("runtime_lite", ("runtime_lite",)),
     ("build", ("compiler", "runtime_lite")),
     ("examples", ("examples", "runtime_lite")),
@@ -461,7 +478,7 @@ def upward_rows(rows: Sequence[tuple[str, tuple[str, ...]]] = MAY_IMPORT) -> lis
         f"{name}: may import {package}, which stands above it; move what both need further down"
         for at, (name, packages) in enumerate(rows)
         for package in packages
-        if package in names[at + 1 :] and name.startswith("compiler.") and package.startswith("compiler.")
+        if package in names[at + 1 :] and "." in name and "." in package
     ]
 
 

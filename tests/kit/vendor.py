@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from runtime_lite.arrays import Array
+from runtime_lite.format.arrays import Array
 
 NUMPY_NAMES = {"HALF": "float16", "FLOAT": "float32", "INT64": "int64", "INT32": "int32", "BOOL": "bool"}
 

@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from runtime_lite.arrays import Array
-from runtime_lite.contract import contract_of, with_contract
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
-from runtime_lite.manifest import (
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.graph_contract import contract_of, with_contract
+from runtime_lite.format.manifest import (
     Artifact,
     Axis,
     FileEntry,
@@ -26,7 +26,7 @@ from runtime_lite.manifest import (
     StreamSpec,
     Tensor,
 )
-from runtime_lite.manifest_json import json_from_manifest, manifest_from_json
+from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
 
 WINDOW, STEP, WIDTH = 5, 3, 2
 BUCKETS = (1, 4)

@@ -9,11 +9,11 @@ from pathlib import Path
 import onnx
 import pytest
 
-from runtime_lite.contract import contract_of, with_contract
-from runtime_lite.cuda import Device
-from runtime_lite.golden import npz_from_golden
-from runtime_lite.manifest import Engine, Graph
-from runtime_lite.manifest_json import json_from_manifest
+from runtime_lite.executors.cuda import Device
+from runtime_lite.format.golden import npz_from_golden
+from runtime_lite.format.graph_contract import contract_of, with_contract
+from runtime_lite.format.manifest import Engine, Graph
+from runtime_lite.format.manifest_json import json_from_manifest
 from tests.kit import vendor
 from tests.runtime_lite.bundles import FRONT_END, entry_of, graph_files, manifest_of, plain_golden, plain_graph
 
@@ -73,6 +73,6 @@ def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5", name: 
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
     for path, module in (("tensorrt", library), ("cuda", types.ModuleType("cuda")), ("cuda.bindings", bindings)):
         monkeypatch.setitem(sys.modules, path, module)
-    monkeypatch.setattr("runtime_lite.executor_tensorrt.probe", lambda: Device(name, capability, "12.4"))
-    monkeypatch.setattr("runtime_lite.executor_tensorrt.try_engine", lambda *_: None)
+    monkeypatch.setattr("runtime_lite.executors.tensorrt.probe", lambda: Device(name, capability, "12.4"))
+    monkeypatch.setattr("runtime_lite.executors.tensorrt.try_engine", lambda *_: None)
     return library

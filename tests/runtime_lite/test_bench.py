@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runtime_lite import Runtime
-from runtime_lite.arrays import Array
 from runtime_lite.bench import bench_model
-from runtime_lite.executor_onnx import OnnxExecutor
+from runtime_lite.executors.onnx import OnnxExecutor
+from runtime_lite.format.arrays import Array
 from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from runtime_lite import Model, __main__, read_bundle, write_tar
-from runtime_lite.arrays import npz_from_arrays
-from runtime_lite.golden import Golden, npz_from_golden
+from runtime_lite.format.arrays import npz_from_arrays
+from runtime_lite.format.golden import Golden, npz_from_golden
 from tests.runtime_lite.bundles import (
     edit_manifest,
     random_chunks,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_lite import BadInput, Model, Runtime
-from runtime_lite.arrays import Array
-from runtime_lite.executor_onnx import OnnxExecutor
-from runtime_lite.golden import npz_from_golden
-from runtime_lite.manifest import Axis
+from runtime_lite.executors.onnx import OnnxExecutor
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.golden import npz_from_golden
+from runtime_lite.format.manifest import Axis
 from runtime_lite.verify import verify_model
 from tests.runtime_lite.bundles import (
     WIDTH,

@@ -10,7 +10,7 @@ import pytest
 
 from runtime_lite import BadInput, Runtime
 from runtime_lite.bench import bench_model
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import verify_model
 from tests.runtime_lite.bundles import (
     WIDTH,

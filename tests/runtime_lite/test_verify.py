@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused, Runtime
-from runtime_lite.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import Comparison, verify_model
 from tests.runtime_lite.bundles import (
     WEIGHT,

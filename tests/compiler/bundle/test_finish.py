@@ -12,7 +12,7 @@ from compiler.bundle.finish import finish_bundle, require_toolchain, unfinished
 from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
 from runtime_lite import BadInput, read_bundle
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.manifest import bucket_name, static_shape
+from runtime_lite.format.manifest import bucket_name, static_shape
 from tests.kit.models.project import digest_of
 from tests.kit.placeholder import shared_library
 from tests.kit.vendor import DRIVER_CODE, write_packages

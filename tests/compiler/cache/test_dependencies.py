@@ -65,7 +65,7 @@ def test_every_file_of_the_house_is_in_its_hash(tmp_path: Path) -> None:
     for name in (
         "compiler/capture/torch_module.py",
         "compiler/passes/simplify.py",
-        "runtime_lite/manifest.py",
+        "runtime_lite/format/manifest.py",
         "build.py",
     ):
         with (tmp_path / name).open("a") as file:

@@ -24,8 +24,8 @@ from compiler.targets.tensorrt_operators import (
     VERSION_BY_OPSET,
     needed_version,
 )
-from runtime_lite.cuda import Device
 from runtime_lite.errors import EngineAbsent
+from runtime_lite.executors.cuda import Device
 from tests.kit.graphs import parse
 
 NO_DRIVER = EngineAbsent("CUDA: expected a CUDA device, got none; buy one")

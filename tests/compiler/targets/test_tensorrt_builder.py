@@ -20,9 +20,9 @@ from compiler.targets.tensorrt_builder import (
     start_builder,
     timing_cache_name,
 )
-from runtime_lite.cuda import Device
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import require_names
+from runtime_lite.executors.cuda import Device
+from runtime_lite.executors.tensorrt_engine import require_names
 from tests.kit import vendor
 
 T4 = Device("Tesla T4", "7.5", "12.4")
@@ -158,7 +158,7 @@ def test_a_timing_cache_is_the_one_before_or_the_one_after(
     def full(self: Any, *rest: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("runtime_lite.atomic_file.os.fsync", full)
+    monkeypatch.setattr("runtime_lite.format.atomic_file.os.fsync", full)
     with held, pytest.raises(OSError, match="no space"):
         build_one(trt, tmp_path, PLAN, ENGINE, cache)
     assert cache.read_bytes() == b"t"

@@ -13,10 +13,10 @@ from compiler.targets import tensorrt_verify
 from compiler.targets.tensorrt import Tensorrt
 from compiler.targets.tensorrt_builder import build_one
 from compiler.targets.tensorrt_verify import Trial, main
-from runtime_lite.arrays import npz_from_arrays
-from runtime_lite.cuda import CudaPython, Device
 from runtime_lite.errors import EngineAbsent
-from runtime_lite.tensorrt_engine import HostCode
+from runtime_lite.executors.cuda import CudaPython, Device
+from runtime_lite.executors.tensorrt_engine import HostCode
+from runtime_lite.format.arrays import npz_from_arrays
 from tests.kit import vendor
 from tests.kit.graphs import parse
 from tests.runtime_lite.engines import use_doubles

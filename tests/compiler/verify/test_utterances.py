@@ -16,7 +16,7 @@ from compiler.stages import Lowered
 from compiler.targets.base import Emitted
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.utterances import UtteranceGates
-from runtime_lite.arrays import arrays_from_npz
+from runtime_lite.format.arrays import arrays_from_npz
 from tests.compiler.runners.test_padded_rows import dynamic, rows, runner
 from tests.kit.graphs import copy_of, random_weights
 from tests.kit.offline import offline

@@ -1,0 +1,244 @@
+"""Checks a caller's feed against a graph before anything runs: nothing is converted, guessed or silently cut.
+
+A feed names every input of role data and no other, as NumPy arrays of exactly the stated dtype. Sizes must match; only
+the batch axis, and axes with a length per row, may be smaller than a bucket. Any memory layout is accepted; the backend
+copies what is not contiguous.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from runtime_lite.errors import BadInput, show
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import BATCH_AXIS, Axis, Graph, Tensor
+
+RowLengths = Sequence[int] | Array
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A checked feed, whose rows are all of one size; rows of several lengths are several feeds.
+
+    Attributes:
+        arrays: by input of role data.
+        sizes: size of every axis: `batch` the number of rows, an axis with a length per row their true length.
+    """
+
+    arrays: Mapping[str, Array]
+    sizes: Mapping[str, int]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; 1 and without meaning for a graph without a batch axis."""
+        return self.sizes.get(BATCH_AXIS, 1)
+
+
+def check_feed(where: str, graph: Graph, arrays: Mapping[str, Array], check_finite: bool, rows: int = 1) -> Feed:
+    """Return a checked feed.
+
+    Args:
+        where: what to call the call in messages, e.g. `encoder.run`.
+        graph: the graph it is for.
+        arrays: what the caller gave.
+        check_finite: refuse NaN and infinity.
+        rows: number of rows where no input tells it.
+
+    Raises:
+        BadInput: anything about it is not as the graph states.
+    """
+    feed = _check_arrays(where, graph, arrays, graph.axes, rows)
+    if check_finite:
+        _check_finite(where, feed)
+    return feed
+
+
+def check_ragged_feed(
+    where: str, graph: Graph, arrays: Mapping[str, Array], lengths: Mapping[str, RowLengths], check_finite: bool
+) -> list[Feed]:
+    """Return one checked feed per row, cut to its true length; what lies behind that length is never looked at.
+
+    Args:
+        where: what to call the call in messages.
+        graph: the graph it is for.
+        arrays: what the caller gave; the rows of one array have room for the longest.
+        lengths: true length of every row by axis; an axis that is left out is full in every row.
+        check_finite: refuse NaN and infinity.
+
+    Raises:
+        BadInput: anything about it is not as the graph states.
+    """
+    ragged = _check_length_names(where, graph, lengths)
+    limited = {name: axis for name, axis in graph.axes.items() if name not in ragged}
+    whole = _check_arrays(where, graph, arrays, limited, 1)
+    for axis in ragged:
+        _check_lengths(f"{where}: lengths[{axis!r}]", graph.axes[axis], lengths[axis], whole.rows, whole.sizes[axis])
+    feeds = []
+    for row in range(whole.rows):
+        cuts = {axis: slice(0, int(lengths[axis][row])) for axis in ragged}
+        feeds.append(part_of_feed(graph, whole, {BATCH_AXIS: slice(row, row + 1), **cuts}))
+        if check_finite:
+            _check_finite(f"{where}: row {row}", feeds[-1])
+    return feeds
+
+
+def part_of_feed(graph: Graph, feed: Feed, cuts: Mapping[str, slice]) -> Feed:
+    """Return a view of a feed with some axes cut; inputs that have none of them stay whole."""
+    arrays = {
+        tensor.name: feed.arrays[tensor.name][tuple(cuts.get(str(size), slice(None)) for size in tensor.shape)]
+        for tensor in graph.inputs
+        if tensor.role == "data"
+    }
+    sizes = {axis: len(range(size)[cuts[axis]]) if axis in cuts else size for axis, size in feed.sizes.items()}
+    return Feed(arrays, sizes)
+
+
+def _check_arrays(
+    where: str, graph: Graph, arrays: Mapping[str, Array], limited: Mapping[str, Axis], rows: int
+) -> Feed:
+    """Check everything but values; the sizes of `limited` axes must have been built."""
+    expected = {tensor.name: tensor for tensor in graph.inputs if tensor.role == "data"}
+    if not isinstance(arrays, Mapping):
+        _refuse(where, "a mapping of input names to arrays", f"a {type(arrays).__name__}", "write {'name': array}")
+    _check_names(where, graph, expected, arrays)
+    sizes: dict[str, int] = {}
+    bound_by: dict[str, str] = {}
+    for name, tensor in expected.items():
+        place = f"{where}: {name!r}"
+        _check_kind(place, name, tensor, arrays[name])
+        for position, size in enumerate(tensor.shape):
+            found = arrays[name].shape[position]
+            if isinstance(size, int):
+                if found != size:
+                    _refuse(place, f"size {size} on {_axis(tensor, position)}", str(found), f"feed exactly {size}")
+                continue
+            if size == BATCH_AXIS:
+                _check_rows(place, tensor, position, graph, found)
+            elif size in limited:
+                _check_size(place, tensor, position, limited[size], found)
+            if sizes.setdefault(size, found) != found:
+                wanted = f"size {sizes[size]} on {_axis(tensor, position)} like {bound_by[size]!r}"
+                _refuse(place, wanted, str(found), f"feed the same size on axis {size!r} everywhere")
+            bound_by.setdefault(size, name)
+    if BATCH_AXIS in graph.axes:
+        sizes.setdefault(BATCH_AXIS, rows)
+    return Feed({name: arrays[name] for name in expected}, sizes)
+
+
+def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], arrays: Mapping[str, Array]) -> None:
+    names = ", ".join(repr(name) for name in expected) or "none"
+    roles = {tensor.name: tensor.role for tensor in graph.inputs}
+    for name in arrays:
+        if name in expected:
+            continue
+        if name in roles:
+            _refuse(
+                where,
+                f"only the inputs {names}",
+                f"{name!r} (role {roles[name]})",
+                "leave it out, the runtime fills it",
+            )
+        missing = {right.lower(): right for right in expected if right not in arrays}
+        near = [missing[word] for word in difflib.get_close_matches(str(name).lower(), missing, n=1, cutoff=0.5)]
+        cure = f"did you mean {near[0]!r}?" if near else "leave it out"
+        _refuse(where, f"the inputs {names}", f"unknown input {show(name)}", cure)
+    for name, tensor in expected.items():
+        if name not in arrays:
+            _refuse(
+                where, f"the inputs {names}", f"no {name!r}", f"add {name!r}, {tensor.dtype} of shape {_shape(tensor)}"
+            )
+
+
+def _check_kind(place: str, name: str, tensor: Tensor, array: object) -> None:
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        expected = f"a NumPy array, {tensor.dtype} of shape {_shape(tensor)}"
+        kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+        _refuse(place, expected, kind, f"convert it with numpy.asarray({name}, numpy.{tensor.dtype})")
+    if array.dtype != np.dtype(tensor.dtype):
+        cure = f"convert it with {name}.astype(numpy.{tensor.dtype}) if that is what you mean"
+        _refuse(place, f"{tensor.dtype} of shape {_shape(tensor)}", f"dtype {array.dtype}", cure)
+    if array.ndim != len(tensor.shape):
+        got = f"{array.ndim} dimensions {list(array.shape)}"
+        cure = f"add the missing axis, e.g. {name}[None]" if array.ndim == len(tensor.shape) - 1 else "reshape it"
+        _refuse(place, f"{len(tensor.shape)} dimensions {_shape(tensor)}", got, cure)
+
+
+def _check_rows(place: str, tensor: Tensor, position: int, graph: Graph, found: int) -> None:
+    if found < 1:
+        _refuse(place, f"at least 1 row on {_axis(tensor, position)}", str(found), "leave empty feeds out")
+    if found > 1 and not graph.rows_independent:
+        cure = "feed them one after the other, the bundle does not prove that rows are independent"
+        _refuse(place, f"1 row on {_axis(tensor, position)}", str(found), cure)
+
+
+def _check_size(place: str, tensor: Tensor, position: int, axis: Axis, found: int) -> None:
+    if found in axis.buckets or (axis.length_input is not None and axis.minimum <= found <= axis.buckets[-1]):
+        return
+    known, on = ", ".join(str(size) for size in axis.buckets), _axis(tensor, position)
+    if axis.length_input is None:
+        _refuse(place, f"one of the sizes {known} on {on}", str(found), "feed a size that was built")
+    if found < axis.minimum:
+        cure = "pad the input as the model was trained to, shorter ones are not proved"
+        _refuse(place, f"at least {axis.minimum} on {on}", str(found), cure)
+    cure = f"feed less at a time or build the bucket {found}"
+    _refuse(place, f"at most {axis.buckets[-1]} on {on} (buckets {known})", str(found), cure)
+
+
+def _check_length_names(where: str, graph: Graph, lengths: Mapping[str, RowLengths]) -> list[str]:
+    """Return the axes that the caller gives lengths for, in the order of the manifest."""
+    known = [name for name, axis in graph.axes.items() if axis.length_input is not None]
+    names = ", ".join(repr(name) for name in known) or "none"
+    if not isinstance(lengths, Mapping):
+        _refuse(where, "lengths as a mapping", f"a {type(lengths).__name__}", "write {'axis': [length of every row]}")
+    if not known or BATCH_AXIS not in graph.axes:
+        got = "one whose rows have the same length" if known else "one without"
+        _refuse(where, "a graph with rows and lengths of their own", got, "leave lengths out")
+    if unknown := [name for name in lengths if name not in known]:
+        _refuse(where, f"lengths of the axes {names}", show(unknown[0]), "correct the name or leave it out")
+    return [name for name in known if name in lengths]
+
+
+def _check_lengths(place: str, axis: Axis, lengths: RowLengths, rows: int, room: int) -> None:
+    """Check the true lengths of all rows along an axis for which the arrays have some room."""
+    is_array = isinstance(lengths, np.ndarray) and lengths.ndim == 1 and lengths.dtype.kind in "iu"
+    is_list = isinstance(lengths, list | tuple) and all(type(n) is int or isinstance(n, np.integer) for n in lengths)
+    if not (is_array or is_list) or len(lengths) != rows:
+        got = f"{lengths.dtype} of shape {list(lengths.shape)}" if isinstance(lengths, np.ndarray) else show(lengths)
+        _refuse(place, f"{rows} integers, one per row", got, "give the number of valid places of every row")
+    for row, length in enumerate(lengths):
+        most = min(room, axis.buckets[-1])
+        if not axis.minimum <= length <= most:
+            limit = "what the arrays hold" if most == room else f"the largest of the buckets {show(axis.buckets)}"
+            cure = f"{axis.minimum} is the smallest length that is proved, {most} {limit}"
+            _refuse(f"{place}[{row}]", f"from {axis.minimum} to {most}", str(length), cure)
+
+
+def _check_finite(where: str, feed: Feed) -> None:
+    for name, array in feed.arrays.items():
+        if array.dtype.kind != "f":
+            continue
+        finite = np.isfinite(array)
+        if not finite.all():
+            index = tuple(int(i) for i in np.argwhere(~finite)[0])
+            got = f"{array[index]} at {list(index)} ({int((~finite).sum())} such values)"
+            _refuse(
+                f"{where}: {name!r}",
+                "finite values",
+                got,
+                "clean the input, or open the runtime with check_finite=False",
+            )
+
+
+def _axis(tensor: Tensor, position: int) -> str:
+    return f"axis {position} of {_shape(tensor)}"
+
+
+def _shape(tensor: Tensor) -> str:
+    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"
+
+
+def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:
+    raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")

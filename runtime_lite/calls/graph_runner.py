@@ -1,0 +1,107 @@
+"""Runs one graph: checks feeds, picks the bucket, pads, runs, cuts."""
+
+from collections.abc import Mapping, Sequence
+
+from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
+from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
+from runtime_lite.calls.plan import plan_runs, smallest_bucket
+from runtime_lite.calls.state import StreamState, initial_state, next_state
+from runtime_lite.executors.executor import Executor
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import BATCH_AXIS, Graph
+
+
+class GraphRunner:
+    """Runs one graph.
+
+    Args:
+        name: graph name, for messages.
+        graph: its record.
+        executor: the backend.
+        check_finite: refuse NaN and infinity in feeds.
+    """
+
+    def __init__(self, name: str, graph: Graph, executor: Executor, check_finite: bool) -> None:
+        """Keep the parts."""
+        self.name = name
+        self.graph = graph
+        self.executor = executor
+        self._check_finite = check_finite
+
+    @property
+    def batched(self) -> dict[str, int]:
+        """Where every output of role data has its rows; empty without a batch axis."""
+        outputs = (tensor for tensor in self.graph.outputs if tensor.role == "data" and BATCH_AXIS in tensor.shape)
+        return {tensor.name: tensor.shape.index(BATCH_AXIS) for tensor in outputs}
+
+    def batching_fault(self) -> str | None:
+        """Return why rows of several callers may not share a run, or None when they may."""
+        if BATCH_AXIS not in self.graph.axes:
+            return f"one without the axis {BATCH_AXIS!r}"
+        if not self.graph.rows_independent:
+            return "one whose rows are not proved independent"
+        shared = [t.name for t in self.graph.inputs if t.role == "data" and BATCH_AXIS not in t.shape]
+        return f"one whose input {shared[0]!r} holds for all rows" if shared else None
+
+    def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
+        """Return the checked feed; `rows` counts where no input tells it."""
+        return check_feed(where, self.graph, feeds, self._check_finite, rows)
+
+    def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
+        """Return one checked feed per row."""
+        return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite)
+
+    def split(self, feed: Feed) -> list[Feed]:
+        """Return a feed as parts of no more rows than the largest bucket, in order."""
+        most = self.graph.axes[BATCH_AXIS].buckets[-1] if BATCH_AXIS in self.graph.axes else feed.rows
+        if feed.rows <= most:
+            return [feed]
+        starts = range(0, feed.rows, most)
+        return [part_of_feed(self.graph, feed, {BATCH_AXIS: slice(start, start + most)}) for start in starts]
+
+    def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
+        """Run checked feeds, each from the initial states, in as few runs as hold them.
+
+        Args:
+            feeds: each with no more rows than the largest bucket; several only of a graph whose rows are independent.
+
+        Returns:
+            The outputs of role data of every feed, in the order of the feeds.
+        """
+        answers: dict[int, dict[str, Array]] = {}
+        for numbers in plan_runs(self.graph, feeds):
+            together = [feeds[number] for number in numbers]
+            state = initial_state(self.graph, sum(feed.rows for feed in together))
+            outputs, _ = self.step_in_bucket(together, state, smallest_bucket(self.graph, together))
+            answers |= dict(zip(numbers, outputs, strict=True))
+        return [answers[number] for number in range(len(feeds))]
+
+    def step(self, feed: Feed, state: StreamState) -> tuple[dict[str, Array], StreamState]:
+        """Run a checked feed of a stream in the smallest bucket; return its outputs and the state after them."""
+        outputs, state = self.step_in_bucket([feed], state, smallest_bucket(self.graph, [feed]))
+        return outputs[0], state
+
+    def step_in_bucket(
+        self, feeds: Sequence[Feed], state: StreamState, sizes: Mapping[str, int], fill: float = 0.0
+    ) -> tuple[list[dict[str, Array]], StreamState]:
+        """Run checked feeds together in a given bucket.
+
+        Args:
+            feeds: their rows lie one after the other.
+            state: states of all their rows.
+            sizes: bucket of every axis.
+            fill: what padded places of floating inputs hold.
+
+        Returns:
+            The outputs of role data, cut back to what is valid, of every feed; and the state after them.
+        """
+        full = self.executor.run(sizes, full_feed(self.graph, feeds, state, sizes, fill))
+        states = {
+            tensor.name: cut_rows(full[tensor.name], tensor.shape.index(BATCH_AXIS), state.rows)
+            if BATCH_AXIS in tensor.shape
+            else full[tensor.name]
+            for tensor in self.graph.outputs
+            if tensor.role == "state"
+        }
+        outputs = cut_outputs(self.name, self.graph, full, feeds)
+        return outputs, next_state(self.graph, state, states)

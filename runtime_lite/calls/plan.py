@@ -1,0 +1,43 @@
+"""Which feeds share a run, and in which bucket it runs: arithmetic on sizes, no array is touched."""
+
+from collections.abc import Mapping, Sequence
+
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.format.manifest import BATCH_AXIS, Graph
+
+
+def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
+    """Return the numbers of the feeds that share a run, for every run.
+
+    Feeds share a run when the axes that cannot be padded agree. The longest come first, so that a run holds rows of
+    similar lengths; feeds of equal lengths keep their order. No run has more rows than the largest bucket of the batch
+    axis; without that axis every feed runs alone.
+
+    Args:
+        graph: a graph whose rows are independent, or one feed.
+        feeds: checked feeds, each with no more rows than the largest bucket.
+    """
+    padded = [name for name, axis in graph.axes.items() if axis.length_input is not None]
+    exact = [name for name in graph.axes if name != BATCH_AXIS and name not in padded]
+    most = graph.axes[BATCH_AXIS].buckets[-1] if BATCH_AXIS in graph.axes else 1
+
+    def order(number: int) -> tuple[list[int], list[int]]:
+        sizes = feeds[number].sizes
+        return [sizes[name] for name in exact], [-sizes[name] for name in padded]
+
+    runs: list[list[int]] = []
+    room = 0
+    for number in sorted(range(len(feeds)), key=order):
+        if feeds[number].rows > room or order(number)[0] != order(runs[-1][0])[0]:
+            runs.append([])
+            room = most
+        runs[-1].append(number)
+        room -= feeds[number].rows
+    return runs
+
+
+def smallest_bucket(graph: Graph, feeds: Sequence[Feed]) -> Mapping[str, int]:
+    """Return the smallest bucket of every axis that holds all rows of some feeds, each as long as the longest."""
+    needed = {axis: max(feed.sizes.get(axis, 1) for feed in feeds) for axis in graph.axes}
+    needed[BATCH_AXIS] = sum(feed.rows for feed in feeds)
+    return {name: next(size for size in axis.buckets if size >= needed[name]) for name, axis in graph.axes.items()}

@@ -1,0 +1,174 @@
+"""Runs the static graphs of one graph of a bundle with ONNX Runtime on the CPU.
+
+One session per artifact (bucket), made when it is first needed and kept. The graph file and its weights are handed
+over as the bytes whose hash was checked; ONNX Runtime opens no file. A graph that disagrees with the manifest about
+versions, inputs, outputs or external files is refused. Sessions run one node after the other with a fixed number of
+threads, so that equal feeds give equal bits on one machine. Feeds are trusted: `feeds.py` has checked them.
+"""
+
+import posixpath
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+import onnxruntime  # type: ignore[import-untyped, unused-ignore]
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
+
+from runtime_lite.errors import BadInput, BundleRefused, InternalError, show
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name, static_shape
+from runtime_lite.format.onnx_file import scan_onnx
+from runtime_lite.format.reader import Bundle
+
+_ORT_ERRORS = (
+    ort_state.EPFail,
+    ort_state.Fail,
+    ort_state.InvalidArgument,
+    ort_state.InvalidGraph,
+    ort_state.InvalidProtobuf,
+    ort_state.NotImplemented,
+    ort_state.RuntimeException,
+)
+_ORT_TYPES = {"float16": "float16", "float32": "float", "float64": "double"}  # other dtypes have the same name
+_FATAL = 4  # log level: errors reach the caller as exceptions, once
+
+
+class _Value(Protocol):
+    """What onnxruntime says about an input or output."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class _Session(Protocol):
+    """The part of onnxruntime.InferenceSession, which is untyped, that is used here."""
+
+    def get_inputs(self) -> list[_Value]: ...
+    def get_outputs(self) -> list[_Value]: ...
+    def run(self, names: list[str], feeds: dict[str, Array]) -> list[Array]: ...
+
+
+class OnnxExecutor:
+    """Sessions of one graph, by bucket.
+
+    Args:
+        bundle: an open bundle.
+        name: graph name in it.
+        threads: threads per session.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, threads: int) -> None:
+        """Remember what to open; nothing is opened yet."""
+        self._bundle = bundle
+        self._graph: Graph = bundle.manifest.graphs[name]
+        self._where = f"{bundle.path}: graph {name!r}"
+        self._threads = threads
+        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        self._sessions: dict[str, _Session] = {}
+        self._lock = threading.Lock()
+
+    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one bucket.
+
+        Args:
+            sizes: bucket of every axis.
+            feeds: every input of the graph, in exactly the bucket's static shape.
+
+        Returns:
+            Every output of the graph by name, in the bucket's static shape.
+
+        Raises:
+            BadInput: a value in the feed is outside what an operator accepts, e.g. an index beyond a table.
+            BundleRefused: the bucket's graph file is not what the manifest says.
+            InternalError: the backend failed.
+        """
+        bucket = bucket_name(sizes)
+        with self._lock:
+            session = self._sessions.get(bucket)
+            if session is None:
+                session = self._sessions[bucket] = self._open_session(self._artifacts[bucket])
+        names = [tensor.name for tensor in self._graph.outputs]
+        try:
+            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        except ort_state.InvalidArgument as error:
+            raise BadInput(
+                f"{self._where}: expected values that its operators accept, got {_reason(error)}; check the feed"
+            ) from error
+        except _ORT_ERRORS as error:
+            raise InternalError(f"{self._where}: bucket {bucket}: {_reason(error)}") from error
+
+    def close(self) -> None:
+        """Drop all sessions."""
+        with self._lock:
+            self._sessions.clear()
+
+    def _open_session(self, artifact: Artifact) -> _Session:
+        where = f"{self._bundle.path}: {artifact.file}"
+        content = self._bundle.read_file(artifact.file)
+        locations = self._check_versions_and_locations(where, content, artifact)
+        buffers = [self._bundle.read_file(path) for path in locations.values()]
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.use_deterministic_compute = True
+        options.log_severity_level = _FATAL
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the content
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # idle sessions leave the cores alone
+        if locations:
+            # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
+            options.add_external_initializers_from_files_in_memory(list(locations), buffers, [len(b) for b in buffers])
+        try:
+            session: _Session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except _ORT_ERRORS as error:
+            raise BundleRefused(
+                f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
+                "rebuild the bundle with build.py or install the version it was verified with"
+            ) from error
+        _check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
+        _check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
+        return session
+
+    def _check_versions_and_locations(self, where: str, content: bytes, artifact: Artifact) -> dict[str, str]:
+        """Return the external files of a graph file, location as written there to file of the bundle."""
+        found = scan_onnx(content, where)
+        if (found.ir_version, found.opset) != (self._graph.ir_version, self._graph.opset):
+            expected = f"IR version {self._graph.ir_version} and opset {self._graph.opset}, as the manifest says"
+            refuse(where, expected, f"{found.ir_version} and {found.opset}")
+        folder = posixpath.dirname(artifact.file)
+        allowed = {posixpath.relpath(path, folder or "."): path for path in artifact.files}
+        locations: dict[str, str] = {}
+        for external in found.external:
+            if external.location not in allowed:
+                refuse(where, f"external data in {sorted(allowed)}", show(external.location))
+            path = allowed[external.location]
+            size = self._bundle.manifest.files[path].bytes
+            if external.end > size:
+                refuse(where, f"external data within the {size} bytes of {path!r}", f"data up to byte {external.end}")
+            locations[external.location] = path
+        return locations
+
+
+def _check_signature(
+    where: str, side: str, found: list[_Value], expected: tuple[Tensor, ...], artifact: Artifact
+) -> None:
+    wanted = [
+        (
+            tensor.name,
+            f"tensor({_ORT_TYPES.get(tensor.dtype, tensor.dtype)})",
+            list(static_shape(tensor.shape, artifact.sizes)),
+        )
+        for tensor in expected
+    ]
+    got = [(value.name, value.type, list(value.shape)) for value in found]
+    if got != wanted:
+        differs = next((pair for pair in zip(wanted, got, strict=False) if pair[0] != pair[1]), (len(wanted), len(got)))
+        refuse(where, f"{side} as the manifest lists them ({show(differs[0])})", show(differs[1]))
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a backend's message, without its prefix."""
+    lines = str(error).splitlines() or [""]
+    return show(lines[0].rpartition(" : ")[2])

@@ -1,0 +1,395 @@
+"""Opens a TensorRT engine of fixed shapes and runs it: everything of TensorRT that the runtime calls.
+
+One code path for TensorRT 10.9 and later and 11. The library is handed over as a module, so that this file imports
+without it; every call's answer is looked at, and what the library's logger calls an error is one. Without a driver the
+library's objects end the process at first use, so nothing here is called before `cuda.probe` has answered, and
+`try_engine` opens an engine in a process of its own first.
+"""
+
+import contextlib
+import ctypes
+import enum
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from runtime_lite.errors import EngineAbsent, InternalError, show
+from runtime_lite.executors.cuda import Array, Cuda, signal_name
+
+REASON_CHARACTERS = 300
+
+OPEN_S = 600.0
+"""Longer than the largest engine takes to load from a slow disk."""
+
+NEEDED_NAMES: dict[str, tuple[str, ...]] = {
+    "Runtime": ("deserialize_cuda_engine", "engine_host_code_allowed", "load_runtime"),
+    "ICudaEngine": (
+        "num_io_tensors",
+        "get_tensor_name",
+        "get_tensor_mode",
+        "get_tensor_dtype",
+        "get_tensor_shape",
+        "create_execution_context",
+        "device_memory_size_v2",
+    ),
+    "IExecutionContext": ("set_tensor_address", "infer_shapes", "execute_async_v3"),
+    "TensorIOMode": ("INPUT",),
+}
+"""What a version must have; older ones, which come with some images, are refused by name."""
+
+
+@dataclass(frozen=True)
+class EngineTensor:
+    """An input or output of an engine.
+
+    Attributes:
+        name: as in the graph.
+        shape: fixed.
+        dtype: as NumPy has it.
+        is_input: whether it is fed.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_input: bool
+
+
+class HostCode(enum.Enum):
+    """Where the code comes from that runs an engine on the host."""
+
+    LIBRARY = "library"
+    """The installed TensorRT, of the version that built the engine."""
+
+    ENGINE = "engine"
+    """The engine: it carries a runtime, so that later versions open it; only from a trusted source."""
+
+    LEAN = "lean"
+    """The installed lean runtime, of the version that built the engine; the engine carries none."""
+
+
+def host_code_of(flags: Collection[str]) -> HostCode:
+    """What the builder flags of an engine, by name, mean for who opens it."""
+    if "VERSION_COMPATIBLE" not in flags:
+        return HostCode.LIBRARY
+    return HostCode.LEAN if "EXCLUDE_LEAN_RUNTIME" in flags else HostCode.ENGINE
+
+
+def import_tensorrt(host_code: HostCode = HostCode.LIBRARY) -> ModuleType:
+    """The installed TensorRT; its lean runtime alone will do for engines that leave theirs out.
+
+    Raises:
+        EngineAbsent: it is not installed or does not load, or it lacks a name that is needed.
+    """
+    names = ("tensorrt", "tensorrt_lean") if host_code is HostCode.LEAN else ("tensorrt",)
+    missing: list[str] = []
+    for name in names:
+        try:
+            found = importlib.import_module(name)
+        except (ImportError, OSError) as error:
+            missing.append(str(error))
+            continue
+        if found.__spec__ is None or found.__spec__.origin is not None:
+            require_names(found, NEEDED_NAMES)
+            return found
+        missing.append(f"No module named {name!r} but folders of that name: {list(found.__path__)}")
+    raise EngineAbsent(
+        f"TensorRT: expected the Python package {' or '.join(names)} 10.9 or later, "
+        f"got {one_line('; '.join(missing))}; "
+        "install it (tensorrt-cu12 or tensorrt-cu13, by the driver's CUDA version)"
+    )
+
+
+def require_names(trt: ModuleType, needed: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a version that lacks a name.
+
+    Raises:
+        EngineAbsent: lists what is missing.
+    """
+    missing = [
+        f"{kind}.{name}"
+        for kind, names in needed.items()
+        for name in names
+        if not hasattr(getattr(trt, kind, None), name)
+    ]
+    if missing:
+        version = getattr(trt, "__version__", "of unknown version")
+        raise EngineAbsent(
+            f"TensorRT: expected {missing[0]}, got version {version} without it "
+            f"({len(missing)} names missing); install 10.9 or later"
+        )
+
+
+def make_logger(trt: Any) -> Any:
+    """A logger that keeps what the library calls errors in `errors`, the internal ones in `internal_errors`, too."""
+
+    class Logger(trt.ILogger):  # type: ignore[misc]  # the base is known at run time only
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+            self.internal_errors: list[str] = []
+
+        def log(self, severity: Any, msg: str) -> None:
+            if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
+                self.errors.append(msg)
+            if severity == trt.ILogger.Severity.INTERNAL_ERROR:
+                self.internal_errors.append(msg)
+
+    return Logger()
+
+
+@dataclass(frozen=True)
+class OpenedEngine:
+    """An engine in the library's hands; it holds weights on the device, and no buffers.
+
+    Attributes:
+        trt: the library.
+        runtime: the library's runtime, which the engine needs as long as it is there.
+        engine: the library's engine.
+        logger: what both log to.
+        tensors: inputs and outputs in the engine's order.
+        where: for messages.
+    """
+
+    trt: Any
+    runtime: Any
+    engine: Any
+    logger: Any
+    tensors: tuple[EngineTensor, ...]
+    where: str
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of the device that one context needs besides weights and buffers."""
+        return int(self.engine.device_memory_size_v2)
+
+    def require(self, holds: Any, expected: str, got: str) -> None:
+        """Stop unless the library did what was asked of it.
+
+        Raises:
+            InternalError: with what the library says.
+        """
+        if holds:
+            return
+        said = f" ({show(self.logger.errors[0])})" if self.logger.errors else ""
+        raise InternalError(
+            f"{self.where}: expected {expected}, got {got}{said}; build the engine again on this machine"
+        )
+
+
+class StaticEngine:
+    """One execution context of an engine of fixed shapes, with buffers and a stream of its own.
+
+    Contexts of one engine share its weights and may work beside each other.
+
+    Args:
+        cuda: the device, active in this thread.
+        opened: the engine.
+
+    Raises:
+        InternalError: the library refuses a context, an address or a shape; nothing stays reserved.
+    """
+
+    def __init__(self, cuda: Cuda, opened: OpenedEngine) -> None:
+        """Reserve everything that a run needs."""
+        self._cuda, self._opened = cuda, opened
+        self._device: dict[str, int] = {}
+        self._host: dict[str, Array] = {}
+        with contextlib.ExitStack() as owned:
+            self._reserve(owned)
+            self._owned = owned.pop_all()
+
+    def _reserve(self, owned: contextlib.ExitStack) -> None:
+        """The context, a stream, and buffers on both sides for every tensor."""
+        cuda, trt, require = self._cuda, self._opened.trt, self._opened.require
+        self._context = self._opened.engine.create_execution_context(trt.ExecutionContextAllocationStrategy.STATIC)
+        require(self._context is not None, "an execution context", "none")
+        self._stream = cuda.stream()
+        owned.callback(cuda.free_stream, self._stream)
+        self._before, self._after = cuda.event(), cuda.event()
+        owned.callback(cuda.free_event, self._before)
+        owned.callback(cuda.free_event, self._after)
+        for tensor in self._opened.tensors:
+            size_bytes = int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
+            pointer = self._device[tensor.name] = cuda.alloc(max(size_bytes, 1))
+            owned.callback(cuda.free, pointer)
+            array = self._host[tensor.name] = cuda.pinned(tensor.shape, tensor.dtype)
+            owned.callback(cuda.free_pinned, array)
+            accepted = self._context.set_tensor_address(tensor.name, pointer)
+            require(accepted, f"an address for {tensor.name} to be taken", "a refusal")
+        missing = list(self._context.infer_shapes())
+        require(not missing, "fixed shapes", f"open ones of {missing}")
+
+    def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], float]:
+        """Run once and wait; the device must be active in this thread, and runs may not overlap.
+
+        Args:
+            feeds: every input, of exactly the engine's shape and dtype.
+
+        Returns:
+            Every output by name, and the milliseconds that the device worked on it, copies aside.
+        """
+        self.queue(feeds)
+        return self.answer()
+
+    def queue(self, feeds: Mapping[str, Array]) -> None:
+        """Queue copies and work of one run, and do not wait; what an earlier run logged is forgotten."""
+        self._opened.logger.errors.clear()
+        for tensor in self._opened.tensors:
+            if tensor.is_input:
+                np.copyto(self._host[tensor.name], feeds[tensor.name], casting="no")
+                self._cuda.copy_to_device(self._device[tensor.name], self._host[tensor.name], self._stream)
+        self._cuda.record(self._before, self._stream)
+        accepted = self._context.execute_async_v3(self._stream)
+        self._opened.require(accepted, "the run to be queued", "a refusal")
+        self._cuda.record(self._after, self._stream)
+        for tensor in self._opened.tensors:
+            if not tensor.is_input:
+                self._cuda.copy_to_host(self._host[tensor.name], self._device[tensor.name], self._stream)
+        self._require_silence()
+
+    def answer(self) -> tuple[dict[str, Array], float]:
+        """Wait for the run that is queued; what `run` returns."""
+        self._cuda.synchronize(self._stream)
+        self._require_silence()
+        elapsed_ms = self._cuda.elapsed_ms(self._before, self._after)
+        outputs = (tensor.name for tensor in self._opened.tensors if not tensor.is_input)
+        return {name: self._host[name].copy() for name in outputs}, elapsed_ms
+
+    def close(self) -> None:
+        """Drop the context and free the buffers, in reverse order; a second call does nothing."""
+        self._context = None
+        self._device.clear()
+        self._host.clear()
+        self._owned.close()
+
+    def _require_silence(self) -> None:
+        self._opened.require(not self._opened.logger.errors, "a run without errors", "one with")
+
+
+def open_engine(trt: Any, content: bytes, host_code: HostCode, where: str) -> OpenedEngine:
+    """Open an engine.
+
+    Args:
+        trt: the library.
+        content: the serialised engine.
+        host_code: where the code comes from that runs it; `ENGINE` only where the caller trusts it.
+        where: for messages.
+
+    Raises:
+        EngineAbsent: it cannot be opened here.
+    """
+    logger = make_logger(trt)
+    try:
+        runtime = trt.Runtime(logger)
+    except TypeError as error:  # the binding's word for a library that returned nothing
+        raise _not_opened(trt, where, str(error)) from error
+    if logger.errors:  # the object is there all the same, and using it would end the process
+        keep_for_ever(runtime)
+        raise _not_opened(trt, where, logger.errors[0])
+    if host_code is HostCode.ENGINE:
+        runtime.engine_host_code_allowed = True
+    if host_code is HostCode.LEAN and trt.__name__ != "tensorrt_lean":
+        runtime = _lean_runtime(runtime, logger, where)
+    engine = runtime.deserialize_cuda_engine(content)
+    if engine is None or logger.errors:
+        raise _not_opened(trt, where, logger.errors[0] if logger.errors else "no reason")
+    return OpenedEngine(trt, runtime, engine, logger, tensors_of(trt, engine), where)
+
+
+def _lean_runtime(runtime: Any, logger: Any, where: str) -> Any:
+    """The lean runtime of the package that holds its library, loaded by a full runtime.
+
+    Raises:
+        EngineAbsent: the package is not installed, or its library is not taken.
+    """
+    cure = "install tensorrt-lean-cu12 or tensorrt-lean-cu13 of the version that built the engine"
+    spec = importlib.util.find_spec("tensorrt_lean_libs")
+    folders = spec.submodule_search_locations if spec is not None else None
+    found = sorted(path for folder in folders or () for path in Path(folder).glob("libnvinfer_lean.so*"))
+    if not found:
+        raise EngineAbsent(
+            f"{where}: expected the lean runtime, which this engine leaves out, got no libnvinfer_lean.so; {cure}"
+        )
+    loaded = runtime.load_runtime(str(found[0]))
+    if loaded is None:
+        said = logger.errors[0] if logger.errors else "no reason"
+        raise EngineAbsent(f"{where}: expected the lean runtime {found[0].name} to load, got {one_line(said)}; {cure}")
+    return loaded
+
+
+def one_line(reason: str) -> str:
+    """What the library says, on one line of bounded length; its reasons stand behind long names of its parts."""
+    return ascii(" ".join(reason.split())[:REASON_CHARACTERS])
+
+
+def keep_for_ever(broken: object) -> None:
+    """Hold on to an object of the library that was not made well: to free it would end the process as well."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(broken))
+
+
+def _not_opened(trt: Any, where: str, reason: str) -> EngineAbsent:
+    return EngineAbsent(
+        f"{where}: expected an engine that TensorRT {getattr(trt, '__version__', '?')} opens, got {one_line(reason)}; "
+        "run `build.py finish` on this machine"
+    )
+
+
+def tensors_of(trt: Any, engine: Any) -> tuple[EngineTensor, ...]:
+    """Inputs and outputs in the engine's order."""
+    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+    return tuple(
+        EngineTensor(
+            name,
+            tuple(int(size) for size in engine.get_tensor_shape(name)),
+            np.dtype(trt.nptype(engine.get_tensor_dtype(name))),
+            engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT,
+        )
+        for name in names
+    )
+
+
+_CHILD = """
+import importlib, json, sys
+sys.path[:] = json.loads(sys.argv[1])
+importlib.import_module(sys.argv[2]).open_in_child(sys.argv[3], sys.argv[4])
+"""
+
+
+def try_engine(content: bytes, host_code: HostCode, where: str) -> None:
+    """Open an engine in a process of its own, which may be ended by it.
+
+    Raises:
+        EngineAbsent: it cannot be opened here; the reason is the library's, or the signal that ended the process.
+    """
+    command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), __name__, host_code.value, where]
+    try:
+        done = subprocess.run(command, input=content, capture_output=True, timeout=OPEN_S)
+    except subprocess.TimeoutExpired:
+        raise EngineAbsent(f"{where}: expected an engine that opens, got nothing within {OPEN_S:.0f} s") from None
+    if done.returncode < 0:
+        raise EngineAbsent(
+            f"{where}: expected an engine that opens, got a process ended by {signal_name(done.returncode)}; "
+            "check the driver and the version of TensorRT with `build.py doctor`, and build the engine on this machine"
+        )
+    if done.returncode:
+        raise EngineAbsent(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+
+
+def open_in_child(host_code: str, where: str) -> None:
+    """What the process of `try_engine` does: open the engine on standard input and end well, or say why not."""
+    try:
+        trt = import_tensorrt(HostCode(host_code))
+        open_engine(trt, sys.stdin.buffer.read(), HostCode(host_code), where)
+    except EngineAbsent as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,97 @@
+"""NumPy arrays from and to `.npz`, with every size checked before memory is taken and no pickle anywhere."""
+
+import io
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime_lite.errors import RuntimeLiteError, show
+from runtime_lite.format.manifest import DTYPES
+
+Array = NDArray[Any]
+
+MAX_ARRAYS = 100_000
+MAX_ARRAYS_BYTES = 2**30  # of all arrays of one file, uncompressed
+MAX_HEADER_BYTES = 1024
+MAX_DIMENSIONS = 16
+
+# the header exactly as numpy.lib.format writes it; structured and pickled dtypes do not match
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][a-z][0-9]{1,2})', 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
+)
+
+
+def npz_from_arrays(arrays: Mapping[str, Array]) -> bytes:
+    """Return an uncompressed `.npz` of the arrays, sorted by name; equal arrays give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(arrays):
+            content = io.BytesIO()
+            np.save(content, np.asarray(arrays[name]), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())  # ZipInfo dates every entry 1980-01-01
+    return buffer.getvalue()
+
+
+def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -> dict[str, Array]:
+    """Return the arrays of an `.npz`.
+
+    Args:
+        content: the whole file.
+        where: what to call it in messages.
+        fault: error class to raise, by who made the file.
+
+    Raises:
+        RuntimeLiteError: of class `fault`; not an `.npz`, damaged, too large, or not plain numbers.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.infolist()
+            total_bytes = sum(member.file_size for member in members)
+            if len(members) > MAX_ARRAYS or total_bytes > MAX_ARRAYS_BYTES:
+                limit = f"at most {MAX_ARRAYS} arrays of {MAX_ARRAYS_BYTES} bytes in all"
+                _refuse(fault, where, limit, f"{len(members)} arrays of {total_bytes} bytes")
+            arrays: dict[str, Array] = {}
+            for member in members:
+                name = member.filename.removesuffix(".npy")
+                if not name.isprintable() or not name.isascii() or name in arrays or name == member.filename:
+                    _refuse(fault, where, "arrays '<name>.npy', each name once", show(member.filename))
+                arrays[name] = _read_member(archive, member, f"{where}[{name!r}]", fault)
+            return arrays
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+        # RuntimeError is what zipfile raises for encrypted members
+        _refuse(fault, where, "an .npz file as numpy.savez writes it", show(str(error)))
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, fault: type[RuntimeLiteError]) -> Array:
+    with archive.open(member) as file:
+        magic = file.read(8)
+        length_bytes = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}.get(magic)
+        if length_bytes is None:
+            _refuse(fault, where, "an .npy of version 1.0 or 2.0", show(magic))
+        header_bytes = int.from_bytes(file.read(length_bytes), "little")
+        if header_bytes > MAX_HEADER_BYTES:
+            _refuse(fault, where, f"a header of at most {MAX_HEADER_BYTES} bytes", str(header_bytes))
+        header = file.read(header_bytes)
+        match = _HEADER.fullmatch(header)
+        dtype = np.dtype(match[1].decode()) if match else None
+        if match is None or dtype is None or dtype.name not in DTYPES:
+            _refuse(fault, where, f"an array of {', '.join(DTYPES)}", show(header.rstrip()))
+        sizes = match[3].replace(b",", b" ").split()
+        if len(sizes) > MAX_DIMENSIONS or any(len(size) > 19 for size in sizes):
+            _refuse(fault, where, f"at most {MAX_DIMENSIONS} dimensions of at most 19 digits", show(match[3]))
+        shape = tuple(int(size) for size in sizes)
+        array_bytes, content_bytes = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if array_bytes != content_bytes:
+            _refuse(fault, where, f"{array_bytes} bytes for shape {show(shape)}", f"{content_bytes} bytes")
+        flat = np.frombuffer(file.read(array_bytes), dtype)
+        return flat.reshape(shape[::-1]).transpose() if match[2] == b"True" else flat.reshape(shape)
+
+
+def _refuse(fault: type[RuntimeLiteError], where: str, expected: str, got: str) -> NoReturn:
+    raise fault(f"{where}: expected {expected}, got {got}; write the file again with numpy.savez")

@@ -1,0 +1,64 @@
+"""The cost table `costs.json`: measured times per graph and bucket, kept apart from everything that is hashed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.checked_json import JsonValue, refuse
+from runtime_lite.format.manifest import COSTS_FILE, Manifest, bucket_name
+
+MAX_COSTS_BYTES = 2**20
+MEASURE = "measure again with bench --update-costs"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of one run of one bucket.
+
+    Attributes:
+        threads: threads it was measured with.
+        p50_ms: median.
+        p95_ms: 95th percentile.
+    """
+
+    threads: int
+    p50_ms: float
+    p95_ms: float
+
+
+Costs = Mapping[str, Mapping[str, Cost]]  # graph name -> bucket name -> cost
+
+
+def json_from_costs(costs: Costs) -> bytes:
+    """Return the canonical JSON of a cost table."""
+    plain = {graph: {bucket: asdict(cost) for bucket, cost in table.items()} for graph, table in costs.items()}
+    return json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def costs_from_json(text: bytes, manifest: Manifest) -> Costs:
+    """Return the cost table that a JSON text holds for the graphs of a manifest.
+
+    Raises:
+        BundleRefused: it is malformed or names a graph or bucket that the bundle does not have.
+    """
+    try:
+        costs = JsonValue.parse(text, COSTS_FILE).table(lambda graph: graph.table(_cost, keys=JsonValue.text))
+    except BundleRefused as error:
+        raise BundleRefused(f"{error}, or delete {COSTS_FILE} and {MEASURE}") from error
+    for graph, table in costs.items():
+        artifacts = manifest.graphs[graph].artifacts if graph in manifest.graphs else ()
+        known = {bucket_name(artifact.sizes) for artifact in artifacts}
+        if not known or not known.issuperset(table):
+            got = f"{show(graph)} with {show(sorted(table))}"
+            refuse(COSTS_FILE, "graphs and buckets of the bundle", got, f"delete {COSTS_FILE} and {MEASURE}")
+    return costs
+
+
+def _cost(value: JsonValue) -> Cost:
+    value.keys_are([f.name for f in fields(Cost)])
+    return Cost(
+        threads=value.key("threads").integer(1, 4096),
+        p50_ms=value.key("p50_ms").number(0.0, 1e9),
+        p95_ms=value.key("p95_ms").number(0.0, 1e9),
+    )

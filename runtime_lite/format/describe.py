@@ -1,0 +1,92 @@
+"""Describes a bundle in plain text tables for a terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from runtime_lite.format.manifest import Graph, Tensor, bucket_name
+from runtime_lite.format.reader import Bundle
+
+
+def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return an indented table with left-aligned columns."""
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+    return "\n".join(lines)
+
+
+def describe_bundle(bundle: Bundle) -> str:
+    """Return everything that a user of a bundle wants to know about it, in tables."""
+    manifest = bundle.manifest
+    total_bytes = sum(entry.bytes for entry in manifest.files.values())
+    parts = [
+        f"{manifest.name}  (schema {manifest.schema_version}, {len(manifest.files)} files, {_bytes(total_bytes)})",
+        f"  {bundle.path}\n  manifest sha256 {bundle.manifest_sha256}",
+    ]
+    parts += [_describe_graph(name, graph, bundle) for name, graph in manifest.graphs.items()]
+    if manifest.front_end:
+        parts.append("front end\n" + format_table(("parameter", "value"), manifest.front_end.items()))
+    sources = [("recipe", "", manifest.sha256.recipe)]
+    sources += [("checkpoint", name, digest) for name, digest in manifest.sha256.checkpoint.items()]
+    sources += [("data", name, digest) for name, digest in manifest.sha256.data.items()]
+    parts.append("made from\n" + format_table(("what", "name", "sha256"), sources))
+    parts.append("made with\n" + format_table(("tool", "version"), manifest.tools.items()))
+    files = [(name, _bytes(entry.bytes), entry.sha256) for name, entry in sorted(manifest.files.items())]
+    parts.append("files, all hashes checked\n" + format_table(("file", "size", "sha256"), files))
+    return "\n\n".join(parts)
+
+
+def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
+    lines = [f"graph {name}  ({graph.target}, opset {graph.opset}, IR version {graph.ir_version})"]
+    tensors = [("input", *_tensor(tensor)) for tensor in graph.inputs]
+    tensors += [("output", *_tensor(tensor)) for tensor in graph.outputs]
+    lines.append(format_table(("", "name", "shape", "dtype", "role"), tensors))
+    if graph.axes:
+        axes = [
+            (name, ", ".join(str(size) for size in axis.buckets), axis.length_input or "-", axis.minimum)
+            for name, axis in graph.axes.items()
+        ]
+        lines.append(format_table(("axis", "buckets", "length per row", "at least"), axes))
+    rows = "independent" if graph.rows_independent else "not proved independent, one at a time"
+    lines.append(f"  rows: {rows}; proofs in {graph.certificate}")
+    if graph.states:
+        states = [
+            (
+                state.name,
+                f"{state.input} <- {state.output}",
+                state.initial,
+                state.window or "-",
+                len(state.parts) or "-",
+            )
+            for state in graph.states
+        ]
+        lines.append(format_table(("state", "carried", "initial", "window", "parts"), states))
+    if graph.stream is not None:
+        stream = graph.stream
+        mask = f", mask {stream.mask_input}" if stream.mask_input else ""
+        lines.append(
+            f"  stream: {stream.step_frames} frames a push, window {stream.window}, {stream.alignment}-aligned, "
+            f"length {stream.length_input}{mask}"
+        )
+    if graph.engine is not None:
+        state = graph.engine.status if graph.engine.reason is None else f"NOT BUILT: {graph.engine.reason}"
+        with_what = ", ".join(f"{what} {value}" for what, value in graph.engine.built_with.items())
+        lines.append(f"  engine: {state}{f' with {with_what}' if with_what else ''}; plan {graph.engine.plan}")
+    costs = bundle.costs.get(name, {})
+    buckets = []
+    for artifact in graph.artifacts:
+        bucket = bucket_name(artifact.sizes)
+        cost = costs.get(bucket)
+        time = "-" if cost is None else f"{cost.p50_ms:.3f} / {cost.p95_ms:.3f} ms, {cost.threads} threads"
+        buckets.append((bucket, artifact.file, ", ".join(artifact.files) or "-", time))
+    lines.append(format_table(("bucket", "file", "reads", "p50 / p95"), buckets))
+    return "\n\n".join(lines)
+
+
+def _tensor(tensor: Tensor) -> tuple[str, str, str, str]:
+    return tensor.name, "[" + ", ".join(str(size) for size in tensor.shape) + "]", tensor.dtype, tensor.role
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 100_000 else f"{count} bytes"

@@ -1,0 +1,121 @@
+"""The golden file of a graph: recorded feeds and outputs that `verify` runs again on any machine.
+
+An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:04d}/output/<output>` for every output
+of role data, and in the last step also for every output of role state; all at one row when the graph has a batch axis,
+at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
+`tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.arrays import Array, arrays_from_npz, npz_from_arrays
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.manifest import BATCH_AXIS, Graph, Tensor, static_shape
+
+_KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
+
+
+@dataclass(frozen=True)
+class GoldenStep:
+    """One recorded run.
+
+    Attributes:
+        feeds: arrays by input of role data.
+        outputs: arrays by output of role data; in the last step the states too.
+    """
+
+    feeds: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Recorded runs of one graph.
+
+    Attributes:
+        steps: in order; chained when the graph has states.
+        tolerance: largest accepted error relative to `max(1, max|expected|)`.
+    """
+
+    steps: tuple[GoldenStep, ...]
+    tolerance: float
+
+
+def npz_from_golden(golden: Golden) -> bytes:
+    """Return the golden file; equal recordings give equal bytes."""
+    arrays: dict[str, Array] = {"tolerance": np.array(golden.tolerance, np.float32)}
+    for index, step in enumerate(golden.steps):
+        arrays |= {f"step{index:04d}/feed/{name}": array for name, array in step.feeds.items()}
+        arrays |= {f"step{index:04d}/output/{name}": array for name, array in step.outputs.items()}
+    return npz_from_arrays(arrays)
+
+
+def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
+    """Return the recorded runs of a graph, each array checked against the manifest.
+
+    Raises:
+        BundleRefused: an array is missing, unknown, not finite, or of another shape or dtype than the manifest says.
+    """
+    arrays = arrays_from_npz(content, where, BundleRefused)
+    tolerance = arrays.pop("tolerance", None)
+    if tolerance is None or tolerance.shape != () or tolerance.dtype != np.float32 or not 0 <= tolerance <= 1e6:
+        refuse(where, "a float32 scalar 'tolerance' from 0 to 1e6", "none" if tolerance is None else show(tolerance))
+    steps: dict[int, tuple[dict[str, Array], dict[str, Array]]] = {}
+    for key, array in arrays.items():
+        match = _KEY.fullmatch(key)
+        if match is None:
+            refuse(where, "arrays 'step<4 digits>/feed/<input>' and 'step<4 digits>/output/<output>'", show(key))
+        feeds, outputs = steps.setdefault(int(match[1]), ({}, {}))
+        (feeds if match[2] == "feed" else outputs)[match[3]] = array
+    if not steps or sorted(steps) != list(range(len(steps))):
+        refuse(where, "steps 0000, 0001, ... without gaps", show(sorted(steps)[:5]))
+    last = len(steps) - 1
+    for index, (feeds, outputs) in steps.items():
+        roles = ("data", "state") if index == last else ("data",)
+        sizes: dict[str, int] = {BATCH_AXIS: 1}
+        _check_arrays(f"{where}[step{index:04d}/feed]", feeds, graph, graph.inputs, ("data",), sizes)
+        _check_arrays(f"{where}[step{index:04d}/output]", outputs, graph, graph.outputs, roles, sizes)
+    return Golden(tuple(GoldenStep(*steps[index]) for index in range(len(steps))), float(tolerance))
+
+
+def _check_arrays(
+    where: str,
+    arrays: Mapping[str, Array],
+    graph: Graph,
+    tensors: tuple[Tensor, ...],
+    roles: tuple[str, ...],
+    sizes: dict[str, int],
+) -> None:
+    """Check one side of one step; the size of an axis is bound by the first array that has it."""
+    expected = {tensor.name: tensor for tensor in tensors if tensor.role in roles}
+    if set(arrays) != set(expected):
+        refuse(where, f"the arrays {show(sorted(expected))}", show(sorted(arrays)))
+    for name, tensor in expected.items():
+        array = arrays[name]
+        if array.dtype != np.dtype(tensor.dtype) or array.ndim != len(tensor.shape):
+            refuse(f"{where}[{name!r}]", f"{tensor.dtype} of shape {show(list(tensor.shape))}", _describe(array))
+        for size, found in zip(tensor.shape, array.shape, strict=True):
+            if size in graph.axes:
+                sizes.setdefault(str(size), found)
+        if array.shape != static_shape(tensor.shape, sizes) or not _were_built(graph, sizes):
+            refuse(f"{where}[{name!r}]", f"shape {show(list(tensor.shape))} at one row", _describe(array))
+        if not np.isfinite(array).all():
+            refuse(f"{where}[{name!r}]", "finite values", "NaN or infinity")
+
+
+def _were_built(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Return whether sizes are buckets, or on an axis with a length per row within them."""
+    axes = {name: graph.axes[name] for name in sizes if name != BATCH_AXIS}
+    return all(
+        sizes[name] in axis.buckets if axis.length_input is None else axis.minimum <= sizes[name] <= axis.buckets[-1]
+        for name, axis in axes.items()
+    )
+
+
+def _describe(array: Array) -> str:
+    return f"{array.dtype} of shape {show(list(array.shape))}"

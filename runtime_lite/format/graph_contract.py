@@ -1,0 +1,96 @@
+"""What a graph file says of its own use, held against the manifest when a bundle is loaded.
+
+Frames per push, the true lengths that are proved, the licence to batch, formulas and initial states decide answers and
+cannot all be read off a graph. So every graph file carries them, in its metadata, beside the computation they belong
+to: a manifest that says anything else is refused before a session is opened. A changed manifest with new hashes does
+not pass; whoever changes the graph files as well can change their weights, too, which nothing here can notice.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from runtime_lite.errors import show
+from runtime_lite.format.checked_json import JsonValue, refuse
+from runtime_lite.format.manifest import Artifact, Graph, Scalar
+from runtime_lite.format.onnx_file import metadata_of, with_metadata
+from runtime_lite.format.reader import Bundle
+
+KEY = "slipway.contract"
+
+_FIELDS = ("inputs", "outputs", "axes", "states", "stream", "rows_independent")
+"""Of `Graph`: what decides answers. Versions are checked by the executor, files by their hashes."""
+
+
+def contract_of(
+    name: str, graph: Graph, sizes: Mapping[str, int], front_end: Mapping[str, Scalar], certificate: str
+) -> dict[str, Any]:
+    """Return what the file of one bucket says: how the graph is fed and read, and what the caller does before.
+
+    Args:
+        name: graph name.
+        graph: its record.
+        sizes: the bucket.
+        front_end: of the manifest.
+        certificate: SHA-256 of the graph's certificate.
+    """
+    plain = {field: getattr(graph, field) for field in _FIELDS}
+    told = {"graph": name, "sizes": dict(sizes), "front_end": dict(front_end), "certificate": certificate, **plain}
+    result: dict[str, Any] = json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True))
+    return result
+
+
+def with_contract(content: bytes, contract: Mapping[str, Any]) -> bytes:
+    """Return a graph file that carries its contract."""
+    return with_metadata(content, KEY, json.dumps(contract, sort_keys=True, separators=(",", ":")))
+
+
+def without_contract(content: bytes) -> bytes:
+    """Return a graph file as it was before `with_contract`."""
+    text = metadata_of(content, "graph").get(KEY, b"").decode("utf-8", "replace")
+    return content.removesuffix(with_metadata(b"", KEY, text))
+
+
+def check_contracts(bundle: Bundle) -> None:
+    """Check that every graph file was written for exactly what the manifest says of it.
+
+    Raises:
+        BundleRefused: names the file and the first value that differs.
+    """
+    for name, graph in bundle.manifest.graphs.items():
+        for artifact in graph.artifacts:
+            _check(bundle, name, graph, artifact)
+
+
+def _check(bundle: Bundle, name: str, graph: Graph, artifact: Artifact) -> None:
+    where = f"{bundle.path}: {artifact.file}"
+    text = metadata_of(bundle.read_file(artifact.file), where).get(KEY)
+    if text is None:
+        refuse(where, f"what the graph was built for under {KEY!r} in its metadata", "nothing")
+    told = JsonValue.parse(text, f"{where}: {KEY}").value
+    certificate = bundle.manifest.files[graph.certificate].sha256
+    said = contract_of(name, graph, artifact.sizes, bundle.manifest.front_end, certificate)
+    if told == said and _types(told) == _types(said):
+        return
+    theirs, ours = dict(_leaves(told)), dict(_leaves(said))
+    key = next(key for key in [*ours, *theirs] if repr(ours.get(key, "nothing")) != repr(theirs.get(key, "nothing")))
+    refuse(
+        where,
+        f"a manifest that says what the graph was built for ({key} is {show(theirs.get(key, 'nothing'))})",
+        f"{show(ours.get(key, 'nothing'))}",
+    )
+
+
+def _types(value: Any) -> str:
+    """Equal for values that are the same: 1, 1.0 and True are not, an object in another order is."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
+    """Dotted places and values."""
+    if isinstance(value, dict) and value:
+        return [leaf for key in value for leaf in _leaves(value[key], f"{place}.{key}" if place else str(key))]
+    if isinstance(value, list) and value:
+        return [leaf for at, each in enumerate(value) for leaf in _leaves(each, f"{place}[{at}]")]
+    return [(place, value)]

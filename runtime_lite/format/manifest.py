@@ -1,0 +1,270 @@
+"""The manifest of a bundle as frozen records; what every field means stands here.
+
+A shape lists integers and axis names, e.g. `("batch", 67, 80)`. A dim of an output may be a formula over axis names,
+e.g. `("batch", "(time - 1) // 2 + 1", 30)`. `manifest_json.py` reads and writes the records.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from runtime_lite.format.formula import parse_formula
+
+SCHEMA_VERSION = 3
+MANIFEST_FILE = "manifest.json"
+COSTS_FILE = "costs.json"
+BATCH_AXIS = "batch"  # the axis of the rows; its free places are filled and cut
+
+DTYPES = (
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+)
+ITEM_BYTES = {"bool": 1, **{name: int(re.sub(r"\D", "", name)) // 8 for name in DTYPES if name != "bool"}}
+INPUT_ROLES = ("data", "length", "mask", "state")
+OUTPUT_ROLES = ("data", "state")
+ENGINE_STATUSES = ("built", "not built")
+
+Scalar = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a graph.
+
+    Attributes:
+        name: value name in the graph file.
+        shape: integers and axis names, e.g. `("batch", 67, 80)`; in outputs of role `data` also formulas. At a bucket
+            they give the size of the array, at the true length of a row how much of it is valid.
+        dtype: NumPy name, one of `DTYPES`.
+        role: `data` is the caller's; `length`, `mask` and `state` are filled by the runtime.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis whose size is chosen per artifact.
+
+    The places of an axis with a length input are padded at the end: every row has a true length of its own, and what
+    lies behind it reaches no valid output. Of any other axis but `batch`, a feed needs exactly a bucket.
+
+    Attributes:
+        buckets: the sizes that were built, ascending.
+        length_input: graph input (role `length`) that takes the true length per row, None where padding is not proved.
+        minimum: smallest length that was proved, at most the smallest bucket; 1 without `length_input`.
+    """
+
+    buckets: tuple[int, ...]
+    length_input: str | None = None
+    minimum: int = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """A value that a stream carries from one push to the next.
+
+    Attributes:
+        name: what the recipe or a packing pass calls it.
+        input: graph input that takes the carried value.
+        output: graph output that yields the next value.
+        shape: shape of both.
+        dtype: dtype of both.
+        initial: the number that fills the state of a new stream.
+        update: `replace`, the next value is the output.
+        frames_axis: position of the windowed frames in `shape`, None for states of fixed extent (convolution caches).
+        window: size of that axis, None together with `frames_axis`.
+        parts: names of the checkpoint's own caches that are packed in this state, in order; may be empty.
+    """
+
+    name: str
+    input: str
+    output: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    initial: bool | int | float
+    update: str
+    frames_axis: int | None
+    window: int | None
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """How the runtime counts the valid frames of a stream.
+
+    `real_length` starts at 0 and is fed before each push as it is; afterwards it is
+    `min(real_length + step_frames, window)`. The mask is 0/1 over `window + step_frames` slots: slot s is 1 iff
+    `s >= window - real_length` (right-aligned).
+
+    Attributes:
+        length_input: graph input (role `length`) that takes `real_length` per row.
+        mask_input: graph input (role `mask`) that takes the mask per row, or None when the graph computes it.
+        window: number of cached frames.
+        step_frames: frames that one push adds.
+        alignment: `right`.
+    """
+
+    length_input: str
+    mask_input: str | None
+    window: int
+    step_frames: int
+    alignment: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One static graph file.
+
+    Attributes:
+        sizes: the bucket of every axis, e.g. `{"batch": 4}`.
+        file: the graph file in the bundle.
+        files: further files it reads (external weights), possibly shared with other artifacts.
+    """
+
+    sizes: Mapping[str, int]
+    file: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What a vendor's compiler makes of the graph files of one graph, for the device that runs them.
+
+    Attributes:
+        status: `built` or `not built`.
+        reason: why it is not built; None when it is.
+        plan: file with everything that the compiler is told.
+        files: engine file by graph file, one per artifact; empty while it is not built.
+        built_with: versions and device by name; empty while it is not built.
+    """
+
+    status: str
+    reason: str | None
+    plan: str
+    files: Mapping[str, str]
+    built_with: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph of the bundle with all its buckets.
+
+    Attributes:
+        target: target that produced it, e.g. `onnx_static`.
+        opset: default-domain opset version of its files.
+        ir_version: ONNX IR version of its files.
+        inputs: in the order of the graph files.
+        outputs: in the order of the graph files.
+        axes: axis name to buckets; every axis name in a shape is a key.
+        states: what a stream carries; empty for a graph that is run directly.
+        stream: how valid frames are counted, None when no length is fed.
+        artifacts: one per combination of buckets.
+        golden: `.npz` file of recorded feeds and outputs.
+        rows_independent: whether it is proved that a row of every output depends on that row of the inputs only: the
+            licence to batch. Without it no bucket of the axis `batch` is larger than 1.
+        certificate: file that holds the proofs.
+        engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
+    """
+
+    target: str
+    opset: int
+    ir_version: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    axes: Mapping[str, Axis]
+    states: tuple[State, ...]
+    stream: StreamSpec | None
+    artifacts: tuple[Artifact, ...]
+    golden: str
+    rows_independent: bool
+    certificate: str
+    engine: Engine | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """SHA-256 of everything the bundle was made from, in lower-case hex.
+
+    Attributes:
+        checkpoint: per checkpoint file, by a name that holds no machine path.
+        recipe: of the effective recipe text.
+        data: per data file or generator.
+    """
+
+    checkpoint: Mapping[str, str]
+    recipe: str
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """Size and hash of one file of the bundle.
+
+    Attributes:
+        bytes: exact size.
+        sha256: lower-case hex.
+    """
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a bundle says about itself.
+
+    Attributes:
+        name: of the recipe.
+        graphs: by graph name.
+        front_end: what the caller must do before feeding, as free scalars (sample rate, feature parameters).
+        sha256: where it came from.
+        tools: tool name to version.
+        receipts: file that holds what the build measured.
+        recipe: file that holds the effective recipe.
+        files: every file of the bundle except `manifest.json` and `costs.json`.
+        schema_version: of this format.
+    """
+
+    name: str
+    graphs: Mapping[str, Graph]
+    front_end: Mapping[str, Scalar]
+    sha256: Sources
+    tools: Mapping[str, str]
+    receipts: str
+    recipe: str
+    files: Mapping[str, FileEntry]
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+
+def tensor_bytes(shape: Iterable[int], dtype: str) -> int:
+    """Return the size in bytes of a tensor with this static shape and dtype."""
+    return math.prod(shape) * ITEM_BYTES[dtype]
+
+
+def static_shape(shape: tuple[int | str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape with every axis name and formula replaced by its size.
+
+    Raises:
+        BundleRefused: a formula has no value for these sizes.
+    """
+    return tuple(size if isinstance(size, int) else parse_formula(size).value(sizes) for size in shape)
+
+
+def bucket_name(sizes: Mapping[str, int]) -> str:
+    """Return how messages and `costs.json` name an artifact's sizes, e.g. `batch=4`; `static` when there is no axis."""
+    return ",".join(f"{axis}={size}" for axis, size in sorted(sizes.items())) or "static"

@@ -1,0 +1,252 @@
+"""What the records of a manifest must be to each other; nothing of a bundle is used before this has passed."""
+
+import math
+from collections.abc import Mapping
+
+from runtime_lite.errors import show
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.manifest import (
+    BATCH_AXIS,
+    COSTS_FILE,
+    ITEM_BYTES,
+    MANIFEST_FILE,
+    Graph,
+    Manifest,
+    Tensor,
+    bucket_name,
+    tensor_bytes,
+)
+
+MAX_DIMENSION = 2**31 - 1
+MAX_TENSOR_BYTES = 4 * 2**30
+MAX_TOTAL_BYTES = 64 * 2**30
+MAX_ARTIFACTS = 1024  # of one graph; with MAX_FORMULAS it bounds the time that a check takes
+MAX_FORMULAS = 64
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Check that files, graphs, axes, states, streams and artifacts agree with each other.
+
+    Raises:
+        BundleRefused: they do not.
+    """
+    _check_files(manifest)
+    for name, graph in manifest.graphs.items():
+        _check_graph(f"{MANIFEST_FILE}.graphs.{name}", graph)
+
+
+def _check_files(manifest: Manifest) -> None:
+    """Check that file names cannot collide, that sizes stay within the caps, and that every file named is listed."""
+    where = f"{MANIFEST_FILE}.files"
+    spellings: dict[str, str] = {}
+    for path in [MANIFEST_FILE, COSTS_FILE, *manifest.files]:
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            prefix = "/".join(parts[:depth])
+            known = spellings.setdefault(prefix.lower(), prefix)
+            if known != prefix:
+                refuse(where, "names that differ in more than case", f"{known!r} and {prefix!r}")
+            if known in manifest.files and depth < len(parts):
+                refuse(where, "a name to be a file or a folder", f"{known!r} as both")
+    for path in (MANIFEST_FILE, COSTS_FILE):
+        if path in manifest.files:
+            refuse(where, f"every file but {MANIFEST_FILE} and {COSTS_FILE}", f"{path!r}")
+    total_bytes = sum(entry.bytes for entry in manifest.files.values())
+    if total_bytes > MAX_TOTAL_BYTES:
+        refuse(where, f"at most {MAX_TOTAL_BYTES} bytes in all", f"{total_bytes}")
+    named = [("receipts", manifest.receipts), ("recipe", manifest.recipe)]
+    for name, graph in manifest.graphs.items():
+        named += [(f"graphs.{name}.golden", graph.golden), (f"graphs.{name}.certificate", graph.certificate)]
+        if graph.engine is not None:
+            named += [(f"graphs.{name}.engine", path) for path in (graph.engine.plan, *graph.engine.files.values())]
+        named += [(f"graphs.{name}.artifacts", path) for item in graph.artifacts for path in (item.file, *item.files)]
+    for place, path in named:
+        if path not in manifest.files:
+            refuse(f"{MANIFEST_FILE}.{place}", "a file listed under 'files'", repr(path))
+
+
+def _check_graph(where: str, graph: Graph) -> None:
+    """Check that the records of one graph agree with each other."""
+    tensors = {tensor.name: tensor for tensor in graph.inputs + graph.outputs}
+    if len(tensors) != len(graph.inputs) + len(graph.outputs):
+        refuse(where, "every input and output name once", "a name twice")
+    if not any(tensor.role == "data" for tensor in graph.outputs):
+        refuse(f"{where}.outputs", "an output of role 'data'", "none")
+    for tensor in tensors.values():
+        _check_shape(f"{where}.{tensor.name}.shape", graph, tensor)
+    fed = {size for tensor in graph.inputs if tensor.role == "data" for size in tensor.shape}
+    if unfed := sorted(graph.axes.keys() - fed - {BATCH_AXIS}):
+        refuse(f"{where}.axes", "axes that an input of role 'data' has, their sizes come from the feed", repr(unfed[0]))
+    if not graph.rows_independent and BATCH_AXIS in graph.axes and graph.axes[BATCH_AXIS].buckets[-1] > 1:
+        buckets = ", ".join(str(size) for size in graph.axes[BATCH_AXIS].buckets)
+        refuse(f"{where}.rows_independent", f"true, the licence for the buckets {buckets} of {BATCH_AXIS!r}", "false")
+    _check_artifacts(where, graph)
+    _check_engine(f"{where}.engine", graph)
+    _check_axes(where, graph)
+    _check_sizes(where, graph)
+    _check_states(where, graph)
+    _check_stream(where, graph, tensors)
+
+
+def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
+    names = [size for size in tensor.shape if size in graph.axes]
+    if len(set(names)) != len(names):
+        refuse(where, "every axis name once", show(list(tensor.shape)))
+    for size in tensor.shape:
+        axes = parse_formula(size).axes if isinstance(size, str) else frozenset()
+        if unknown := sorted(axes - graph.axes.keys()):
+            refuse(where, f"axes declared under 'axes' ({', '.join(graph.axes) or 'none'})", repr(unknown[0]))
+        if size in graph.axes or isinstance(size, int):
+            continue
+        if tensor.role != "data" or tensor in graph.inputs:
+            refuse(where, "formulas in outputs of role 'data' only", show(size))
+        if not axes or BATCH_AXIS in axes:
+            refuse(where, f"formulas over axes other than {BATCH_AXIS!r}", show(size))
+    if BATCH_AXIS not in graph.axes or BATCH_AXIS in names:
+        return
+    if tensor in graph.outputs or tensor.role != "data":
+        refuse(where, f"the axis {BATCH_AXIS!r}, which the graph declares", show(list(tensor.shape)))
+    if any(graph.axes[str(name)].length_input is not None for name in names):
+        refuse(where, f"the axis {BATCH_AXIS!r} beside an axis with a length per row", show(list(tensor.shape)))
+
+
+def _check_artifacts(where: str, graph: Graph) -> None:
+    count = math.prod(len(axis.buckets) for axis in graph.axes.values())
+    if len(graph.artifacts) > MAX_ARTIFACTS:
+        refuse(f"{where}.artifacts", f"at most {MAX_ARTIFACTS}", str(len(graph.artifacts)))
+    if len(graph.artifacts) != count:
+        refuse(f"{where}.artifacts", "one per combination of buckets", f"{len(graph.artifacts)} for {count}")
+    for artifact in graph.artifacts:
+        if set(artifact.sizes) != set(graph.axes):
+            refuse(f"{where}.artifacts", f"sizes for the axes {sorted(graph.axes)}", show(dict(artifact.sizes)))
+        if unknown := [axis for axis, size in artifact.sizes.items() if size not in graph.axes[axis].buckets]:
+            refuse(f"{where}.artifacts", f"a bucket of axis {unknown[0]!r}", str(artifact.sizes[unknown[0]]))
+    if len({bucket_name(artifact.sizes) for artifact in graph.artifacts}) != count:
+        refuse(f"{where}.artifacts", "every combination of buckets once", "one twice")
+
+
+def _check_engine(where: str, graph: Graph) -> None:
+    """Check that every artifact has an engine of its own when they are built, and none when they are not."""
+    engine = graph.engine
+    if engine is None:
+        return
+    if engine.status != "built":
+        if engine.reason is None:
+            refuse(f"{where}.reason", "why the engine is not built", "null")
+        if engine.files or engine.built_with:
+            refuse(f"{where}.files", "no engine while the status is 'not built'", show(sorted(engine.files)))
+        return
+    if engine.reason is not None:
+        refuse(f"{where}.reason", "null for an engine that is built", show(engine.reason))
+    if not engine.built_with:
+        refuse(f"{where}.built_with", "what the engine was built with", "nothing")
+    if set(engine.files) != {artifact.file for artifact in graph.artifacts}:
+        refuse(f"{where}.files", "one engine per graph file", show(sorted(engine.files)))
+    if len(set(engine.files.values())) != len(engine.files):
+        refuse(f"{where}.files", "an engine of its own per graph file", "one engine for two")
+
+
+def _check_axes(where: str, graph: Graph) -> None:
+    for name, axis in graph.axes.items():
+        place = f"{where}.axes.{name}"
+        if axis.length_input is None:
+            if axis.minimum != 1:
+                refuse(f"{place}.minimum", "1 without a length_input", str(axis.minimum))
+        elif name == BATCH_AXIS:
+            refuse(f"{place}.length_input", "null, free rows need no length", show(axis.length_input))
+        elif graph.states:
+            refuse(f"{place}.length_input", "null in a graph with states", show(axis.length_input))
+        elif axis.minimum > axis.buckets[0]:
+            refuse(f"{place}.minimum", f"at most the smallest bucket, {axis.buckets[0]}", str(axis.minimum))
+
+
+def _check_sizes(where: str, graph: Graph) -> None:
+    """Check that every size has a sound value in every artifact, and at the smallest length that fits."""
+    names = {size for tensor in graph.inputs + graph.outputs for size in tensor.shape if isinstance(size, str)}
+    if len(names - graph.axes.keys()) > MAX_FORMULAS:
+        refuse(f"{where}.outputs", f"at most {MAX_FORMULAS} formulas", str(len(names - graph.axes.keys())))
+    least = {name: axis.minimum for name, axis in graph.axes.items() if axis.length_input is not None}
+    largest: dict[str, int] = {}
+    for name in sorted(names):
+        formula = parse_formula(name)
+        for artifact in graph.artifacts:
+            slots, valid = formula.value(artifact.sizes), formula.value({**artifact.sizes, **least})
+            if not 1 <= slots <= MAX_DIMENSION or not 0 <= valid <= slots:
+                got = f"{slots} at {bucket_name(artifact.sizes)}, {valid} of them valid at the smallest length"
+                refuse(f"{where}.outputs", f"valid places within 1 to {MAX_DIMENSION} places for {show(name)}", got)
+            largest[name] = max(slots, largest.get(name, 0))
+    for tensor in graph.inputs + graph.outputs:
+        shape = [largest[size] if isinstance(size, str) else size for size in tensor.shape]
+        if tensor_bytes(shape, tensor.dtype) > MAX_TENSOR_BYTES:
+            expected = f"a tensor of at most {MAX_TENSOR_BYTES} bytes"
+            refuse(f"{where}.{tensor.name}.shape", expected, show(list(tensor.shape)))
+
+
+def _check_states(where: str, graph: Graph) -> None:
+    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        declared = {tensor.name: tensor for tensor in tensors if tensor.role == "state"}
+        used = [state.input if side == "input" else state.output for state in graph.states]
+        if sorted(used) != sorted(declared):
+            refuse(
+                f"{where}.states", f"every {side} of role 'state' once ({show(sorted(declared))})", show(sorted(used))
+            )
+        for state, name in zip(graph.states, used, strict=True):
+            if (declared[name].shape, declared[name].dtype) != (state.shape, state.dtype):
+                refuse(
+                    f"{where}.states.{state.name}",
+                    f"the shape and dtype of {side} {name!r}",
+                    show([list(state.shape), state.dtype]),
+                )
+    for state in graph.states:
+        if any(isinstance(size, str) and size != BATCH_AXIS for size in state.shape):
+            expected = f"integers and the axis {BATCH_AXIS!r}, a stream keeps its states over all its feeds"
+            refuse(f"{where}.states.{state.name}.shape", expected, show(list(state.shape)))
+        if state.frames_axis is not None and (
+            state.frames_axis >= len(state.shape) or state.shape[state.frames_axis] != state.window
+        ):
+            refuse(
+                f"{where}.states.{state.name}.frames_axis", f"the axis of size {state.window}", str(state.frames_axis)
+            )
+        if not _holds(state.dtype, state.initial):
+            refuse(f"{where}.states.{state.name}.initial", f"a number that {state.dtype} holds", show(state.initial))
+
+
+def _holds(dtype: str, number: bool | int | float) -> bool:
+    if dtype == "bool":
+        return type(number) is bool
+    if type(number) is bool:
+        return False
+    if dtype.startswith("float"):
+        return abs(number) <= {"float16": 65504.0, "float32": 3.4e38, "float64": 1.7e308}[dtype]
+    bits = 8 * ITEM_BYTES[dtype]
+    low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return type(number) is int and low <= number < high
+
+
+def _check_stream(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> None:
+    """Check what the runtime counts: the valid frames of a stream, the true lengths of rows."""
+    stream = graph.stream
+    lengths = [] if stream is None else [stream.length_input]
+    lengths += [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
+    masks = [] if stream is None or stream.mask_input is None else [stream.mask_input]
+    for role, names in (("length", lengths), ("mask", masks)):
+        found = sorted(tensor.name for tensor in graph.inputs if tensor.role == role)
+        if found != sorted(names):
+            refuse(f"{where}.inputs", f"{show(sorted(names))} as the inputs of role {role!r}", show(found))
+    if stream is not None and not graph.states:
+        refuse(f"{where}.stream", "states that the stream carries", "none")
+    for name in lengths:
+        length = tensors[name]
+        if length.dtype not in ("int32", "int64") or not _is_rows(length.shape):
+            refuse(f"{where}.{name}", "int32 or int64 of shape [rows]", show([list(length.shape), length.dtype]))
+    if stream is not None and stream.mask_input is not None:
+        mask, rows = tensors[stream.mask_input], tensors[stream.length_input].shape[0]
+        slots = stream.window + stream.step_frames
+        if mask.dtype != "float32" or mask.shape != (rows, slots):
+            got = show([list(mask.shape), mask.dtype])
+            refuse(f"{where}.{mask.name}", f"float32 of shape {show([rows, slots])}", got)
+
+
+def _is_rows(shape: tuple[int | str, ...]) -> bool:
+    return len(shape) == 1 and (shape[0] == BATCH_AXIS or isinstance(shape[0], int))

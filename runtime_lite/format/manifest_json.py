@@ -1,0 +1,222 @@
+"""Manifest records from strict JSON, and canonical JSON from manifest records.
+
+`manifest_from_json` trusts nothing: it caps the text before parsing it, bounds every number and string, and holds the
+records against each other (`manifest_check.py`) before it returns them. `json_from_manifest` reads back what it writes,
+so that nothing is written that would be refused later.
+"""
+
+import itertools
+import json
+import re
+from dataclasses import asdict, fields
+
+from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
+from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.manifest import (
+    DTYPES,
+    ENGINE_STATUSES,
+    INPUT_ROLES,
+    MANIFEST_FILE,
+    OUTPUT_ROLES,
+    SCHEMA_VERSION,
+    Artifact,
+    Axis,
+    Engine,
+    FileEntry,
+    Graph,
+    Manifest,
+    Sources,
+    State,
+    StreamSpec,
+    Tensor,
+)
+from runtime_lite.format.manifest_check import MAX_DIMENSION, check_manifest
+
+MAX_MANIFEST_BYTES = 4 * 2**20
+MAX_FILE_BYTES = 16 * 2**30
+
+_AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def json_from_manifest(manifest: Manifest) -> bytes:
+    """Return the canonical JSON of a manifest: sorted keys, indent 1, newline at the end.
+
+    Raises:
+        BundleRefused: the manifest would be refused when read.
+    """
+    if not isinstance(manifest, Manifest):
+        refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
+    plain = {**asdict(manifest), "wiring": []}
+    text = json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+    manifest_from_json(text)
+    return text
+
+
+def manifest_from_json(text: bytes) -> Manifest:
+    """Return the manifest that a JSON text holds.
+
+    Raises:
+        BundleRefused: it is too large, malformed, of an unknown schema version, or contradicts itself.
+    """
+    if not isinstance(text, bytes):
+        refuse(MANIFEST_FILE, "JSON as bytes", show(text), "read the file as bytes")
+    if len(text) > MAX_MANIFEST_BYTES:
+        refuse(MANIFEST_FILE, f"at most {MAX_MANIFEST_BYTES} bytes", f"{len(text)} bytes")
+    top = JsonValue.parse(text, MANIFEST_FILE)
+    version = top.key("schema_version").integer(0, MAX_DIMENSION)
+    if version != SCHEMA_VERSION:
+        cure = "update runtime_lite" if version > SCHEMA_VERSION else REBUILD
+        refuse("manifest.json.schema_version", str(SCHEMA_VERSION), str(version), cure)
+    top.keys_are([f.name for f in fields(Manifest)] + ["wiring"])
+    if top.key("wiring").items():
+        refuse("manifest.json.wiring", "an empty list", "wired graphs", "update runtime_lite")
+    sources = top.key("sha256").keys_are([f.name for f in fields(Sources)])
+    manifest = Manifest(
+        name=top.key("name").text(),
+        graphs=top.key("graphs").table(_graph, keys=JsonValue.identifier),
+        front_end=top.key("front_end").table(JsonValue.scalar),
+        sha256=Sources(
+            checkpoint=sources.key("checkpoint").table(JsonValue.sha256),
+            recipe=sources.key("recipe").sha256(),
+            data=sources.key("data").table(JsonValue.sha256),
+        ),
+        tools=top.key("tools").table(JsonValue.text),
+        receipts=top.key("receipts").path(),
+        recipe=top.key("recipe").path(),
+        files=top.key("files").table(_file_entry, keys=JsonValue.path),
+        schema_version=version,
+    )
+    check_manifest(manifest)
+    return manifest
+
+
+def _file_entry(value: JsonValue) -> FileEntry:
+    value.keys_are([f.name for f in fields(FileEntry)])
+    return FileEntry(bytes=value.key("bytes").integer(0, MAX_FILE_BYTES), sha256=value.key("sha256").sha256())
+
+
+def _shape(value: JsonValue) -> tuple[int | str, ...]:
+    items = value.items()
+    if len(items) > 16:
+        value.refuse("at most 16 dimensions", str(len(items)))
+    return tuple(_formula(item) if type(item.value) is str else item.integer(1, MAX_DIMENSION) for item in items)
+
+
+def _formula(value: JsonValue) -> str:
+    text = value.text()
+    try:
+        parse_formula(text)
+    except BundleRefused as error:
+        raise BundleRefused(f"{value.where}: {error}") from error
+    return text
+
+
+def _axis_name(value: JsonValue) -> str:
+    if type(value.value) is not str or not _AXIS.fullmatch(value.value):
+        value.refuse("an axis name of letters, digits and '_'")
+    return value.value
+
+
+def _tensor(value: JsonValue, roles: tuple[str, ...]) -> Tensor:
+    value.keys_are([f.name for f in fields(Tensor)])
+    return Tensor(
+        name=value.key("name").identifier(),
+        shape=_shape(value.key("shape")),
+        dtype=value.key("dtype").one_of(DTYPES),
+        role=value.key("role").one_of(roles),
+    )
+
+
+def _axis(value: JsonValue) -> Axis:
+    value.keys_are([f.name for f in fields(Axis)])
+    buckets = tuple(item.integer(1, MAX_DIMENSION) for item in value.key("buckets").items())
+    if not buckets or any(small >= large for small, large in itertools.pairwise(buckets)):
+        value.key("buckets").refuse("ascending, distinct sizes")
+    length_input = value.key("length_input")
+    return Axis(
+        buckets,
+        length_input=None if length_input.value is None else length_input.identifier(),
+        minimum=value.key("minimum").integer(0, MAX_DIMENSION),
+    )
+
+
+def _initial(value: JsonValue) -> bool | int | float:
+    number = value.scalar()
+    if isinstance(number, str):
+        value.refuse("a number")
+    return number
+
+
+def _state(value: JsonValue) -> State:
+    value.keys_are([f.name for f in fields(State)])
+    frames_axis, window = value.key("frames_axis"), value.key("window")
+    if (frames_axis.value is None) != (window.value is None):
+        window.refuse("frames_axis and window both given or both null")
+    return State(
+        name=value.key("name").identifier(),
+        input=value.key("input").identifier(),
+        output=value.key("output").identifier(),
+        shape=_shape(value.key("shape")),
+        dtype=value.key("dtype").one_of(DTYPES),
+        initial=_initial(value.key("initial")),
+        update=value.key("update").one_of(("replace",)),
+        frames_axis=None if frames_axis.value is None else frames_axis.integer(0, 15),
+        window=None if window.value is None else window.integer(1, MAX_DIMENSION),
+        parts=tuple(item.identifier() for item in value.key("parts").items()),
+    )
+
+
+def _stream(value: JsonValue) -> StreamSpec | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(StreamSpec)])
+    mask_input = value.key("mask_input")
+    return StreamSpec(
+        length_input=value.key("length_input").identifier(),
+        mask_input=None if mask_input.value is None else mask_input.identifier(),
+        window=value.key("window").integer(1, MAX_DIMENSION),
+        step_frames=value.key("step_frames").integer(1, MAX_DIMENSION),
+        alignment=value.key("alignment").one_of(("right",)),
+    )
+
+
+def _artifact(value: JsonValue) -> Artifact:
+    value.keys_are([f.name for f in fields(Artifact)])
+    return Artifact(
+        sizes=value.key("sizes").table(lambda size: size.integer(1, MAX_DIMENSION), keys=_axis_name),
+        file=value.key("file").path(),
+        files=tuple(item.path() for item in value.key("files").items()),
+    )
+
+
+def _engine(value: JsonValue) -> Engine | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(Engine)])
+    return Engine(
+        status=value.key("status").one_of(ENGINE_STATUSES),
+        reason=value.key("reason").optional_text(),
+        plan=value.key("plan").path(),
+        files=value.key("files").table(JsonValue.path, keys=JsonValue.path),
+        built_with=value.key("built_with").table(JsonValue.text),
+    )
+
+
+def _graph(value: JsonValue) -> Graph:
+    value.keys_are([f.name for f in fields(Graph)])
+    return Graph(
+        target=value.key("target").identifier(),
+        opset=value.key("opset").integer(1, 1000),
+        ir_version=value.key("ir_version").integer(1, 1000),
+        inputs=tuple(_tensor(item, INPUT_ROLES) for item in value.key("inputs").items()),
+        outputs=tuple(_tensor(item, OUTPUT_ROLES) for item in value.key("outputs").items()),
+        axes=value.key("axes").table(_axis, keys=_axis_name),
+        states=tuple(_state(item) for item in value.key("states").items()),
+        stream=_stream(value.key("stream")),
+        artifacts=tuple(_artifact(item) for item in value.key("artifacts").items()),
+        golden=value.key("golden").path(),
+        rows_independent=value.key("rows_independent").boolean(),
+        certificate=value.key("certificate").path(),
+        engine=_engine(value.key("engine")),
+    )

@@ -1,0 +1,162 @@
+"""What a graph is fed besides the caller's data, in padded places and free rows too, and what is cut off again."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime_lite import BundleRefused
+from runtime_lite.calls.feeds import Feed, check_feed
+from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
+from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Graph, StreamSpec
+from tests.runtime_lite.bundles import SHORTEST, ragged_graph, random_chunks, random_row, streaming_graph
+
+GRAPH = streaming_graph()
+RAGGED = ragged_graph()
+
+
+def chunk(rows: int = 1, graph: Graph = GRAPH) -> list[Feed]:
+    return [check_feed("test", graph, {"x": random_chunks(1, rows)[0]}, True)]
+
+
+def row(length: int) -> Feed:
+    return check_feed("test", RAGGED, random_row(length), True)
+
+
+def mask_of(real_length: int) -> list[int]:
+    """Return the mask as the contract words it: slot s is 1 iff s >= window - real_length."""
+    return [1 if slot >= 5 - real_length else 0 for slot in range(8)]
+
+
+@pytest.mark.parametrize("real_length", [0, 1, 3, 5])
+def test_length_and_mask_come_from_one_count_and_free_rows_have_none(real_length: int) -> None:
+    state = dataclasses.replace(initial_state(GRAPH, 3), real_length=real_length)
+    feed = full_feed(GRAPH, chunk(3), state, {"batch": 4})
+    assert feed["real_length"].tolist() == [real_length] * 3 + [0]
+    assert feed["mask"].tolist() == [mask_of(real_length)] * 3 + [mask_of(0)]
+    assert (feed["x"][3] == 0).all()
+    assert list(feed) == ["x", "real_length", "mask", "keys"]
+    for tensor in GRAPH.inputs:
+        assert feed[tensor.name].dtype == np.dtype(tensor.dtype)
+
+
+def test_free_rows_hold_the_initial_state() -> None:
+    keys = dataclasses.replace(GRAPH.states[0], initial=-7.5)
+    graph = dataclasses.replace(GRAPH, states=(keys,))
+    state = initial_state(graph, 2)
+    assert (state.values["keys"] == -7.5).all()
+    values = {"keys": np.ones((2, 5, 2), np.float32)}
+    feed = full_feed(graph, chunk(2), StreamState(2, 3, values), {"batch": 4})
+    assert (feed["keys"][:2] == 1).all()
+    assert (feed["keys"][2:] == -7.5).all()
+
+
+def test_a_graph_that_computes_its_mask_is_fed_the_length_only() -> None:
+    inputs = tuple(tensor for tensor in GRAPH.inputs if tensor.role != "mask")
+    graph = dataclasses.replace(GRAPH, inputs=inputs, stream=StreamSpec("real_length", None, 5, 3, "right"))
+    assert list(full_feed(graph, chunk(), initial_state(graph, 1), {"batch": 1})) == [
+        "x",
+        "real_length",
+        "keys",
+    ]
+
+
+def test_a_graph_with_a_fixed_batch_is_fed_whole() -> None:
+    def fix(shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return tuple(2 if size == "batch" else size for size in shape)
+
+    graph = dataclasses.replace(
+        GRAPH,
+        axes={},
+        inputs=tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in GRAPH.inputs),
+        states=tuple(dataclasses.replace(state, shape=fix(state.shape)) for state in GRAPH.states),
+    )
+    state = dataclasses.replace(initial_state(graph, 1), real_length=3)
+    feed = full_feed(graph, chunk(2, graph), state, {})
+    assert feed["real_length"].tolist() == [3, 3]
+    assert feed["mask"].tolist() == [mask_of(3)] * 2
+    assert feed["keys"].shape == (2, 5, 2)
+
+
+def full(feeds: list[Feed], batch: int, time: int, **options: Any) -> dict[str, Array]:
+    state = initial_state(RAGGED, sum(feed.rows for feed in feeds))
+    return full_feed(RAGGED, feeds, state, {"batch": batch, "time": time}, **options)
+
+
+def test_rows_of_several_lengths_lie_one_after_the_other_with_zeros_behind_them() -> None:
+    feeds = [row(5), row(3), row(8)]
+    found = full(feeds, 4, 8)
+    assert list(found) == ["x", "tokens", "time_length"]
+    assert found["time_length"].tolist() == [5, 3, 8, SHORTEST], "free rows have the smallest length that is proved"
+    for name in ("x", "tokens"):
+        assert found[name].dtype == np.dtype(feeds[0].arrays[name].dtype)
+        for number, feed in enumerate(feeds):
+            length = feed.sizes["time"]
+            np.testing.assert_array_equal(found[name][number, :length], feed.arrays[name][0])
+            assert not found[name][number, length:].any()
+        assert not found[name][3].any()
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -1e30])
+def test_another_filler_lies_in_every_padded_place_and_free_row_of_floating_inputs(fill: float) -> None:
+    found = full([row(5), row(3)], 4, 8, fill=fill)
+    for places in (found["x"][0, 5:], found["x"][1, 3:], found["x"][2:]):
+        np.testing.assert_array_equal(places, np.full_like(places, fill))
+    assert np.isfinite(found["x"][0, :5]).all()
+    assert not found["tokens"][0, 5:].any() and not found["tokens"][2:].any(), "an index must stay within its table"
+
+
+def test_an_array_that_fills_its_bucket_is_not_copied() -> None:
+    feed = row(8)
+    found = full([feed], 1, 8)
+    assert all(found[name] is feed.arrays[name] for name in ("x", "tokens"))
+
+
+def test_a_graph_with_a_fixed_batch_has_one_length_for_all_rows() -> None:
+    def fix(shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return tuple(2 if size == "batch" else size for size in shape)
+
+    inputs = tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in RAGGED.inputs)
+    graph = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, inputs=inputs)
+    feed = check_feed("test", graph, {name: np.repeat(array, 2, 0) for name, array in random_row(5).items()}, True)
+    found = full_feed(graph, [feed], initial_state(graph, 1), {"time": 8})
+    assert found["time_length"].tolist() == [5, 5]
+    assert found["x"].shape == (2, 8, 2)
+
+
+def test_outputs_are_cut_to_the_value_of_their_formula() -> None:
+    places = np.arange(4 * 4 * 2, dtype=np.float32).reshape(4, 4, 2)
+    outputs = {"y": places, "mean": places[:, 0]}
+    cut = cut_outputs("test", RAGGED, outputs, [row(5), row(3), row(8)])
+    assert [answer["y"].shape for answer in cut] == [(1, 3, 2), (1, 2, 2), (1, 4, 2)]
+    for number, answer in enumerate(cut):
+        np.testing.assert_array_equal(answer["y"][0], places[number, : answer["y"].shape[1]])
+        np.testing.assert_array_equal(answer["mean"], places[number : number + 1, 0])
+        assert answer["y"].base is None, "a view would keep the whole bucket alive"
+    (whole,) = cut_outputs("test", RAGGED, {"y": places[:1], "mean": places[:1, 0]}, [row(8)])
+    assert whole["y"].shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize(("size", "slots"), [("20 - 3 * time", 5), ("time * time - 36", -11)])
+def test_a_formula_that_counts_more_than_there_is_or_less_than_nothing_is_refused(size: str, slots: int) -> None:
+    output = dataclasses.replace(RAGGED.outputs[0], shape=("batch", size, 2))
+    graph = dataclasses.replace(RAGGED, outputs=(output,))
+    with pytest.raises(BundleRefused) as refusal:
+        cut_outputs("ragged", graph, {"y": np.zeros((1, 4, 2), np.float32)}, [row(5)])
+    assert str(refusal.value) == (
+        f"ragged: 'y': expected from 0 to 4 valid places for {size!r} at sizes {{'batch': 1, 'time': 5}}, got {slots}; "
+        "rebuild the bundle with build.py"
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_are_cut_on_any_axis(axis: int) -> None:
+    array = random_chunks(2, 3)[:, :, 0, :]
+    rows = array.shape[axis] - 1
+    cut = cut_rows(array, axis, rows)
+    np.testing.assert_array_equal(cut, np.take(array, range(rows), axis))
+    assert cut.base is None
+    assert cut_rows(array, axis, rows + 1) is array

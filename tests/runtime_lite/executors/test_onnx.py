@@ -1,0 +1,85 @@
+"""One session per bucket, opened once; attacks through graph files are in tests/attacks."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime_lite import BadInput, Bundle, read_bundle
+from runtime_lite.executors.onnx import OnnxExecutor
+from runtime_lite.format.arrays import Array
+from tests.runtime_lite.bundles import edit_manifest, onnx_bytes, replace_hashed, write_double_bundle
+
+GATHER_TEXT = """
+<ir_version: 10, opset_import: ["" : 20]>
+plain (float[1,2,2] x, int64[1] shift) => (float[1,2,2] y)
+<float[2,2] weight = {0, 0, 0, 0}>
+{
+    row = Gather(weight, shift)
+    y = Add(x, row)
+}
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return write_double_bundle(tmp_path / "bundle")
+
+
+@pytest.fixture
+def bundle(directory: Path) -> Iterator[Bundle]:
+    with read_bundle(directory) as opened:
+        yield opened
+
+
+def feeds(rows: int) -> dict[str, Array]:
+    return {"x": np.ones((rows, 2, 2), np.float32), "shift": np.zeros(rows, np.int64)}
+
+
+def test_a_session_is_opened_at_its_first_use_and_kept(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    read_file = Bundle.read_file
+
+    def note(self: Bundle, name: str) -> bytes:
+        read.append(name)
+        return read_file(self, name)
+
+    monkeypatch.setattr(Bundle, "read_file", note)
+    executor = OnnxExecutor(bundle, "plain", 1)
+    assert read == []
+    for rows in (1, 1, 4, 1, 4):
+        executor.run({"batch": rows, "frames": 2}, feeds(rows))
+    weights = "graphs/weights.bin"
+    assert read == ["graphs/plain.batch1.frames2.onnx", weights, "graphs/plain.batch4.frames2.onnx", weights]
+
+
+def test_equal_feeds_give_equal_bits_in_every_session(bundle: Bundle) -> None:
+    noise = feeds(4)
+    noise["x"] = np.random.default_rng(0).standard_normal((4, 2, 2)).astype(np.float32)
+    sizes = {"batch": 4, "frames": 2}
+    answers = [OnnxExecutor(bundle, "plain", 1).run(sizes, noise)["y"] for _ in range(3)]
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+
+
+def test_the_weights_outlive_the_bytes_they_came_from(bundle: Bundle) -> None:
+    executor = OnnxExecutor(bundle, "plain", 1)
+    before = executor.run({"batch": 4, "frames": 2}, feeds(4))["y"]
+    gc.collect()
+    np.testing.assert_array_equal(executor.run({"batch": 4, "frames": 2}, feeds(4))["y"], before)
+
+
+@pytest.mark.parametrize("index", [2, -3, 2**40])
+def test_a_value_that_an_operator_refuses_is_the_callers_mistake(directory: Path, index: int) -> None:
+    replace_hashed(directory, "graphs/plain.batch1.frames2.onnx", onnx_bytes(GATHER_TEXT))
+    edit_manifest(directory, lambda plain: None)
+    with read_bundle(directory) as bundle:
+        executor = OnnxExecutor(bundle, "plain", 1)
+        wrong = feeds(1) | {"shift": np.array([index])}
+        with pytest.raises(
+            BadInput, match=r"graph 'plain': expected values that its operators accept, got .*; check the feed"
+        ):
+            executor.run({"batch": 1, "frames": 2}, wrong)
+        assert executor.run({"batch": 1, "frames": 2}, feeds(1))["y"].shape == (1, 2, 2)

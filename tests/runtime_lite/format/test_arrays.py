@@ -1,0 +1,33 @@
+"""Arrays survive the way to `.npz` and back, in one spelling; attacks on the reader are in tests/attacks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime_lite import BadInput
+from runtime_lite.format.arrays import arrays_from_npz, npz_from_arrays
+from runtime_lite.format.manifest import DTYPES
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,), (2, 3), (2, 3, 4)])
+def test_arrays_survive_the_way_to_npz_and_back(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    content = npz_from_arrays({"b/c": array, "a": array.T.copy().T})
+    assert content == npz_from_arrays({"a": array.T.copy().T, "b/c": array})
+    found = arrays_from_npz(content, "feeds", BadInput)
+    assert list(found) == ["a", "b/c"]
+    for got in found.values():
+        np.testing.assert_array_equal(got, array)
+        assert got.dtype == array.dtype
+        assert got.shape == array.shape
+
+
+def test_what_numpy_writes_is_read(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "y": np.array(7)}
+    for name, save in (("plain", np.savez), ("packed", np.savez_compressed)):
+        save(tmp_path / name, **arrays)  # type: ignore[arg-type]
+        found = arrays_from_npz((tmp_path / f"{name}.npz").read_bytes(), name, BadInput)
+        for key, array in arrays.items():
+            np.testing.assert_array_equal(found[key], array)

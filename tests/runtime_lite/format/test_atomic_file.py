@@ -1,0 +1,37 @@
+"""A file is replaced whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runtime_lite.format.atomic_file import replace_file
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    for content in (b"first", b"second"):
+        with replace_file(tmp_path / "file") as file:
+            file.write(content)
+        assert (tmp_path / "file").read_bytes() == content
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_the_previous_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    (tmp_path / "file").write_bytes(b"previous")
+
+    def write_half() -> None:
+        with replace_file(tmp_path / "file") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert (tmp_path / "file").read_bytes() == b"previous"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"), replace_file(tmp_path / "missing" / "file"):
+        pass

@@ -1,0 +1,110 @@
+"""Records that contradict each other are refused; each contradiction is an attack in tests/attacks."""
+
+import dataclasses
+
+import pytest
+
+from runtime_lite import BundleRefused
+from runtime_lite.format.manifest import Axis, Engine, Graph
+from runtime_lite.format.manifest_check import MAX_FORMULAS, check_manifest
+from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
+from tests.runtime_lite.engines import BUILT_WITH, PLAN, with_engine
+
+
+def check(graph: Graph) -> None:
+    paths = {path for item in graph.artifacts for path in (item.file, *item.files)}
+    paths |= {graph.golden, graph.certificate, "receipts.json", "recipe.yaml", PLAN}
+    paths |= set() if graph.engine is None else set(graph.engine.files.values())
+    check_manifest(manifest_of({"g": graph}, dict.fromkeys(paths, b"")))
+
+
+@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph()])
+def test_sound_records_pass(graph: Graph) -> None:
+    check(graph)
+
+
+def test_without_the_licence_the_only_bucket_is_one_row() -> None:
+    graph = dataclasses.replace(ragged_graph(), rows_independent=False)
+    expected = r"rows_independent: expected true, the licence for the buckets 1, 4 of 'batch', got false"
+    with pytest.raises(BundleRefused, match=expected):
+        check(graph)
+    alone = tuple(artifact for artifact in graph.artifacts if artifact.sizes["batch"] == 1)
+    check(dataclasses.replace(graph, axes={**graph.axes, "batch": Axis((1,))}, artifacts=alone))
+
+
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [
+        (
+            "time - 4",
+            "expected valid places within 1 to 2147483647 places for 'time - 4', got 0 at batch=1,time=4, -1 of them",
+        ),
+        ("9 - time", "got 5 at batch=1,time=4, 6 of them valid at the smallest length"),
+        ("time * 2147483647", "got 8589934588 at batch=1,time=4"),
+        (
+            "max(1, 1 // (time - 8))",
+            "'max(1, 1 // (time - 8))': expected a divisor other than 0, got 0 at {'time': 8}",
+        ),
+        ("1 // (time - 3)", "expected a divisor other than 0, got 0 at {'time': 3}"),
+        ("batch * time", "expected formulas over axes other than 'batch', got 'batch * time'"),
+        ("3 + 4", "expected formulas over axes other than 'batch', got '3 + 4'"),
+        ("time + words", "expected axes declared under 'axes' (batch, time), got 'words'"),
+        ("time * 1000000000 * 1000000000 * 1000000000", "expected numbers of at most 64 bits"),
+        ("time * 150000000", "expected a tensor of at most 4294967296 bytes"),
+    ],
+)
+def test_a_formula_has_a_sound_value_in_every_artifact(size: str, sentence: str) -> None:
+    graph = ragged_graph()
+    output = dataclasses.replace(graph.outputs[0], shape=("batch", size, 2))
+    with pytest.raises(BundleRefused) as refusal:
+        check(dataclasses.replace(graph, outputs=(output, *graph.outputs[1:])))
+    assert sentence in str(refusal.value)
+
+
+def test_the_number_of_formulas_is_bounded() -> None:
+    graph = ragged_graph()
+    extra = tuple(
+        dataclasses.replace(graph.outputs[0], name=f"y{i}", shape=("batch", f"time + {i}")) for i in range(MAX_FORMULAS)
+    )
+    with pytest.raises(BundleRefused, match=rf"expected at most {MAX_FORMULAS} formulas, got {MAX_FORMULAS + 1}"):
+        check(dataclasses.replace(graph, outputs=(*graph.outputs, *extra)))
+
+
+ENGINES = {item.file: f"engines/{index}.plan" for index, item in enumerate(plain_graph().artifacts)}
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_sound_engines_pass(built: bool) -> None:
+    check(with_engine(plain_graph(), built=built))
+
+
+@pytest.mark.parametrize(
+    ("engine", "sentence"),
+    [
+        (Engine("not built", None, PLAN, {}, {}), "engine.reason: expected why the engine is not built, got null"),
+        (Engine("not built", "no device", PLAN, ENGINES, {}), "expected no engine while the status is 'not built'"),
+        (Engine("not built", "no device", PLAN, {}, BUILT_WITH), "expected no engine while the status is 'not built'"),
+        (Engine("built", "no device", PLAN, ENGINES, BUILT_WITH), "expected null for an engine that is built"),
+        (Engine("built", None, PLAN, ENGINES, {}), "expected what the engine was built with, got nothing"),
+        (Engine("built", None, PLAN, {}, BUILT_WITH), "expected one engine per graph file, got []"),
+        (
+            Engine("built", None, PLAN, dict.fromkeys(ENGINES, "engines/0.plan"), BUILT_WITH),
+            "expected an engine of its own per graph file, got one engine for two",
+        ),
+        (Engine("not built", "no", "tensorrt/gone.json", {}, {}), "expected a file listed under 'files'"),
+    ],
+)
+def test_engines_that_contradict_themselves_are_refused(engine: Engine, sentence: str) -> None:
+    with pytest.raises(BundleRefused) as refusal:
+        check(dataclasses.replace(plain_graph(), engine=engine))
+    assert sentence in str(refusal.value)
+
+
+def test_an_engine_file_must_be_listed() -> None:
+    graph = with_engine(plain_graph(), built=True)
+    assert graph.engine is not None
+    elsewhere = dataclasses.replace(graph.engine, files={file: f"{name}x" for file, name in graph.engine.files.items()})
+    paths = {path for item in graph.artifacts for path in (item.file, *item.files)} | {PLAN, graph.golden}
+    paths |= {graph.certificate, "receipts.json", "recipe.yaml"}
+    with pytest.raises(BundleRefused, match="expected a file listed under 'files'"):
+        check_manifest(manifest_of({"g": dataclasses.replace(graph, engine=elsewhere)}, dict.fromkeys(paths, b"")))
