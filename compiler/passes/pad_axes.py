@@ -191,6 +191,7 @@ class _Padding:
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
+        self.order = {str(node.name): at for at, node in enumerate(house.nodes_of(self.model))}
 
     def derive(self, *, tolerant: bool = False) -> Derivation:
         """The facts of every value, after everything that gives shared values a batch axis has been written.
@@ -215,6 +216,7 @@ class _Padding:
                 if refused is not None and not tolerant:
                     raise refused
                 self.steps += records(derivation)
+                self.steps.sort(key=lambda step: self.order[step["node"]])  # facts come before their readers
                 return derivation
             gone = [each for each in first if any(isinstance(need, Rewrite) for need in each.verdict.needs)]
             self.steps += records(dataclasses.replace(derivation, judged=gone))  # the others are judged again

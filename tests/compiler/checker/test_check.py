@@ -302,3 +302,15 @@ def test_sizes_that_both_programs_share_are_computed(body: str) -> None:
             {{ w = Relu(x)  m = Shape<start = 1, end = 2>(z)  {body} }}""")
     )
     check(before, after, certificate)
+
+
+def test_what_all_rows_share_is_told_in_front_of_what_reads_it() -> None:
+    """The normalization is written first, as it gives every row its own; its record stands behind its input's."""
+    text = """(float[batch,time,4] x, float[1,time,4] z) => (float[batch,time,4] w, float[p,q,r] y)
+        <float[4] ones = {1.0, 1.0, 1.0, 1.0}>
+        { w = Relu(x)  c = Transpose<perm = [0, 2, 1]>(z)  n = InstanceNormalization(c, ones, ones)
+          y = Transpose<perm = [0, 2, 1]>(n) }"""
+    before, after, certificate = proof_of(offline(text))
+    told = [each["op"] for each in certificate["records"]]
+    assert told == ["Relu", "Transpose", "InstanceNormalization", "Transpose"]
+    check(before, after, certificate)
