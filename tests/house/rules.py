@@ -697,8 +697,8 @@ def unwanted_text(root: Path, files: list[Path]) -> list[str]:
 
 
 def unused_names(root: Path) -> list[str]:
-    """Each function, class and constant at the top of a product file is mentioned a second time somewhere."""
-    texts = {path: (root / path).read_text(encoding="utf-8") for path in python_files(root)}
+    """Each function, class, method and constant of a product file is mentioned a second time, outside of tests."""
+    texts = {path: (root / path).read_text(encoding="utf-8") for path in python_files(root) if path.parts[0] != "tests"}
     mentions: dict[str, int] = {}
     for text in texts.values():
         for word in re.findall(r"\w+", text):
@@ -707,7 +707,7 @@ def unused_names(root: Path) -> list[str]:
         f"{path}: nobody uses {name}; delete it"
         for path, text in texts.items()
         if path.parts[0] in ("compiler", "runtime_lite", "build.py")
-        for name in _top_names(ast.parse(text))
+        for name in (*_top_names(ast.parse(text)), *(_methods(ast.parse(text)) if path.parts[0] == "compiler" else ()))
         if mentions[name] < 2
     ]
 
@@ -719,6 +719,14 @@ def _top_names(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (target.id for target in targets if isinstance(target, ast.Name) and target.id != "__all__")
+
+
+def _methods(tree: ast.Module) -> Iterator[str]:
+    """Methods that no base class and no decorator of a library asks for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.bases:
+            methods = (each for each in node.body if isinstance(each, ast.FunctionDef) and not each.decorator_list)
+            yield from (each.name for each in methods if not each.name.startswith("__"))
 
 
 # README

@@ -44,6 +44,7 @@ HOUSE = {
     "examples/asr/model.py": "from torch import nn\n\n\nclass Conformer(nn.Module):\n    pass\n\n\nclass Config:\n    pass\n",
     "tests/compiler/capture/test_torch_module.py": "",
     "tests/runtime_lite/test_model.py": "",
+    "tests/test_lonely.py": "from compiler.analysis.a import lonely\n\nlonely()\n",
     "Makefile": "build: x\n\ntest:\n",
     "recipes/cpu.yaml": "",
     "README.md": "Run `make test` and `python build.py --recipe cpu.yaml`, see [the front door](build.py).\n"
@@ -106,6 +107,7 @@ PLANTED = [
     (rules.mentioned_examples, "compiler/a.py", "# as in a Conformer\n", "compiler/a.py:1: mentions Conformer, a class of an example"),
     (rules.mentioned_examples, "runtime_lite/a.py", "def f(x: Config): ...\n", "runtime_lite/a.py:1: mentions Config, a class of an example"),
     (rules.unused_names, "compiler/a.py", "def lonely():\n    pass\n", "compiler/a.py: nobody uses lonely; delete it"),
+    (rules.unused_names, "compiler/a.py", "class Oops:\n    def alone(self): ...\n", "compiler/a.py: nobody uses alone; delete it"),
     (rules.unused_names, "compiler/a.py", "LIMIT: int = 3\n", "compiler/a.py: nobody uses LIMIT; delete it"),
 ]  # fmt: skip
 

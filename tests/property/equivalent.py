@@ -66,4 +66,6 @@ EQUIVALENT: dict[str, str] = {
     "rows) or (case.... -> fact.rows_axis is not None or not fact.axes or (not rows) or (case.batch is None)": (
         "what is called a number then is one already"
     ),
+    'padding/forms_number:Writer._sliced: 5 -> 6 in `return self._op("Slice", [value, *node.inputs[1:3], behind, '
+    "*node.inputs[4:5]], dtype=v...`": "a Slice has five operands, so the sixth is never there",
 }
