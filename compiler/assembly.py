@@ -24,10 +24,11 @@ from compiler.lowering import EDGE_CURE, Lowering
 from compiler.recipe.callables import shown_path
 from compiler.recipe.record import LoadedRecipe
 from compiler.recipe.streams import locate_files
+from compiler.records.build_report import EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
 from compiler.records.drift_curves import curve_of
 from compiler.records.gate_rows import GateRow, at_most
 from compiler.report.build_record import BuildRecord
-from compiler.report.progress import EngineRow, ParityRow, Progress, SpeedRow, StageHandle, StageReport, TaskRow
+from compiler.report.progress import Progress, StageHandle
 from compiler.stage_inputs import BundleInputs, key_of
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic

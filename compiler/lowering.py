@@ -26,8 +26,9 @@ from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes import make_pass
 from compiler.recipe.record import Limits
+from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.precision import PrecisionRecord
-from compiler.report.progress import StageHandle, StageReport, stage_report_of
+from compiler.report.progress import StageHandle
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Sessions
 from compiler.runners.stream import Step

@@ -20,8 +20,9 @@ from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
 from compiler.passes import PASSES
 from compiler.recipe.record import LoadedRecipe
+from compiler.records.build_report import BuildReport
 from compiler.report.build_record import BuildRecord, write_reports
-from compiler.report.progress import BuildReport, Progress
+from compiler.report.progress import Progress
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
 from compiler.verify.gates import task_functions

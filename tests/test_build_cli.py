@@ -16,8 +16,9 @@ import build
 from compiler import errors
 from compiler.cache.store import StageCache
 from compiler.recipe.record import LoadedRecipe
+from compiler.records.build_report import BuildReport, ParityRow
 from compiler.report.page import report_page
-from compiler.report.progress import BuildReport, ParityRow, Progress
+from compiler.report.progress import Progress
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
 RECIPE = """\

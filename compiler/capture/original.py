@@ -27,7 +27,8 @@ from compiler.errors import DataError, Place, RecipeError, Refused
 from compiler.recipe.record import Feeds, Graph, LoadedRecipe, RecipePlaces, Source
 from compiler.recipe.streams import Streams, check_streams, digest_of, draw_streams, locate_files
 from compiler.recipe.tree import Key
-from compiler.report.progress import Progress, StageReport
+from compiler.records.build_report import StageReport
+from compiler.report.progress import Progress
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Step, chained_steps
 from compiler.stage_inputs import (

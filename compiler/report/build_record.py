@@ -6,20 +6,12 @@ from pathlib import Path
 
 from compiler.errors import GateFailed, blamed
 from compiler.recipe.record import BudgetGate, Gates
+from compiler.records.build_report import BuildReport, EngineRow, Failure, ParityRow, SpeedRow, TaskRow, write_report
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import GateRow
 from compiler.report.page import write_page
 from compiler.report.page_figures import GraphFigures
-from compiler.report.progress import (
-    BuildReport,
-    EngineRow,
-    Failure,
-    ParityRow,
-    Progress,
-    SpeedRow,
-    TaskRow,
-    write_report,
-)
+from compiler.report.progress import Progress
 
 INTERRUPTED = 130
 

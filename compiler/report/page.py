@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from compiler.records.build_report import BuildReport, StageReport
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.charts import drift_chart, histogram_chart, share_bar
 from compiler.report.files import GENERATOR
 from compiler.report.graph_drawing import drawn, escaped, group_boxes
 from compiler.report.page_figures import GraphFigures, Precision
-from compiler.report.progress import BuildReport, StageReport
 from compiler.report.style import CSS
 from runtime_lite.format.atomic_file import replace_file
 

@@ -14,8 +14,8 @@ from compiler.errors import DataError, GateFailed, Place
 from compiler.recipe.callables import call, function_name, importable, resolve
 from compiler.recipe.record import BudgetGate, Graph, Limits, LoadedRecipe, RecipePlaces, TaskGate
 from compiler.recipe.streams import check_stream
+from compiler.records.build_report import ParityRow, SpeedRow, TaskRow
 from compiler.records.gate_rows import GateRow, at_most
-from compiler.report.progress import ParityRow, SpeedRow, TaskRow
 from compiler.runners.ahead import ahead
 from compiler.runners.session import open_session
 from compiler.stages import Array, Feed

@@ -105,11 +105,21 @@ def _is_in(module: str, package: str) -> bool:
 OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
 MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("compiler.records", ("compiler.records",)),
     ("compiler.interruption", ("compiler.interruption",)),
     (
+        "compiler.records",
+        (
+            "compiler.records",
+            "runtime_lite",
+        ),
+    ),
+    (
         "compiler.errors",
-        ("compiler.records", "compiler.errors", "runtime_lite"),
+        (
+            "compiler.records",
+            "compiler.errors",
+            "runtime_lite",
+        ),
     ),
     ("compiler.sizes", ("compiler.sizes",)),
     (
@@ -294,7 +304,6 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.calib",
             "compiler.targets",
-            "compiler.report",
             "compiler.verify",
             "runtime_lite",
         ),
@@ -303,6 +312,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compiler.bundle",
         (
             "compiler.interruption",
+            "compiler.records",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
@@ -314,7 +324,6 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.checker",
             "compiler.passes",
             "compiler.targets",
-            "compiler.report",
             "compiler.verify",
             "compiler.bundle",
             "runtime_lite",
@@ -336,6 +345,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.capture",
         (
+            "compiler.records",
             "compiler.errors",
             "compiler.stages",
             "compiler.ir",
@@ -429,6 +439,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.pipeline",
         (
+            "compiler.records",
             "compiler.errors",
             "compiler.cache",
             "compiler.recipe",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compiler.errors import RecipeError
+from compiler.records.build_report import BuildReport
 from compiler.report.files import is_json_report, is_page, require_place
 from compiler.report.page import report_page
-from compiler.report.progress import BuildReport
 
 REPORT = BuildReport("r.yaml", "dist/x")
 

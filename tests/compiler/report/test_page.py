@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler.records.build_report import BuildReport, EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.graph_drawing import Box
 from compiler.report.page import ROWS, report_page, table, write_page
 from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
-from compiler.report.progress import BuildReport, EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
 from tests.kit.models.project import Project
 
 PIN = Pin("exp_3", "Exp", "its output reaches <90112>", "e", 90112.0, "m.py:3 in forward", 2.0, "us")

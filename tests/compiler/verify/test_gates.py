@@ -8,7 +8,7 @@ import pytest
 
 from compiler.errors import GateFailed
 from compiler.recipe.record import BudgetGate, ParityGate
-from compiler.report.progress import SpeedRow
+from compiler.records.build_report import SpeedRow
 from compiler.stages import Lowered
 from compiler.targets.base import Emitted
 from compiler.verify import gates

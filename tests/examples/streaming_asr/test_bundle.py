@@ -14,7 +14,8 @@ from compiler.capture.initial_graph import states_of
 from compiler.ir import SOURCE_KEY
 from compiler.pipeline import BuildOptions, build
 from compiler.recipe.record import load_recipe
-from compiler.report.progress import BuildReport, Progress
+from compiler.records.build_report import BuildReport
+from compiler.report.progress import Progress
 from compiler.stages import Array
 from examples.streaming_asr import data
 from examples.streaming_asr.decode import decode_outputs

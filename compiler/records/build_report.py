@@ -1,0 +1,203 @@
+"""What a build has found out: its stages, rows of gates and figures, and how it ended; as records and as JSON."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.records import precision
+from compiler.records.drift_curves import DriftCurve
+from compiler.records.gate_rows import GateRow
+from compiler.records.precision import PrecisionRecord
+from runtime_lite.format.atomic_file import replace_file
+
+
+@dataclasses.dataclass(frozen=True)
+class StageReport:
+    """One stage of one graph.
+
+    Attributes:
+        graph: graph name; empty for stages of the whole bundle.
+        stage: `capture`, a pass name, a target kind, `verify` and so on.
+        seconds: wall time.
+        cached: whether the result came from the stage cache.
+        matched: places the pass looked at.
+        rewritten: places it changed.
+        refused: one reason per place it left alone.
+        max_abs: largest difference to the graph before, None where it was not compared.
+        limit: largest difference allowed.
+        detail: anything a reader needs besides, in one phrase.
+        sqnr_db: smallest ratio of signal to quantisation noise, None where it was not compared or nothing differs.
+        precision: what a pass that rounds says of nodes and tensors.
+    """
+
+    graph: str
+    stage: str
+    seconds: float
+    cached: bool = False
+    matched: int = 0
+    rewritten: int = 0
+    refused: tuple[str, ...] = ()
+    max_abs: float | None = None
+    limit: float | None = None
+    detail: str = ""
+    sqnr_db: float | None = None
+    precision: tuple[PrecisionRecord, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the stage cache."""
+        return {**dataclasses.asdict(self), "precision": precision.to_json(self.precision)}
+
+
+def stage_report_of(content: Mapping[str, Any]) -> StageReport:
+    """The report of `StageReport.to_json`."""
+    lists = {"refused": tuple(content["refused"]), "precision": precision.from_json(content["precision"])}
+    return StageReport(**{**content, **lists})
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityRow:
+    """One output or state compared with the original model over chained steps."""
+
+    graph: str
+    tensor: str
+    steps: int
+    max_abs: float
+    reference_max: float
+    limit: float
+    sqnr_db: float | None = None
+    sqnr_limit_db: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the difference is within the limits (NaN is not)."""
+        quiet = self.sqnr_limit_db is None or self.sqnr_db is None or self.sqnr_db >= self.sqnr_limit_db
+        return self.max_abs <= self.limit and quiet
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRow:
+    """The task metric, original against bundle; smaller is better."""
+
+    metric: str
+    reference: float
+    bundle: float
+    increase: float
+    limit: float
+    recordings: int
+    identical: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the metric grew by no more than the limit (NaN does not)."""
+        return self.increase <= self.limit
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeedRow:
+    """Measured time of one call; `sizes` names the artefact, e.g. `batch=1`."""
+
+    graph: str
+    sizes: str
+    p50_ms: float
+    p95_ms: float
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineRow:
+    """What came of the vendor's compiler for one graph; `reason` says why an engine is not built."""
+
+    graph: str
+    status: str
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What has ended a build.
+
+    Attributes:
+        message: one sentence.
+        cure: what the user can do about it.
+        exit_code: of the front door.
+        place: stage, graph, node, tensor, source line: what is known.
+    """
+
+    message: str
+    cure: str
+    exit_code: int
+    place: dict[str, str]
+
+
+SCHEMA_VERSION = 1
+"""Of the report as JSON: raised when a key goes or changes its meaning."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildReport:
+    """Everything a build found out.
+
+    Attributes:
+        recipe: path of the recipe.
+        bundle: path of the bundle.
+        stages: in the order they ran.
+        parity: one row per compared tensor.
+        task: None without a task gate.
+        sizes: bytes by file of the bundle.
+        speed: one row per artefact.
+        drift: by graph, the errors of outputs and states over many chained steps.
+        engines: one row per graph whose target has a compiler of its vendor.
+        gates: every gate with its bound and value; of a build that failed those that were not reached, too.
+        verdict: how the build ended, in a few words.
+        failure: what has ended it, or None.
+    """
+
+    recipe: str
+    bundle: str
+    stages: tuple[StageReport, ...] = ()
+    parity: tuple[ParityRow, ...] = ()
+    task: TaskRow | None = None
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    speed: tuple[SpeedRow, ...] = ()
+    drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
+    engines: tuple[EngineRow, ...] = ()
+    gates: tuple[GateRow, ...] = ()
+    verdict: str = "all gates hold"
+    failure: Failure | None = None
+
+    def to_json(self) -> str:
+        """The report as JSON text; NaN and infinities become strings, which JSON has no numbers for."""
+        content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(_jsonable(content), indent=1, allow_nan=False) + "\n"
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(child) for child in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def describe_stage(report: StageReport) -> str:
+    """The end of a stage's line: `cached`, counts, the measured difference, the detail."""
+    parts = ["cached" if report.cached else ""]
+    if report.matched or report.rewritten or report.refused:
+        parts.append(f"{report.rewritten} of {report.matched} rewritten")
+    if report.refused:
+        parts.append(f"{len(report.refused)} left as they are")
+    if report.max_abs is not None:
+        limit = f" (limit {report.limit:.1e})" if report.limit is not None else ""
+        parts.append(f"differs by {report.max_abs:.1e}{limit}")
+    return ", ".join(part for part in [*parts, report.detail] if part) or "done"
+
+
+def write_report(report: BuildReport, path: Path) -> None:
+    """Write the report as JSON; a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path) as file:
+        file.write(report.to_json().encode())

@@ -1,0 +1,108 @@
+"""A build as tables in a terminal."""
+
+from collections.abc import Iterator
+
+from rich.markup import escape
+from rich.table import Table
+
+from compiler.records.build_report import BuildReport
+from compiler.records.precision import Pin
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table whose first columns are text and whose columns in `[brackets]` are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        is_number = column.startswith("[")
+        table.add_column(column.strip("[]"), justify="right" if is_number else "left", overflow="fold")
+    return table
+
+
+def _pass_table(report: BuildReport) -> Table | None:
+    passes = [stage for stage in report.stages if stage.matched or stage.rewritten or stage.refused]
+    table = _table("Passes", "graph", "pass", "[matched]", "[rewritten]", "[left as they are]")
+    for stage in passes:
+        counts = (stage.matched, stage.rewritten, len(stage.refused))
+        table.add_row(escape(stage.graph), escape(stage.stage), *map(str, counts))
+    if any(stage.refused for stage in passes):
+        table.caption = "what a pass leaves as it is was proved and compared with the rest; --report says why"
+        table.caption_justify = "left"
+    return table if passes else None
+
+
+SHOWN_PINS = 16
+"""Pins that the terminal lists per pass; the report has all of them."""
+
+
+def _pin_table(report: BuildReport) -> Table | None:
+    """Nodes that a pass has left more precise, the costliest first."""
+    table = _table("Kept precise", "graph", "pass", "node", "operator", "why", "[costs]", "line")
+    for stage in report.stages:
+        pins = [record for record in stage.precision if isinstance(record, Pin)]
+        for pin in sorted(pins, key=lambda pin: -(pin.cost or 0.0))[:SHOWN_PINS]:
+            cost = "" if pin.cost is None else f"{pin.cost:.3g} {pin.cost_unit}"
+            line = pin.source.split(": ")[0]
+            cells = (stage.graph, stage.stage, pin.node, pin.op, f"{pin.kept}: {pin.reason}", cost, line)
+            table.add_row(*map(escape, cells))
+        if len(pins) > SHOWN_PINS:
+            rest = f"and {len(pins) - SHOWN_PINS} more in the report"
+            table.add_row(escape(stage.graph), escape(stage.stage), rest, "", "", "", "")
+    return table if table.rows else None
+
+
+def _parity_table(report: BuildReport) -> Table | None:
+    table = _table(
+        "Parity with the original", "graph", "tensor", "[steps]", "[max abs]", "[reference max]", "[limit]",
+        "[SQNR dB]", "[at least]", "",
+    )  # fmt: skip
+    for row in report.parity:
+        noise = ("" if value is None else f"{value:.1f}" for value in (row.sqnr_db, row.sqnr_limit_db))
+        numbers = (f"{row.max_abs:.2e}", f"{row.reference_max:.3g}", f"{row.limit:.2e}", *noise)
+        table.add_row(
+            escape(row.graph), escape(row.tensor), str(row.steps), *numbers, "holds" if row.holds else "FAILS"
+        )
+    return table if report.parity else None
+
+
+def _task_table(report: BuildReport) -> Table | None:
+    if report.task is None:
+        return None
+    row = report.task
+    table = _table(
+        "Task", "metric", "[original]", "[bundle]", "[increase]", "[limit]", "[recordings]", "[identical]", ""
+    )
+    values = (f"{value:.4g}" for value in (row.reference, row.bundle, row.increase, row.limit))
+    table.add_row(
+        escape(row.metric), *values, str(row.recordings), str(row.identical), "holds" if row.holds else "FAILS"
+    )
+    return table
+
+
+def _size_table(report: BuildReport) -> Table | None:
+    table = _table("Size", "file", "[bytes]")
+    for name, size_bytes in sorted(report.sizes.items()):
+        table.add_row(escape(name), f"{size_bytes:,}")
+    table.add_row("total", f"{sum(report.sizes.values()):,}")
+    return table if report.sizes else None
+
+
+def _speed_table(report: BuildReport) -> Table | None:
+    table = _table("Speed", "graph", "sizes", "[threads]", "[p50 ms]", "[p95 ms]")
+    for row in report.speed:
+        table.add_row(escape(row.graph), escape(row.sizes), str(row.threads), f"{row.p50_ms:.3f}", f"{row.p95_ms:.3f}")
+    return table if report.speed else None
+
+
+def _engine_table(report: BuildReport) -> Table | None:
+    table = _table("Engines", "graph", "engine", "speed", "why")
+    for row in report.engines:
+        is_built = row.status == "built"
+        state, speed = (row.status, "see above") if is_built else (row.status.upper(), "not measured: engine not built")
+        table.add_row(escape(row.graph), state, speed, escape(row.reason))
+    return table if report.engines else None
+
+
+def tables_of(report: BuildReport) -> Iterator[Table]:
+    """The passes, pins, parity, task, sizes, speed and engines of a build: those that it has."""
+    makers = (_pass_table, _pin_table, _parity_table, _task_table, _size_table, _speed_table, _engine_table)
+    yield from (table for make in makers if (table := make(report)) is not None)
