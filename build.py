@@ -101,6 +101,8 @@ def make_parser() -> argparse.ArgumentParser:
             )
     diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
     diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
+    check = commands.add_parser("check", help="check a recipe, without capturing anything", allow_abbrev=False)
+    check.add_argument("checked", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
     commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
     _add_explain(
         commands.add_parser("explain", help="say why padding a graph is proved or refused", allow_abbrev=False)
@@ -141,6 +143,7 @@ def _run(options: argparse.Namespace) -> int:
         "verify": _verify,
         "finish": _finish,
         "diff": _diff,
+        "check": _check,
         "doctor": _doctor,
         "explain": _explain_padding,
     }
@@ -239,6 +242,22 @@ def _diff(options: argparse.Namespace) -> int:
     differences = compare_bundles(*options.bundles)
     standard_console().print(difference_table(differences, *options.bundles) if differences else "no difference")
     return DIFFERENT if differences else 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from compiler.recipe.named_places import require_named_places
+    from compiler.recipe.record import load_recipe
+
+    loaded = load_recipe(options.checked, options.overrides, options.checkpoint)
+    files, modules = require_named_places(loaded)
+    from compiler import pipeline  # a wrong recipe is answered before anything large is imported
+
+    target = pipeline.check(loaded)
+    passes = sum(len(spec.passes) for spec in loaded.recipe.graphs.values())
+    graphs = ", ".join(loaded.recipe.graphs)
+    print(f"{loaded.path}: the recipe holds: graphs {graphs}; {passes} passes; target {target.name}")
+    print(f"{files} files and {modules} callables are where it says; the model itself was not looked at")
+    return 0
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -110,6 +110,19 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def check(loaded: LoadedRecipe) -> Target:
+    """The target of a recipe whose passes, targets and options hold together.
+
+    Raises:
+        RecipeError: a pass, a target or an option does not exist or has a wrong value.
+        Refused: two targets ship.
+    """
+    loaded.check_passes(pass_options())
+    _check_option_values(loaded)
+    loaded.check_targets(target_options())
+    return _the_target(loaded)
+
+
 def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
     """Build, verify and write one bundle; reports are written however it ends.
 
@@ -135,11 +148,8 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
 
 def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, record: BuildRecord) -> Sequence[Lowering]:
     """The graphs of the bundle that was built; none where the target emits nothing."""
-    loaded.check_passes(pass_options())
-    _check_option_values(loaded)
-    loaded.check_targets(target_options())
+    target = check(loaded)
     check_replaceable(options.out)
-    target = _the_target(loaded)
     if options.strict and (absent := target.absent()) is not None:
         raise ToolchainAbsent(
             f"target {target.name}: {absent}",

@@ -324,6 +324,15 @@ def test_finish_says_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+def test_a_recipe_is_checked_without_a_capture(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "check", "cpu.yaml")
+    assert code == 0 and "the recipe holds: graphs encoder" in out and "4 files and 6 callables" in out
+    code, _, err = run(capsys, "--set", "graphs.encoder.passes.0=simplfy", "check", "cpu.yaml")
+    assert code == 2 and "simplfy" in err and "did you mean 'simplify'" in err
+    code, _, err = run(capsys, "--checkpoint", "gone.safetensors", "check", "cpu.yaml")
+    assert code == 2 and "expected a file, got nothing at gone.safetensors" in err
+
+
 def test_doctor_lists_targets_and_versions(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "doctor")
     assert code == 0

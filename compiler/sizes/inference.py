@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
-from onnx_shape_inference import ShapeInferenceContext, _symbolic_shapes
+from onnx_shape_inference import ShapeInferenceContext, _broadcast, _symbolic_shapes
 
 from compiler.sizes.expressions import bounds_of_cut, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
@@ -22,6 +22,7 @@ READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy
 def register() -> None:
     """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
     ShapeInferenceContext.set_symbolic_value = _note_what_fits
+    _broadcast._broadcast_dim = _together
     registry = onnx_shape_inference.registry
     registry.collect()
     _symbolic_shapes.ALLOWED_FUNCTIONS.update(READ)
@@ -30,6 +31,22 @@ def register() -> None:
             known = registry.get("", op, version=version)
             if known is not None:
                 registry.register("", op, since_version=version)(_after(known, extension))
+
+
+_meet = _broadcast._broadcast_dim
+
+
+def _together(first: Size, second: Size) -> Size | None:
+    """The size of two axes that meet: of one that never has more than an entry that of the other.
+
+    Of two sizes that it cannot compare the library takes the first: of Min(1, time) and time that is the wrong one.
+    """
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, ir.SymbolicDim) and isinstance(other, ir.SymbolicDim) and one.value is not None:
+            size = _expression(one)
+            if isinstance(size, sympy.Min) and any(each.is_number and each <= 1 for each in size.args):
+                return other
+    return _meet(first, second)  # type: ignore[no-any-return]
 
 
 _note = ShapeInferenceContext.set_symbolic_value

@@ -93,3 +93,14 @@ def test_axes_that_a_cut_by_a_computed_bound_does_not_name_keep_their_sizes() ->
     )
     batch, _, channels = house.dims_of(model.graph.outputs[0]) or ()
     assert (batch, channels) == (expression("batch"), 3)
+
+
+@pytest.mark.parametrize("body", ["y = Sub(x, s)", "y = Sub(s, x)", "f = Cast<to = 9>(s)  y = Where(f, s, x)"])
+def test_the_last_entry_meets_all_of_an_axis(body: str) -> None:
+    model = parse(
+        f"""(float[batch,time,4] x) => (float[p,q,r] y)
+        <int64[1] last = {{-1}}, int64[1] end = {{9223372036854775807}}, int64[1] one = {{1}}>
+        {{ s = Slice(x, last, end, one)  {body} }}"""
+    )
+    house.infer_shapes(model)
+    assert str(model.graph.outputs[0].shape) == "[batch,time,4]"
