@@ -1,6 +1,7 @@
 """The one entry to the rule table: a node and the facts of its operands in, a verdict or a refusal out."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from compiler.analysis.layout import has_rows
 from compiler.analysis.length_data import place_alone, spread_per_row
 from compiler.analysis.meaning import needs_of
 from compiler.analysis.registry import Rule, Versioned
-from compiler.analysis.rules import RULES
+from compiler.analysis.rules import RULES, elementwise
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
@@ -47,12 +48,27 @@ SLIDING = frozenset({"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", 
 """Operators whose kernel is larger than an axis where no entry comes out, to which runtimes answer differently."""
 
 
+MEETING = frozenset(
+    {key for key, rule in elementwise.TABLE.items() if rule not in (elementwise.cast, elementwise.clip)}
+)
+"""Operators whose operands meet entry by entry."""
+
+
 def _require_room(case: Case) -> None:
-    """Refuse what has fewer entries than none at every length.
+    """Refuse what has no meaning at any length.
 
     Raises:
-        Refused: it does, or a kernel fits nowhere.
+        Refused: there are fewer entries than none, a kernel fits nowhere, or axes of different sizes meet.
     """
+    if ("", case.op) in MEETING and not case.node.domain:
+        shapes = [case.dims(operand)[::-1] for operand in case.present]
+        for sizes in itertools.zip_longest(*shapes, fillvalue=1):
+            known = {size for size in sizes if isinstance(size, int)} - {1}
+            if len(known) > 1:
+                raise refuse(
+                    f"{case.op} of axes of {' and '.join(map(str, sorted(known)))} entries never runs",
+                    "cut them to the same size",
+                )
     for value in case.node.outputs:
         for size in dims_of(value) or ():
             if isinstance(size, int) and size < (1 if case.op in SLIDING else 0):

@@ -65,3 +65,11 @@ def test_fewer_entries_than_none_are_refused_where_nothing_is_tracked() -> None:
     text = f"(float[1,4,2] x) => (float[p,q,r] y) <float[4,4,1] w> {{ y = {turned} }}"
     with pytest.raises(Refused, match="more entries along an axis"):
         judge(case(text, "y", Fact(), Fact()))
+
+
+def test_axes_of_different_sizes_never_meet() -> None:
+    text = "(float[1,4] x, float[1,3] z) => (float[p,q] y) { y = Sub(x, z) }"
+    with pytest.raises(Refused, match="axes of 3 and 4 entries never runs"):
+        judge(case(text, "y", Fact(), Fact()))
+    fine = "(float[5,4] x, float[5,1] z) => (float[p,q] y) { y = Sub(x, z) }"
+    assert judge(case(fine, "y", Fact(), Fact())).outputs[0].is_plain
