@@ -257,9 +257,7 @@ class Original:
 
     def _capture_now(self) -> tuple[tuple[ir.Model, ir.Model | None], str]:
         """The graphs of both calls, and a digest of the modules they were captured from."""
-        from compiler.capture import (
-            torch_module,  # the framework is imported only when something must be captured or compared
-        )
+        from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
 
         spec = self.capture_inputs.spec
         source, first = spec.source, spec.first_call

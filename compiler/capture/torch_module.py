@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import io
 import logging
+import os
 import re
 import traceback
 import warnings
@@ -177,7 +178,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     _try(module, arguments, names, spec, place)
     dynamic = _dynamic_shapes(module, spec, names)
     try:
-        with torch.no_grad(), _quiet(), WITNESS.watching():
+        with _kept_environment(), torch.no_grad(), _quiet(), WITNESS.watching():
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -365,6 +366,18 @@ def _try(
                 cure="return tensors side by side, neither nested nor by name",
                 place=place,
             )
+
+
+@contextlib.contextmanager
+def _kept_environment() -> Iterator[None]:
+    """Undo what the framework sets in the environment: results would hang on whether anything was captured before."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Modules and files on their way in: what is written on the graph, and what is refused before it goes further."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,14 @@ def test_frames_behind_a_recurrence_are_those_of_any_utterance() -> None:
     model = torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])
     house.infer_shapes(model)
     assert house.dims_of(model.graph.outputs[0]) == (house.symbol("batch"), house.symbol("time"), 3)
+
+
+def test_a_capture_leaves_the_environment_as_it_was() -> None:
+    """The exporter sets variables of its own for a recurrence; later builds would be made from other surroundings."""
+    before = dict(os.environ)
+    spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), BATCH | {"time": Axis(fixed=5)})
+    torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])
+    assert dict(os.environ) == before
 
 
 # ONNX files
