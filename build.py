@@ -256,7 +256,7 @@ def _check(options: argparse.Namespace) -> int:
     passes = sum(len(spec.passes) for spec in loaded.recipe.graphs.values())
     graphs = ", ".join(loaded.recipe.graphs)
     print(f"{loaded.path}: the recipe holds: graphs {graphs}; {passes} passes; target {target.name}")
-    print(f"{files} files and {modules} callables are where it says; the model itself was not looked at")
+    print(f"{files} files and the modules of {modules} callables are where it says; no code of them was run")
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.manifest_of import GraphParts, bundle_files
 from compiler.bundle.proof_files import proof_files
-from compiler.bundle.staged_folder import canonical_json, staged, write_costs, write_files
+from compiler.bundle.staged_folder import staged, write_costs, write_files
 from compiler.bundle.stand_in import StandIns
 from compiler.cache.dependencies import hash_path
 from compiler.cache.results import Code, StageResults
@@ -41,6 +41,7 @@ from compiler.verify.invariance import POISONS
 from compiler.verify.streams import StreamGates
 from compiler.verify.utterances import UtteranceGates
 from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.manifest import Sources
 from runtime_lite.format.reader import read_bundle

@@ -18,7 +18,6 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.rows_alone import AFTER
 from compiler.bundle.proof_files import Proof, proof_of
-from compiler.bundle.staged_folder import canonical_json
 from compiler.capture.original import Original
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -40,6 +39,7 @@ from compiler.targets.base import Built, Target
 from compiler.verify import gates
 from compiler.verify.differences import Difference, compare, worst_of
 from compiler.verify.edges import FINITE, first_disagreement
+from runtime_lite.format.canonical_json import canonical_json
 
 EDGE_CURE = (
     "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "

@@ -326,7 +326,7 @@ def test_finish_says_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_recipe_is_checked_without_a_capture(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "check", "cpu.yaml")
-    assert code == 0 and "the recipe holds: graphs encoder" in out and "4 files and 6 callables" in out
+    assert code == 0 and "the recipe holds: graphs encoder" in out and "4 files and the modules of 6 callables" in out
     code, _, err = run(capsys, "--set", "graphs.encoder.passes.0=simplfy", "check", "cpu.yaml")
     assert code == 2 and "simplfy" in err and "did you mean 'simplify'" in err
     code, _, err = run(capsys, "--checkpoint", "gone.safetensors", "check", "cpu.yaml")

@@ -5,12 +5,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.bundle.staged_folder import canonical_json
 from compiler.ir import dims_of
 from compiler.recipe.record import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import (
     MANIFEST_FILE,

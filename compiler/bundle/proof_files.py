@@ -19,9 +19,9 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from compiler import ir as house
-from compiler.bundle.staged_folder import canonical_json
 from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built
+from runtime_lite.format.canonical_json import canonical_json
 
 INLINE_BYTES = 256
 LEFT_OUT_BYTES = 2**16

@@ -4,14 +4,12 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
@@ -23,11 +21,6 @@ from runtime_lite.format.manifest import (
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Constants of Linux's renameat2."""
-
-
-def canonical_json(content: Any) -> bytes:
-    """Sorted keys, one space of indent, a newline at the end."""
-    return json.dumps(content, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def check_replaceable(out: Path) -> None:

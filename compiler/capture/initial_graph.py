@@ -1,4 +1,4 @@
-"""The graph as capture hands it on: the states and axes that the recipe declares for it."""
+"""The states that a recipe declares for a graph, as passes and runners know them."""
 
 from compiler.recipe.record import Graph
 from compiler.stages import State

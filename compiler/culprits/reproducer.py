@@ -22,11 +22,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.bundle.staged_folder import canonical_json, staged
+from compiler.bundle.staged_folder import staged
 from compiler.culprits.records import Culprit, Findings
 from compiler.runners.forced_values import Lesson, read_by, region_of
 from compiler.runners.half_precision import with_rounding
 from compiler.stages import Array, Lowered
+from runtime_lite.format.canonical_json import canonical_json
 
 SCRIPT = "reproduce.py"
 FINDINGS = "findings.json"

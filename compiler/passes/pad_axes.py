@@ -106,7 +106,7 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
     """How far a graph that is refused can be derived, for people to read; the graph is left half written.
 
     Returns:
-        The derivation, refusals in it, and the records of all nodes that were judged, written ones first.
+        The derivation, refusals in it, and the records of all nodes that were judged.
 
     Raises:
         Refused: what is asked for does not fit the graph's inputs, so that nothing can be derived.

@@ -7,7 +7,6 @@ an engine with dynamic shapes needs a profile of its own; and it is the graph wh
 """
 
 import dataclasses
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from runtime_lite import errors
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda, tensorrt_engine
 from runtime_lite.format import atomic_file
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
 
 FOLDER = "tensorrt"
@@ -121,7 +121,7 @@ class Tensorrt:
         needed = max((needed_version(emitted.lowered.model) for emitted in built.artifacts), key=number_of)
         plan = self._plan(lowered.graph, built, needed)
         files = {
-            plan_file: json.dumps(plan, sort_keys=True, indent=1).encode() + b"\n",
+            plan_file: canonical_json(plan),
             f"{FOLDER}/{lowered.graph}.trtexec.txt": self._trtexec(plan).encode(),
             **{f"{FOLDER}/{name}": standalone(module) for name, module in SCRIPTS.items()},
         }

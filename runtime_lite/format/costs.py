@@ -1,10 +1,10 @@
 """The cost table `costs.json`: measured times per graph and bucket, kept apart from everything that is hashed."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import JsonValue, refuse
 from runtime_lite.format.manifest import COSTS_FILE, Manifest, bucket_name
 
@@ -33,7 +33,7 @@ Costs = Mapping[str, Mapping[str, Cost]]  # graph name -> bucket name -> cost
 def json_from_costs(costs: Costs) -> bytes:
     """Return the canonical JSON of a cost table."""
     plain = {graph: {bucket: asdict(cost) for bucket, cost in table.items()} for graph, table in costs.items()}
-    return json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+    return canonical_json(plain)
 
 
 def costs_from_json(text: bytes, manifest: Manifest) -> Costs:

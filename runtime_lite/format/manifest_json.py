@@ -6,11 +6,11 @@ so that nothing is written that would be refused later.
 """
 
 import itertools
-import json
 import re
 from dataclasses import asdict, fields
 
 from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.manifest import (
@@ -48,7 +48,7 @@ def json_from_manifest(manifest: Manifest) -> bytes:
     if not isinstance(manifest, Manifest):
         refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
     plain = {**asdict(manifest), "wiring": []}
-    text = json.dumps(plain, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+    text = canonical_json(plain)
     manifest_from_json(text)
     return text
 

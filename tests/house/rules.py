@@ -332,6 +332,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.culprits",
         (
+            "runtime_lite",
             "compiler.errors",
             "compiler.stages",
             "compiler.ir",
@@ -361,6 +362,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.lowering",
         (
+            "runtime_lite",
             "compiler.records",
             "compiler.errors",
             "compiler.stages",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compiler.bundle import staged_folder
-from compiler.bundle.staged_folder import canonical_json, check_replaceable, staged, write_files
+from compiler.bundle.staged_folder import check_replaceable, staged, write_files
 from compiler.errors import RecipeError
 from compiler.interruption import signals_interrupt
 
@@ -155,12 +155,6 @@ def test_place_that_cannot_be_written_is_found_before_the_build(tmp_path: Path) 
         check_replaceable(tmp_path / "file" / "out")
     check_replaceable(tmp_path / "new" / "deep" / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_json_has_one_spelling() -> None:
-    assert canonical_json({"b": [1], "a": 0.5}) == b'{\n "a": 0.5,\n "b": [\n  1\n ]\n}\n'
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical_json({"a": float("nan")})
 
 
 def test_what_a_killed_build_left_is_swept_but_not_what_a_running_one_holds(
