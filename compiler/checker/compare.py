@@ -12,6 +12,19 @@ TOLERANCE = 2e-4
 """Largest difference of a valid entry, relative to the largest of the step: sums may be taken in another order."""
 
 
+class DiffersFromAlone(Rejected):
+    """A row of the padded step holds other valid entries than the row alone.
+
+    Args:
+        message: which, and what it holds.
+        row: its number in the padded step.
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 def require_no_better(fact: Record, known: Record, where: str, kind: int) -> None:
     """A fact of an input says no more than the record of its producer.
 
@@ -44,40 +57,46 @@ def require_no_better(fact: Record, known: Record, where: str, kind: int) -> Non
         raise Rejected(f"{where}: counts positions for one record and not for another")
 
 
-def compare_output(where: str, layout: Layout, got: Array, references: Sequence[Array]) -> None:
+def compare_output(where: str, layout: Layout, got: Array, references: Sequence[Array | None]) -> None:
     """Valid entries are those of every row alone, and the padding holds what the record allows.
 
     Args:
         where: the record, for messages.
         layout: of the output.
         got: the output of the padded step, with the shape of the layout.
-        references: the output of the unpadded step, for every row.
+        references: the output of the unpadded step, for every row; None where no number can be told from rounding.
 
     Raises:
-        Rejected: with the row and what differs.
+        DiffersFromAlone: a row holds other valid entries than its reference.
+        Rejected: with the row and what else differs.
     """
     if list(got.shape) != list(layout.shape):
         raise Rejected(f"{where}: has shape {list(got.shape)}, the record says {list(layout.shape)}")
     for row, reference in enumerate(references):
         numbers = got.astype(np.float64)
-        valid = numbers[layout.chosen(row)] if got.ndim else numbers
-        wanted = reference.astype(np.float64)
-        if valid.shape != wanted.shape:
-            raise Rejected(f"{where}: row {row} has {list(valid.shape)} valid entries, alone {list(wanted.shape)}")
-        with np.errstate(all="ignore"):
-            scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
-            same = (valid == wanted) | (np.abs(valid - wanted) <= TOLERANCE * scale)
-            same |= np.isnan(valid) & np.isnan(wanted)
-        if not same.all():
-            raise Rejected(
-                f"{where}: row {row} differs from the row alone: {valid[~same][0]} instead of {wanted[~same][0]}"
-            )
+        if reference is not None:
+            valid = numbers[layout.chosen(row)] if got.ndim else numbers
+            wanted = reference.astype(np.float64)
+            if valid.shape != wanted.shape:
+                raise Rejected(f"{where}: row {row} has {list(valid.shape)} valid entries, alone {list(wanted.shape)}")
+            same = is_near(valid, wanted)
+            if not same.all():
+                what = f"{valid[~same][0]} instead of {wanted[~same][0]}"
+                raise DiffersFromAlone(f"{where}: row {row} differs from the row alone: {what}", row)
         _require_positions(f"{where}: row {row}", layout, numbers, row)
         for region, places in layout.regions(row):
             content = layout.content(region)
             entries = numbers[places] if got.ndim else numbers
             if entries.size and not within(entries, content):
                 raise Rejected(f"{where}: region {sorted(region)} of row {row} does not lie within {content}")
+
+
+def is_near(got: Array, wanted: Array) -> Array:
+    """Which entries are the same up to the order of sums: relative to the largest finite one, and at least to one."""
+    with np.errstate(all="ignore"):
+        scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+        near = (got == wanted) | (np.abs(got - wanted) <= TOLERANCE * scale)
+        return np.asarray(near | (np.isnan(got) & np.isnan(wanted)))
 
 
 def _require_positions(where: str, layout: Layout, numbers: Array, row: int) -> None:

@@ -105,14 +105,18 @@ class Part:
         results = self._session.run(None, {name: feeds[name] for name in self.sources})
         return [np.asarray(each) for each in results]
 
-    @functools.cached_property
-    def _session(self) -> onnxruntime.InferenceSession:
-        """Opened once for all draws: that takes longer than to run a step."""
+    def model(self) -> onnx.ModelProto:
+        """A model of these nodes; shapes are not declared."""
         inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in self.sources.items()]
         results = [onnx.ValueInfoProto(name=name) for name in self.wanted]
         graph = helper.make_graph(self.nodes, "part", inputs, results, self.constants)
-        model = helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
-        return onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
+        return helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
+
+    @functools.cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        """Opened once for all draws: that takes longer than to run a step."""
+        model = self.model().SerializeToString()
+        return onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
 
     def integers(self) -> set[int]:
         """The whole numbers among small constants."""

@@ -41,11 +41,12 @@ class Differs(AssertionError):
     Args:
         message: in what it differs.
         row: what the row alone was fed, where it is one row that differs.
+        got: what the padded program gave for that row, per output.
     """
 
-    def __init__(self, message: str, row: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, message: str, row: Mapping[str, Array] | None = None, got: Sequence[Array] = ()) -> None:
         super().__init__(message)
-        self.row = row
+        self.row, self.got = row, got
 
 
 def check_padded(
@@ -129,13 +130,15 @@ def check_padded(
             for row in range(rows):
                 if row in exempt:
                     continue
-                wanted = references[row][at][0] if of_rows[at] else references[row][at]
-                got = result[_corner(row, wanted.shape)] if of_rows[at] else result[_corner(0, wanted.shape)[1:]]
+                wanted = references[row][at]
+                got = _valid(result, row, wanted.shape, is_row=of_rows[at])
                 valid.append(got)
                 difference = difference_of(got, wanted)
                 if not difference <= tolerance:
                     told = f"output {at}, row {row} of lengths {lengths}: differs by {difference} ({poison=})"
-                    raise Differs(told, singles[row])
+                    shapes_alone = [each.shape for each in references[row]]
+                    of_row = zip(results, shapes_alone, of_rows, strict=True)
+                    raise Differs(told, singles[row], [_valid(r, row, s, is_row=own) for r, s, own in of_row])
                 worst = max(worst, difference)
         if first is not None and not all(_same_bits(a, b) for a, b in zip(first, valid, strict=True)):
             raise Differs(f"bits change with {poison} in the padding")
@@ -211,6 +214,11 @@ def difference_of(got: Array, wanted: Array) -> float:
 
 def _same_bits(a: Array, b: Array) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _valid(result: Array, row: int, shape: Sequence[int], *, is_row: bool) -> Array:
+    """The entries of a padded result that one row gives alone, with the shape that they have there."""
+    return result[_corner(row, shape[1:])][None] if is_row else result[_corner(0, shape)[1:]]
 
 
 def _corner(row: int, sizes: Sequence[int]) -> tuple[int | slice, ...]:

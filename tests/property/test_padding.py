@@ -10,6 +10,7 @@ FOUND = {
     139: "the same behind a pool",
     205992: "entries added to an axis that a cut left empty, whose size is not known",
     1137: "the last entries in steps of two",
+    72003513: "the variance of what a mask fills in, which is rounding alone",
     1000320: "a cut that keeps nothing, whose size no name tells",
 }
 

@@ -1,0 +1,57 @@
+"""Steps in double precision: where the row alone is another number there, it is rounding, and refutes nothing.
+
+The variance of equal entries is the case in point: nought in exact numbers, and of -1e30, which masks fill in, whatever
+the order of a sum in single precision makes of it. A comparison of two such results tells nothing of padding.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from compiler.checker.compare import is_near
+from compiler.checker.graph import Array, Part
+
+
+def is_rounding(part: Part, feeds: Mapping[str, Array], got: Sequence[Array]) -> bool:
+    """Whether double precision gives other numbers than single precision did.
+
+    Args:
+        part: the step as it stood before padding.
+        feeds: its inputs for one row.
+        got: what it gave for them, per output.
+
+    Returns:
+        False, too, where inputs are not finite, or where the step cannot be run in double precision: nothing then shows
+        that rounding is to blame.
+    """
+    given = {name: feeds[name] for name in part.sources}
+    if not all(np.isfinite(each).all() for each in given.values() if each.dtype.kind == "f"):
+        return False
+    double = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in given.items()}
+    try:
+        with np.errstate(all="ignore"):
+            exact = ReferenceEvaluator(in_double(part.model())).run(None, double)
+    except Exception:  # noqa: BLE001 - the reference has no kernel for it, or none for these values
+        return False
+    pairs = zip(got, exact, strict=True)
+    return any(a.shape == b.shape and not is_near(a.astype(np.float64), b).all() for a, b in pairs)
+
+
+def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, changed in place: weights and constants of single precision in double."""
+    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute if a.HasField("t"))]
+    for tensor in tensors:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            name, array = tensor.name, numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float64), name))
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.i == onnx.TensorProto.FLOAT:
+                attribute.i = onnx.TensorProto.DOUBLE
+        if node.op_type == "ConstantOfShape" and not node.attribute:  # single precision, where nothing is said
+            zero = numpy_helper.from_array(np.zeros(1))
+            node.attribute.append(onnx.AttributeProto(name="value", type=onnx.AttributeProto.TENSOR, t=zero))
+    return model
