@@ -14,6 +14,8 @@ CANCELLED = "z = Add(x, large)  y = Sub(z, large)"
 def part(body: str) -> Part:
     """A step y of x [2, 3] and one large number."""
     model = onnx.parser.parse_model(f"{HEADER} g (float[2,3] x, float large) => (float y) {{ {body} }}")
+    for at, node in enumerate(model.graph.node):
+        node.name = f"node {at}"
     return Graph(model).part(["y"], {})
 
 
