@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rich.markup import escape
 from rich.table import Table
 
-from compiler.targets.tensorrt_builder import probe_builder
+from compiler.targets.tensorrt.builder import probe_builder
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import Device, probe
 

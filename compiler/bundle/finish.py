@@ -20,7 +20,7 @@ from compiler.bundle.staged_folder import staged, write_costs, write_files
 from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
 from compiler.recipe.record import BudgetGate
 from compiler.records.build_report import SpeedRow
-from compiler.targets.tensorrt_builder import REFUSED, in_own_process, probe_builder
+from compiler.targets.tensorrt.builder import REFUSED, in_own_process, probe_builder
 from compiler.verify.gates import check_budget
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput, EngineAbsent

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from compiler.targets.tensorrt_builder import BUILDER_NAMES, BuildRefused, build_one, configure, start_builder
-from compiler.targets.tensorrt_verify import Trial
+from compiler.targets.tensorrt.builder import BUILDER_NAMES, BuildRefused, build_one, configure, start_builder
+from compiler.targets.tensorrt.verify import Trial
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import CudaPython, Device
 from runtime_lite.executors.tensorrt_engine import NEEDED_NAMES, HostCode, make_logger, open_engine, require_names

@@ -17,8 +17,8 @@ import onnx
 import pytest
 
 from compiler.stages import Array, Lowered
-from compiler.targets import tensorrt_builder, tensorrt_verify
-from compiler.targets.tensorrt import Tensorrt
+from compiler.targets.tensorrt import builder, verify
+from compiler.targets.tensorrt.target import Tensorrt
 from runtime_lite.executors import tensorrt_engine
 from runtime_lite.format.arrays import npz_from_arrays
 from tests.contract_tensorrt.doubles import Parameter, signatures
@@ -159,7 +159,7 @@ REMOVED_NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", [tensorrt_builder, tensorrt_engine, tensorrt_verify])
+@pytest.mark.parametrize("module", [builder, tensorrt_engine, verify])
 def test_no_removed_name_is_in_our_code(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from compiler.stages import Array, Lowered
-from compiler.targets.tensorrt import Tensorrt
-from compiler.targets.tensorrt_builder import probe_builder
-from compiler.targets.tensorrt_verify import Trial
+from compiler.targets.tensorrt.builder import probe_builder
+from compiler.targets.tensorrt.target import Tensorrt
+from compiler.targets.tensorrt.verify import Trial
 from runtime_lite.executors.cuda import open_cuda, probe
 from runtime_lite.executors.tensorrt_engine import import_tensorrt
 from runtime_lite.format.arrays import npz_from_arrays

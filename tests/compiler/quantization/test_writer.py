@@ -19,8 +19,8 @@ from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered
-from compiler.targets.tensorrt_lint import lint
-from compiler.targets.tensorrt_rule import Limits as TensorrtLimits
+from compiler.targets.tensorrt.lint import lint
+from compiler.targets.tensorrt.rule import Limits as TensorrtLimits
 from tests.kit.graphs import ops_of
 from tests.kit.quantization import speech, streams
 

@@ -5,8 +5,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.targets.tensorrt_operators import OPERATORS, TYPES_BY_OPERATOR
-from tests.compiler.targets.planted import BOTH, Case, axis_of
+from compiler.targets.tensorrt.operators import OPERATORS, TYPES_BY_OPERATOR
+from tests.compiler.targets.tensorrt.planted import BOTH, Case, axis_of
 
 QUANTISED = ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "DynamicQuantizeLinear")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from compiler.errors import Place, Refused
-from compiler.targets.tensorrt_operators import OPERATOR_RULES
-from compiler.targets.tensorrt_quantization import QUANTIZATION_RULES
-from compiler.targets.tensorrt_rule import Limits, Rule, Violation
-from compiler.targets.tensorrt_types import TYPE_RULES
+from compiler.targets.tensorrt.element_types import TYPE_RULES
+from compiler.targets.tensorrt.operators import OPERATOR_RULES
+from compiler.targets.tensorrt.quantization import QUANTIZATION_RULES
+from compiler.targets.tensorrt.rule import Limits, Rule, Violation
 
 RULES: tuple[Rule, ...] = (*OPERATOR_RULES, *TYPE_RULES, *QUANTIZATION_RULES)
 """Every rule, in the order in which violations are listed."""

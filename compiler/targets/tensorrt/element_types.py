@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from compiler.ir import is_op
-from compiler.targets.tensorrt_rule import Finding, Limits, Rule, every_node
+from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node
 
 AMPERE, ADA = (8, 0), (8, 9)
 

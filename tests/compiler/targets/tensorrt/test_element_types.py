@@ -5,8 +5,8 @@ import dataclasses
 import onnx_ir as ir
 import pytest
 
-from compiler.targets.tensorrt_lint import lint
-from tests.compiler.targets.planted import BFLOAT16, BOTH, T4, Case
+from compiler.targets.tensorrt.lint import lint
+from tests.compiler.targets.tensorrt.planted import BFLOAT16, BOTH, T4, Case
 
 DYNAMIC = "(float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.stages import Array
-from tests.compiler.targets.planted import DW, MATMUL, QDQ, WEIGHT, Case, pair
+from tests.compiler.targets.tensorrt.planted import DW, MATMUL, QDQ, WEIGHT, Case, pair
 
 
 def rules_of(case: Case) -> set[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, consumers_of, int_attribute, is_op
-from compiler.targets.tensorrt_rule import Finding, Limits, Rule, every_node
+from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node
 
 WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 

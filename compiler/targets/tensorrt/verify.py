@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.targets.tensorrt_builder import Built, build_one, probe_builder, timing_cache_name
+from compiler.targets.tensorrt.builder import Built, build_one, probe_builder, timing_cache_name
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import PROVIDERS, Array, Cuda, Device, open_cuda, probe
 from runtime_lite.executors.tensorrt_engine import (

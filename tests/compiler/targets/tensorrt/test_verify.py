@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from compiler.stages import Lowered
-from compiler.targets import tensorrt_verify
-from compiler.targets.tensorrt import Tensorrt
-from compiler.targets.tensorrt_builder import build_one
-from compiler.targets.tensorrt_verify import Trial, main
+from compiler.targets.tensorrt import verify
+from compiler.targets.tensorrt.builder import build_one
+from compiler.targets.tensorrt.target import Tensorrt
+from compiler.targets.tensorrt.verify import Trial, main
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import CudaPython, Device
 from runtime_lite.executors.tensorrt_engine import HostCode
@@ -164,8 +164,8 @@ def test_the_report_is_written_and_the_exit_code_says_whether_all_held(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorrt", use_doubles(monkeypatch))
-    monkeypatch.setattr(tensorrt_verify, "probe", lambda: T4)
-    monkeypatch.setattr(tensorrt_verify, "probe_builder", lambda: "10.99.0")
+    monkeypatch.setattr(verify, "probe", lambda: T4)
+    monkeypatch.setattr(verify, "probe_builder", lambda: "10.99.0")
     arguments = ["--bundle", str(bundle), "--report", str(bundle / "report.json")]
     assert main(arguments) == 0
     assert "17 of 17 steps held" in capsys.readouterr().out
@@ -182,6 +182,6 @@ def test_without_a_device_there_is_no_report(bundle: Path, monkeypatch: pytest.M
     def refuse() -> Device:
         raise EngineAbsent("CUDA: expected a CUDA device, got none; buy one")
 
-    monkeypatch.setattr(tensorrt_verify, "probe", refuse)
+    monkeypatch.setattr(verify, "probe", refuse)
     assert main(["--bundle", str(bundle), "--report", str(bundle / "report.json")]) == 5
     assert not (bundle / "report.json").exists()

@@ -16,14 +16,14 @@ from compiler.errors import RecipeError
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from compiler.targets.static_graphs import write_static
-from compiler.targets.tensorrt import SCRIPTS, Tensorrt, standalone
-from compiler.targets.tensorrt_lint import Unbuildable
-from compiler.targets.tensorrt_operators import (
+from compiler.targets.tensorrt.lint import Unbuildable
+from compiler.targets.tensorrt.operators import (
     TYPES_BY_OPERATOR,
     VERSION_BY_OPERATOR,
     VERSION_BY_OPSET,
     needed_version,
 )
+from compiler.targets.tensorrt.target import SCRIPTS, Tensorrt, standalone
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors.cuda import Device
 from tests.kit.graphs import parse
@@ -36,7 +36,7 @@ def without_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Device:
         raise NO_DRIVER
 
-    monkeypatch.setattr("compiler.targets.tensorrt.cuda.probe", refuse)
+    monkeypatch.setattr("compiler.targets.tensorrt.target.cuda.probe", refuse)
 
 
 def lowered(body: str = "y = MatMul(h, w)") -> Lowered:
@@ -248,8 +248,8 @@ def test_the_later_devices_may_have_what_a_t4_lacks() -> None:
 
 
 def test_a_device_of_another_capability_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.targets.tensorrt.cuda.probe", lambda: Device("A10", "8.6", "12.4"))
-    monkeypatch.setattr("compiler.targets.tensorrt.tensorrt_builder.probe_builder", lambda: "10.9.0.34")
+    monkeypatch.setattr("compiler.targets.tensorrt.target.cuda.probe", lambda: Device("A10", "8.6", "12.4"))
+    monkeypatch.setattr("compiler.targets.tensorrt.target.builder.probe_builder", lambda: "10.9.0.34")
     assert Tensorrt().absent() == "expected a device of compute capability 7.5, got A10 of 8.6"
     assert Tensorrt(compute_capability="8.6").absent() is None
 

@@ -8,9 +8,9 @@ import onnx_ir as ir
 import pytest
 
 from compiler.errors import Refused
-from compiler.targets import tensorrt_lint
-from compiler.targets.tensorrt_lint import RULES, Unbuildable, lint, require_buildable
-from tests.compiler.targets.planted import PLANTED, T4, Case
+from compiler.targets.tensorrt import lint as linter
+from compiler.targets.tensorrt.lint import RULES, Unbuildable, lint, require_buildable
+from tests.compiler.targets.tensorrt.planted import PLANTED, T4, Case
 from tests.kit.graphs import parse
 
 NAMES = [rule.name for rule in RULES]
@@ -54,7 +54,7 @@ def test_the_nearest_graph_that_keeps_the_rule_is_clean(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", NAMES)
 def test_no_other_rule_stands_in_for_a_dropped_one(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorrt_lint, "RULES", tuple(each for each in RULES if each.name != rule))
+    monkeypatch.setattr(linter, "RULES", tuple(each for each in RULES if each.name != rule))
     assert rule not in {violation.rule for violation in PLANTED[rule][0].found()}
     assert {violation.rule for violation in PLANTED[rule][0].found()} <= COMPANIONS.get(rule, set())
 

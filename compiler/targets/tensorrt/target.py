@@ -18,13 +18,13 @@ import onnx_ir as ir
 from compiler.errors import RecipeError
 from compiler.runners.session import Session, session_of
 from compiler.stages import Lowered
-from compiler.targets import tensorrt_builder, tensorrt_verify
 from compiler.targets.base import Built, Emitted
 from compiler.targets.static_graphs import write_static
-from compiler.targets.tensorrt_builder import number_of
-from compiler.targets.tensorrt_lint import require_buildable
-from compiler.targets.tensorrt_operators import needed_version
-from compiler.targets.tensorrt_rule import Limits
+from compiler.targets.tensorrt import builder, verify
+from compiler.targets.tensorrt.builder import number_of
+from compiler.targets.tensorrt.lint import require_buildable
+from compiler.targets.tensorrt.operators import needed_version
+from compiler.targets.tensorrt.rule import Limits
 from runtime_lite import errors
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda, tensorrt_engine
@@ -39,8 +39,8 @@ COMPATIBILITIES = ("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")
 MINIMUM_CAPABILITY, AMPERE = (7, 5), (8, 0)
 
 SCRIPTS = {
-    "build_engine.py": tensorrt_builder,
-    "verify_t4.py": tensorrt_verify,
+    "build_engine.py": builder,
+    "verify_t4.py": verify,
     "slipway_atomic_file.py": atomic_file,
     "slipway_cuda.py": cuda,
     "slipway_errors.py": errors,
@@ -50,7 +50,7 @@ SCRIPTS = {
 
 STANDALONE = (
     (re.compile(r"^from runtime_lite\.(?:\w+\.)*(\w+) import", re.MULTILINE), r"from slipway_\1 import"),
-    (re.compile(r"^from compiler\.targets\.tensorrt_builder import", re.MULTILINE), "from build_engine import"),
+    (re.compile(r"^from compiler\.targets\.tensorrt\.builder import", re.MULTILINE), "from build_engine import"),
 )
 
 
@@ -137,7 +137,7 @@ class Tensorrt:
         """Why no engine can be built on this machine, or None."""
         try:
             device = cuda.probe()
-            tensorrt_builder.probe_builder()
+            builder.probe_builder()
         except EngineAbsent as error:
             return str(error).split("; ")[0]
         if device.capability != self.compute_capability:

@@ -9,8 +9,8 @@ from typing import Any
 import onnx
 import pytest
 
-from compiler.targets import tensorrt_builder
-from compiler.targets.tensorrt_builder import (
+from compiler.targets.tensorrt import builder
+from compiler.targets.tensorrt.builder import (
     BUILDER_NAMES,
     BuildRefused,
     build_all,
@@ -287,7 +287,7 @@ def test_no_tensorrt_is_a_sentence_and_never_our_own_module() -> None:
 def test_a_builder_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tensorrt.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(tensorrt_builder, "START_S", 0.3)
+    monkeypatch.setattr(builder, "START_S", 0.3)
     with pytest.raises(EngineAbsent, match="expected a builder, got none within"):
         probe_builder()
 
@@ -299,11 +299,11 @@ def test_the_script_ends_with_5_without_a_device_and_with_3_when_refused(
         raise EngineAbsent("CUDA: expected a CUDA device, got none; buy one")
 
     arguments = ["--bundle", str(tmp_path), "--out", str(tmp_path / "out"), "--timing-cache", str(tmp_path / "c")]
-    monkeypatch.setattr(tensorrt_builder, "probe", refuse)
+    monkeypatch.setattr(builder, "probe", refuse)
     assert main(arguments) == 5
     assert capsys.readouterr().err == "error: CUDA: expected a CUDA device, got none; buy one\n"
-    monkeypatch.setattr(tensorrt_builder, "probe", lambda: T4)
-    monkeypatch.setattr(tensorrt_builder, "probe_builder", lambda: "10.99.0")
+    monkeypatch.setattr(builder, "probe", lambda: T4)
+    monkeypatch.setattr(builder, "probe_builder", lambda: "10.99.0")
     monkeypatch.setitem(sys.modules, "tensorrt", vendor.plain_library())
     assert main(arguments) == 0
     assert json.loads((tmp_path / "out/built.json").read_text()) == {}

@@ -1,7 +1,7 @@
 """Records of the TensorRT linter: a finding takes the rule's name and its node's place."""
 
-from compiler.targets.tensorrt_rule import Finding, Limits, every_node, is_inner
-from tests.compiler.targets.planted import branch
+from compiler.targets.tensorrt.rule import Finding, Limits, every_node, is_inner
+from tests.compiler.targets.tensorrt.planted import branch
 from tests.kit.graphs import node_named, parse
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.stages import Array
-from compiler.targets.tensorrt_lint import lint
-from compiler.targets.tensorrt_rule import Limits, Profile, Violation
+from compiler.targets.tensorrt.lint import lint
+from compiler.targets.tensorrt.rule import Limits, Profile, Violation
 from tests.kit.graphs import parse
 
 T4 = Limits((7, 5), 24)

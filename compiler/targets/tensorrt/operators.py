@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, int_attribute, is_op
-from compiler.targets.tensorrt_rule import Finding, Limits, Rule, every_node, is_inner
+from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
