@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler.commands.arguments import ALLOW, make_parser
 from compiler.errors import GateFailed, Refused, blamed
 from compiler.interruption import signals_interrupt
 from compiler.report.files import is_json_report, is_page, require_place
@@ -27,8 +28,6 @@ DIFFERENT = 6
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """128 + SIGPIPE, as the shell reports a program whose reader went away."""
-
-ALLOW = "--allow-host-code"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,68 +64,6 @@ def _fail(message: str, code: int, given: Sequence[str]) -> int:
 
 def _repeat_with(given: Sequence[str]) -> str:
     return f"repeat with: {shlex.join(['python', 'build.py', *given])}"
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """All options and commands."""
-    parser = argparse.ArgumentParser("build.py", description="Recipe in, verified bundle out.", allow_abbrev=False)
-    parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe file> by default")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one value of the recipe, e.g. gates.budget.size_mb=30",
-    )
-    parser.add_argument("--checkpoint", metavar="FILE", help="use this checkpoint instead of the recipe's")
-    parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")
-    parser.add_argument("--report-html", type=Path, metavar="FILE.html", help="write it as one page for people")
-    parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
-    parser.add_argument("--no-cache", action="store_true", help="run every stage, and keep no results")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="where results of stages are kept")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, summary in (
-        ("inspect", "say what a bundle holds"),
-        ("verify", "run the recorded parity on this machine, and replay the certificates"),
-        ("finish", "run the vendor compiler on the machine that has it"),
-    ):
-        command = commands.add_parser(name, help=summary, allow_abbrev=False)
-        command.add_argument("bundle", type=Path)
-        if name == "verify":
-            command.add_argument(
-                ALLOW, action="store_true", help="run code that engines carry; only if you trust their maker"
-            )
-    diff = commands.add_parser("diff", help="say in what two bundles differ", allow_abbrev=False)
-    diff.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE")
-    check = commands.add_parser("check", help="check a recipe, without capturing anything", allow_abbrev=False)
-    check.add_argument("checked", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
-    commands.add_parser("doctor", help="say which targets work on this machine", allow_abbrev=False)
-    _add_explain(
-        commands.add_parser("explain", help="say why padding a graph is proved or refused", allow_abbrev=False)
-    )
-    return parser
-
-
-def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="an ONNX file, or with --recipe the name of a graph")
-    same = argparse.SUPPRESS  # what is given in front of the command stays
-    parser.add_argument("--recipe", default=same, metavar="NAME_OR_PATH", help="a graph of this recipe, as in a build")
-    parser.add_argument("--cache", type=Path, default=same, metavar="DIR", help="where results of stages are kept")
-    parser.add_argument("--no-cache", action="store_true", default=same, help="capture the recipe's graph anew")
-    for option, metavar, summary in (
-        ("--axis", "NAME", "an axis padded behind its valid entries, with one length per row"),
-        ("--window", "AXIS=FRAMES", "a cache axis, whose valid frames lie last"),
-        ("--state", "INPUT=OUTPUT", "a cache and the output that feeds it"),
-        ("--mask", "INPUT=AXIS", "an input of the model that is 1 at valid places"),
-        ("--length", "INPUT=AXIS", "an input of the model that holds true lengths"),
-    ):
-        parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{summary}; repeatable")
-    parser.add_argument("--batch", metavar="NAME", help="the axis of rows; `batch` where the graph has it")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a picture of the graph")
-    parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
 
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
@@ -197,7 +134,8 @@ def _bundle_name(name: str, recipe: str) -> str:
 def _runtime(options: argparse.Namespace) -> int:
     from runtime_lite.__main__ import main as run_command
 
-    given = [options.command, str(options.bundle), *([ALLOW] if getattr(options, "allow_host_code", False) else [])]
+    given = [options.command, str(options.bundle)]
+    given += [option for option in (ALLOW, "--json") if getattr(options, option[2:].replace("-", "_"), False)]
     code = run_command(given)
     if code:
         print(_repeat_with(given), file=sys.stderr)

@@ -18,7 +18,7 @@ from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
 from runtime_lite.format.arrays import MAX_ARRAYS_BYTES, Array, arrays_from_npz, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.costs import Cost, json_from_costs
-from runtime_lite.format.describe import describe_bundle, format_table
+from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import BATCH_AXIS, COSTS_FILE
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.model import Model
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     inspect = commands.add_parser("inspect", help="print what a bundle is, after checking all of it")
+    inspect.add_argument("--json", action="store_true", help="print it as JSON, with a schema_version")
     inspect.set_defaults(command=_inspect)
 
     verify = commands.add_parser("verify", help="run the recorded feeds here and compare; exit code 4 when they differ")
@@ -91,7 +92,7 @@ def _positive(text: str) -> int:
 
 def _inspect(options: argparse.Namespace) -> None:
     with read_bundle(options.bundle) as bundle:
-        print(describe_bundle(bundle))
+        print(json_of_bundle(bundle).decode() if options.json else describe_bundle(bundle))
 
 
 def _verify(options: argparse.Namespace) -> None:

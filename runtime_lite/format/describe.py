@@ -1,9 +1,14 @@
-"""Describes a bundle in plain text tables for a terminal."""
+"""Describes a bundle: in plain text tables for a terminal, and as JSON for programs."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
+from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Graph, Tensor, bucket_name
 from runtime_lite.format.reader import Bundle
+
+JSON_SCHEMA_VERSION = 1
+"""Of `json_of_bundle`; the manifest in it has a number of its own."""
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -35,6 +40,23 @@ def describe_bundle(bundle: Bundle) -> str:
     files = [(name, _bytes(entry.bytes), entry.sha256) for name, entry in sorted(manifest.files.items())]
     parts.append("files, all hashes checked\n" + format_table(("file", "size", "sha256"), files))
     return "\n\n".join(parts)
+
+
+def json_of_bundle(bundle: Bundle) -> bytes:
+    """Return what `describe_bundle` says, and the rest of the manifest, as canonical JSON."""
+    return canonical_json(
+        {
+            "schema_version": JSON_SCHEMA_VERSION,
+            "path": str(bundle.path),
+            "bytes": sum(entry.bytes for entry in bundle.manifest.files.values()),
+            "manifest_sha256": bundle.manifest_sha256,
+            "manifest": dataclasses.asdict(bundle.manifest),
+            "costs": {
+                graph: {bucket: dataclasses.asdict(cost) for bucket, cost in table.items()}
+                for graph, table in bundle.costs.items()
+            },
+        }
+    )
 
 
 def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:

@@ -458,6 +458,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.pipeline",
         ),
     ),
+    ("compiler.commands", ("compiler.commands",)),
     ("runtime_lite.errors", ("runtime_lite.errors",)),
     ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.format")),
     ("runtime_lite.executors", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors")),

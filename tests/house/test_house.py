@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import build
+from compiler.commands.arguments import make_parser
 from compiler.passes import PASSES
 from compiler.recipe.record import load_recipe
 from runtime_lite import __main__ as runtime_commands
@@ -77,7 +77,7 @@ def commands_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_readme_names_only_what_exists() -> None:
-    options, commands = commands_of(build.make_parser()), commands_of(runtime_commands._parser())
+    options, commands = commands_of(make_parser()), commands_of(runtime_commands._parser())
     problems = rules.readme_problems(ROOT, options, commands, set(PASSES))
     assert problems == [], "\n".join(problems)
 

@@ -1,5 +1,6 @@
 """`python -m runtime_lite`: what each command prints and writes, and one line with an exit code for each mistake."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -61,6 +62,12 @@ def test_inspect_prints_what_a_bundle_is(bundle: Path, capsys: pytest.CaptureFix
     with read_bundle(bundle) as opened:
         assert opened.manifest_sha256 in text
         assert all(entry.sha256 in text for entry in opened.manifest.files.values())
+
+
+def test_inspect_says_it_as_json(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("inspect", bundle, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema_version"], found["manifest"]["name"]) == (1, "tiny")
 
 
 def test_verify_prints_the_errors_and_succeeds(

@@ -1,10 +1,12 @@
 """Tables line up, and a description leaves nothing out."""
 
 import dataclasses
+import json
+import re
 from pathlib import Path
 
 from runtime_lite import read_bundle
-from runtime_lite.format.describe import describe_bundle, format_table
+from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.golden import npz_from_golden
 from runtime_lite.format.manifest import Axis
 from tests.runtime_lite.bundles import (
@@ -31,6 +33,16 @@ def test_every_name_of_the_manifest_is_described(tmp_path: Path) -> None:
         names += [state.name for state in graph.states]
     assert [name for name in names if name not in text] == []
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_json_says_whatever_the_tables_say(tmp_path: Path) -> None:
+    with read_bundle(write_double_bundle(tmp_path / "bundle")) as bundle:
+        tables, text = describe_bundle(bundle), json_of_bundle(bundle).decode()
+    found = json.loads(text)
+    assert found["schema_version"] == 1
+    words = set(re.findall(r"[\w./]{12,}", tables))
+    assert len(words) > 20
+    assert [word for word in words if word not in text] == []
 
 
 def test_lengths_formulas_and_the_licence_are_described(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""What the front door accepts: every command with its arguments, each described, and one example at its end."""
+
+import argparse
+from pathlib import Path
+
+ALLOW = "--allow-host-code"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All options and commands."""
+    parser = argparse.ArgumentParser(
+        "build.py",
+        description="Recipe in, verified bundle out.",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_example("--recipe cpu.yaml --out dist/trial"),
+    )
+    parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe file> by default")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one value of the recipe, e.g. gates.budget.size_mb=30",
+    )
+    parser.add_argument("--checkpoint", metavar="FILE", help="use this checkpoint instead of the recipe's")
+    parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")
+    parser.add_argument("--report-html", type=Path, metavar="FILE.html", help="write it as one page for people")
+    parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
+    parser.add_argument("--no-cache", action="store_true", help="run every stage, and keep no results")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="where results of stages are kept")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help="COMMAND --help says more of each")
+    _add_inspect(_command(commands, "inspect", "say what a bundle holds", "dist/streaming_asr-cpu --json"))
+    _add_verify(
+        _command(
+            commands,
+            "verify",
+            "run the recorded parity on this machine, and replay the certificates",
+            "dist/streaming_asr-cpu",
+        )
+    )
+    _add_bundle(_command(commands, "finish", "run the vendor compiler on the machine that has it", "dist/mine-t4"))
+    _add_diff(_command(commands, "diff", "say in what two bundles differ", "dist/mine-monday dist/mine-tuesday"))
+    _add_check(_command(commands, "check", "check a recipe, without capturing anything", "mine.yaml"))
+    _command(commands, "doctor", "say which targets work on this machine", "")
+    _add_explain(
+        _command(
+            commands, "explain", "say why padding a graph is proved or refused", "model.onnx --axis time --batch batch"
+        )
+    )
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, arguments: str
+) -> argparse.ArgumentParser:
+    """A command with what it does and one example."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=_example(f"{name} {arguments}".strip()),
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _example(arguments: str) -> str:
+    return f"example:\n  python build.py {arguments}"
+
+
+def _add_bundle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle folder, or .tar file of one")
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    _add_bundle(parser)
+    parser.add_argument("--json", action="store_true", help="say it as JSON, with a schema_version, for programs")
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    _add_bundle(parser)
+    parser.add_argument(ALLOW, action="store_true", help="run code that engines carry; only if you trust their maker")
+
+
+def _add_diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE", help="bundle folder, or .tar file of one")
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checked", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("graph", metavar="GRAPH", help="an ONNX file, or with --recipe the name of a graph")
+    same = argparse.SUPPRESS  # what is given in front of the command stays
+    parser.add_argument("--recipe", default=same, metavar="NAME_OR_PATH", help="a graph of this recipe, as in a build")
+    parser.add_argument("--cache", type=Path, default=same, metavar="DIR", help="where results of stages are kept")
+    parser.add_argument("--no-cache", action="store_true", default=same, help="capture the recipe's graph anew")
+    for option, metavar, summary in (
+        ("--axis", "NAME", "an axis padded behind its valid entries, with one length per row"),
+        ("--window", "AXIS=FRAMES", "a cache axis, whose valid frames lie last"),
+        ("--state", "INPUT=OUTPUT", "a cache and the output that feeds it"),
+        ("--mask", "INPUT=AXIS", "an input of the model that is 1 at valid places"),
+        ("--length", "INPUT=AXIS", "an input of the model that holds true lengths"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{summary}; repeatable")
+    parser.add_argument("--batch", metavar="NAME", help="the axis of rows; `batch` where the graph has it")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a picture of the graph")
+    parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
