@@ -115,26 +115,3 @@ def multiply(a: Interval, b: Interval) -> Interval:
         return ANYTHING
     corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
     return Interval(min(corners), max(corners))
-
-
-def reciprocal(a: Interval) -> Interval:
-    """1 / a; anything when a may be 0."""
-    if a.nan or a.low <= 0 <= a.high:
-        return ANYTHING
-    low, high = sorted((1 / a.low, 1 / a.high))
-    return Interval(low, high)
-
-
-def maximum(a: Interval, b: Interval) -> Interval:
-    """Entrywise maximum; ONNX Runtime lets NaN through from either side."""
-    return Interval(max(a.low, b.low), max(a.high, b.high), a.nan or b.nan)
-
-
-def minimum(a: Interval, b: Interval) -> Interval:
-    """Entrywise minimum."""
-    return Interval(min(a.low, b.low), min(a.high, b.high), a.nan or b.nan)
-
-
-def summed(a: Interval, count: float) -> Interval:
-    """The sum of up to `count` entries, and as many zeros as one likes."""
-    return ANYTHING if a.nan else multiply(hull(a, ZERO), Interval(0.0, count)) if a.is_finite else ANYTHING

@@ -64,13 +64,7 @@ def _cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
     if have < want:
         raise Refused(
             f"the model keeps {have} frames of {output!r}, fewer than the window of {want}",
-            cure=f"make the window {have} frames",
-            place=Place(tensor=output),
-        )
-    if have < want:
-        raise Refused(
-            f"state {output!r} keeps {have} frames, the window holds {want}",
-            cure=f"write window: {have} in the recipe, or let the model keep more frames",
+            cure=f"make the window {have} frames, or let the model keep more",
             place=Place(tensor=output, source=house.source_of(value.producer())),
         )
     insert = house.Inserter(model, WindowStates.name, source=house.source_of(value.producer()))
