@@ -18,8 +18,6 @@ from compiler.sizes.expressions import expression as expression
 from compiler.sizes.expressions import mentions as mentions
 from compiler.sizes.expressions import symbol as symbol
 
-inference.register()
-
 SOURCE_KEY = "slipway.source"
 """Node metadata: the model's source line, written at capture and carried by every rewrite."""
 
@@ -86,8 +84,7 @@ def infer_shapes(model: ir.Model) -> None:
     for node in model.graph:
         for output in node.outputs:
             output.metadata_props.pop(SYM_DATA, None)
-    # Names that it adopts from equalities cost most of its time, and no proof needs them.
-    onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+    inference.infer(model)
 
 
 def forget_shapes(model: ir.Model) -> None:
@@ -188,6 +185,34 @@ def nodes_of(model: ir.Model) -> Iterator[ir.Node]:
     return iter(list(model.graph))
 
 
+def bodies_of(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs inside a node, as loops and branches have them, and those inside of these."""
+    for held in node.attributes.values():
+        graphs = [held.value] if held.type == ir.AttributeType.GRAPH else []
+        for body in held.value if held.type == ir.AttributeType.GRAPHS else graphs:
+            yield body
+            for inner in body:
+                yield from bodies_of(inner)
+
+
+def has_body(node: ir.Node) -> bool:
+    """Whether a node is a loop or a branch, or holds a graph for another reason."""
+    return next(bodies_of(node), None) is not None
+
+
+def read_inside(node: ir.Node) -> list[ir.Value]:
+    """Values of the graph around a node that its bodies read, each once; they need not be among its inputs."""
+    bodies = list(bodies_of(node))
+    nodes = [inner for body in bodies for inner in body]
+    own = {output for inner in nodes for output in inner.outputs}
+    own |= {value for body in bodies for value in (*body.inputs, *body.initializers.values())}
+    read = (
+        *(value for inner in nodes for value in inner.inputs),
+        *(value for body in bodies for value in body.outputs),
+    )
+    return [value for value in dict.fromkeys(read) if value is not None and value not in own]
+
+
 class Inserter:
     """Adds nodes and constants to a graph at one place, stamped with the pass that adds them.
 
@@ -279,14 +304,23 @@ def fresh_name(graph: ir.Graph, stem: str) -> str:
     return name
 
 
+NAMES_KEY = "slipway.names"
+"""Graph metadata of this process: the value names that `fresh_name` has seen."""
+
+
 def names_taken(graph: ir.Graph) -> set[str]:
-    """The value names of a graph, kept with the graph and grown by `fresh_name`."""
-    taken = graph.meta.get("slipway.names")
+    """The value names of a graph, kept with the graph and grown by `fresh_name`; names of removed values stay taken."""
+    taken = graph.meta.get(NAMES_KEY)
     if not isinstance(taken, set):
         taken = {str(value.name) for value in graph.inputs} | set(graph.initializers)
         taken |= {str(output.name) for node in graph for output in node.outputs}
-        graph.meta["slipway.names"] = taken
+        graph.meta[NAMES_KEY] = taken
     return taken
+
+
+def recount_names(graph: ir.Graph) -> None:
+    """Let `fresh_name` look at the graph anew: names were given by others, or those of removed values are free."""
+    graph.meta.pop(NAMES_KEY, None)
 
 
 def prune(model: ir.Model) -> int:
@@ -299,7 +333,7 @@ def prune(model: ir.Model) -> int:
 def clone(model: ir.Model) -> ir.Model:
     """An independent copy; weight arrays are shared, structure is not."""
     copy = model.clone()
-    copy.graph.meta.pop("slipway.names", None)  # the copy grows names of its own
+    recount_names(copy.graph)  # the copy grows names of its own
     return copy
 
 

@@ -1,7 +1,7 @@
 """Derives what padding and batching do to every value of a graph, in one pass in topological order."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -15,7 +15,7 @@ from compiler.analysis.place_numbers import STEPS
 from compiler.analysis.rules.relative_shift import match
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
-from compiler.ir import PASS_KEY, Dim, array_of, dims_of, is_op, nodes_of, source_of, symbol
+from compiler.ir import PASS_KEY, Dim, array_of, dims_of, is_op, nodes_of, read_inside, source_of, symbol
 
 FURTHEST_HEAD = 4
 """Movements in front of a refused one, itself included, with which a chain may begin."""
@@ -273,12 +273,11 @@ class _Propagation:
 
     def _check_bodies(self, node: ir.Node) -> None:
         """A body reads values of the graph around it that are not among its node's inputs."""
-        for inner in (inner for body in _bodies(node) for inner in body.all_nodes()):
-            if any(value in self.facts and not self.facts[value].is_plain for value in inner.inputs if value):
-                raise refuse(
-                    f"the body of {node.op_type} reads a padded value",
-                    "write that part of the model without a body, with the operators that docs/coverage.md lists",
-                )
+        if any(value in self.facts and not self.facts[value].is_plain for value in read_inside(node)):
+            raise refuse(
+                f"the body of {node.op_type} reads a padded value",
+                "write that part of the model without a body, with the operators that docs/coverage.md lists",
+            )
 
 
 def _is_bounded(value: ir.Value, fact: Fact) -> bool:
@@ -297,14 +296,6 @@ def _heads(node: ir.Node) -> list[ir.Node]:
             break
         heads.insert(0, producer)
     return heads
-
-
-def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.value
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.value
 
 
 def chain_to(derivation: Derivation, value: ir.Value | None) -> list[ir.Node]:

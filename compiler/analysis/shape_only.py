@@ -4,7 +4,7 @@ index = Concat(Expand(Range(0, batch)), Expand(Range(0, time)))     at batch 3, 
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ import onnxruntime
 import sympy
 
 from compiler.analysis.layout import symbols_of
-from compiler.ir import array_of, dims_of, dims_read, is_op
+from compiler.ir import array_of, dims_of, dims_read, has_body, is_op
 from compiler.runners.session import open_session
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import function_of
@@ -57,7 +57,7 @@ class ShapeOnly:
             if is_op(node, "Shape"):
                 dims = _known(node.inputs[0])
                 self.read[current] = tuple(dims[at] for at in dims_read(node, len(dims)))
-            elif any(attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for attribute in _of(node)):
+            elif has_body(node):
                 raise ValueError(f"{node.op_type} has a body")
             else:
                 found[node] = None
@@ -81,10 +81,6 @@ class ShapeOnly:
         except Exception as error:
             raise ValueError(str(error)) from error
         return [np.asarray(result) for result in results]
-
-
-def _of(node: ir.Node) -> Iterable[ir.Attr]:
-    return node.attributes.values()
 
 
 def _known(value: ir.Value | None) -> tuple[Dim, ...]:

@@ -102,18 +102,7 @@ def _lift(lifter: Lifter, node: ir.Node) -> None:
 
 def _reads_rows_inside(lifter: Lifter, node: ir.Node) -> bool:
     """Whether a body of the node reads values with rows of the graph around it."""
-    bodies = [
-        body
-        for attribute in node.attributes.values()
-        for body in (
-            [attribute.value]
-            if attribute.type == ir.AttributeType.GRAPH
-            else attribute.value
-            if attribute.type == ir.AttributeType.GRAPHS
-            else []
-        )
-    ]
-    return any(lifter.has_rows(value) for body in bodies for inner in body.all_nodes() for value in inner.inputs)
+    return any(lifter.has_rows(value) for value in house.read_inside(node))
 
 
 def _require_one(value: ir.Value, dims: tuple[Dim, ...] | None, form: Form) -> None:

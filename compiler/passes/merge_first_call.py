@@ -160,8 +160,7 @@ class _Keys:
         return self.keys[value]
 
     def _node_key(self, node: ir.Node) -> str:
-        bodies = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-        if any(attribute.type in bodies for attribute in node.attributes.values()):
+        if house.has_body(node):
             return _digest(f"{id(self)} {node.name}")  # a body may read values that are no inputs: equal to no other
         attributes = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
         return _digest(repr((node.domain, node.op_type, attributes, [self.of(value) for value in node.inputs])))

@@ -53,7 +53,7 @@ class Simplify:
 def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     """Simplify in place; how many nodes and initializers went away or changed."""
     start, before = _text(model), _size(model)
-    model.graph.meta.pop("slipway.names", None)
+    house.recount_names(model.graph)
     if model.functions:
         onnx_ir.passes.common.InlinePass()(model)
     onnx_ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
@@ -63,7 +63,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
         onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
         if not changed:
             break
-    model.graph.meta.pop("slipway.names", None)
+    house.recount_names(model.graph)
     return 0 if _text(model) == start else max(before - _size(model), 1)
 
 

@@ -91,7 +91,7 @@ def region_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node
         if node in found:
             continue
         found.add(node)
-        for value in (*node.inputs, *_captured(node)):
+        for value in (*node.inputs, *house.read_inside(node)):
             producer = None if value is None or str(value.name) in stop else value.producer()
             if producer is not None:
                 waiting.append(producer)
@@ -104,28 +104,10 @@ def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     read = dict.fromkeys(
         value
         for node in nodes
-        for value in (*node.inputs, *_captured(node))
+        for value in (*node.inputs, *house.read_inside(node))
         if value is not None and value not in made and not value.is_initializer()
     )
     return list(read)
-
-
-def _captured(node: ir.Node) -> list[ir.Value]:
-    """Values from outside that the branches and bodies of a node read."""
-    graphs = [
-        graph
-        for attribute in node.attributes.values()
-        for graph in (
-            [attribute.as_graph()]
-            if attribute.type == ir.AttributeType.GRAPH
-            else attribute.as_graphs()
-            if attribute.type == ir.AttributeType.GRAPHS
-            else []
-        )
-    ]
-    inner = [each for graph in graphs for each in graph.all_nodes()]
-    own = {output for each in inner for output in each.outputs} | {v for graph in graphs for v in graph.inputs}
-    return [value for each in inner for value in each.inputs if value is not None and value not in own]
 
 
 class Bench:

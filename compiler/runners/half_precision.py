@@ -94,9 +94,7 @@ class _Rounding:
                 narrow.name = name
 
     def _node(self, node: ir.Node) -> None:
-        for attribute in node.attributes.values():
-            if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-                self._check_subgraphs(node, attribute)
+        _check_bodies(node)
         narrow = [output for output in node.outputs if output.dtype in HALF]
         if house.is_op(node, "Cast") and node.outputs[0].dtype in HALF | {ir.DataType.FLOAT}:
             self._cast_node(node)
@@ -151,14 +149,15 @@ class _Rounding:
             if use.node is not wide.producer():
                 use.node.replace_input_with(use.idx, wide)
 
-    def _check_subgraphs(self, node: ir.Node, attribute: ir.Attr) -> None:
-        graphs = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
-        inner = [output for graph in graphs for each in graph for output in each.outputs]
-        if any(output.dtype in HALF for output in (*inner, *node.outputs)):
-            raise Refused(
-                f"expected float32 inside the subgraph of {node.name} ({node.op_type}), got half precision",
-                cure="keep what runs inside loops and branches in float32",
-            )
+
+def _check_bodies(node: ir.Node) -> None:
+    bodies = list(house.bodies_of(node))
+    inner = [output for body in bodies for each in body for output in each.outputs]
+    if bodies and any(output.dtype in HALF for output in (*inner, *node.outputs)):
+        raise Refused(
+            f"expected float32 inside the subgraph of {node.name} ({node.op_type}), got half precision",
+            cure="keep what runs inside loops and branches in float32",
+        )
 
 
 def _wide(tensor: ir.TensorProtocol) -> np.ndarray:

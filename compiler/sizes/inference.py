@@ -1,12 +1,16 @@
 """Teaches the shape inference library what it leaves out: quotients, remainders, signs and extremes of sizes."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import copy
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
-from onnx_shape_inference import ShapeInferenceContext, _broadcast, _symbolic_shapes
+from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
 from compiler.sizes.expressions import bounds_of_cut, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
@@ -19,18 +23,50 @@ READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy
 """Functions that the library writes into sizes, as pools with ceil_mode have them, and fails to read again."""
 
 
-def register() -> None:
-    """Register inference for arithmetic of sizes and for cuts by sizes, on top of the library's own."""
-    ShapeInferenceContext.set_symbolic_value = _note_what_fits
-    _broadcast._broadcast_dim = _together
-    registry = onnx_shape_inference.registry
-    registry.collect()
-    _symbolic_shapes.ALLOWED_FUNCTIONS.update(READ)
+def infer(model: ir.Model) -> None:
+    """Write symbolic shapes and contents on the values of a model, in place.
+
+    The library knows of the extensions while the call lasts, and is as it was afterwards.
+    """
+    with _LOCK, _taught():
+        # Names that it adopts from equalities cost most of its time, and no proof needs them.
+        onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+
+
+_LOCK = threading.Lock()
+"""What the library knows is known to all threads."""
+
+
+@contextlib.contextmanager
+def _taught() -> Iterator[None]:
+    places: tuple[tuple[object, str, object], ...] = (
+        (_registry, "registry", _extended()),
+        (_broadcast, "_broadcast_dim", _together),
+        (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
+        (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
+    )
+    own = [getattr(holder, name) for holder, name, _ in places]
+    try:
+        for holder, name, taught in places:
+            setattr(holder, name, taught)
+        yield
+    finally:
+        for (holder, name, _), known in zip(places, own, strict=True):
+            setattr(holder, name, known)
+
+
+@functools.cache
+def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
+    """The library's registry with our arithmetic of sizes and cuts by sizes on top of its own."""
+    known = onnx_shape_inference.registry
+    known.collect()
+    extended = copy.deepcopy(known)
     for (op, versions), extension in EXTENSIONS.items():
         for version in versions:
-            known = registry.get("", op, version=version)
-            if known is not None:
-                registry.register("", op, since_version=version)(_after(known, extension))
+            before = extended.get("", op, version=version)
+            if before is not None:
+                extended.register("", op, since_version=version)(_after(before, extension))
+    return extended
 
 
 _meet = _broadcast._broadcast_dim

@@ -1,6 +1,7 @@
 """ir: house vocabulary over onnx_ir."""
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -61,6 +62,50 @@ def test_a_copy_names_new_values_as_the_original_does() -> None:
     house.fresh_name(model.graph, "warm")
     first, second = house.clone(model), house.clone(model)
     assert house.fresh_name(first.graph, "mask") == house.fresh_name(second.graph, "mask") == "mask"
+
+
+NESTED = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[3] x, bool flag) => (float[3] y)
+{
+    outside = Relu(x)
+    y = If (flag) <
+        then_branch = then () => (float[3] a) {
+            count = Constant<value_int = 2>()
+            go = Constant<value = bool {1}>()
+            a = Loop (count, go, x) <body = body (int64 i, bool again, float[3] carried) => (bool more, float[3] next) {
+                more = Identity(again)
+                next = Add(carried, outside)
+            }>
+        },
+        else_branch = otherwise () => (float[3] b) { b = Identity(x) }
+    >
+}"""
+
+
+def test_bodies_are_found_however_deep() -> None:
+    model = ir.from_proto(onnx.parser.parse_model(NESTED))
+    relu, branch = model.graph
+    assert [body.name for body in house.bodies_of(branch)] == ["then", "body", "otherwise"]
+    assert house.has_body(branch) and not house.has_body(relu)
+
+
+def test_what_bodies_read_of_the_graph_around_them() -> None:
+    # regression: inputs of a loop inside of a branch counted as values from outside
+    model = ir.from_proto(onnx.parser.parse_model(NESTED))
+    relu, branch = model.graph
+    assert [value.name for value in house.read_inside(branch)] == ["x", "outside"]
+    assert house.read_inside(relu) == []
+
+
+def test_a_body_without_nodes_is_a_body() -> None:
+    model = ir.from_proto(onnx.parser.parse_model(NESTED))
+    _, branch = model.graph
+    body = branch.attributes["else_branch"].as_graph()
+    body.outputs.clear()
+    body.remove(list(body), safe=True)
+    del branch.attributes["then_branch"]
+    assert house.has_body(branch)
+    assert house.read_inside(branch) == []
 
 
 def test_a_copy_can_be_changed_alone() -> None:

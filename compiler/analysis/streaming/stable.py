@@ -210,10 +210,6 @@ def is_constant(value: ir.Value) -> bool:
     if house.array_of(value) is not None:
         return True
     node = value.producer()
-    if node is None or node.op_type in RANDOM or not node.inputs:
-        return False
-    if any(
-        attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for attribute in node.attributes.values()
-    ):
+    if node is None or node.op_type in RANDOM or not node.inputs or house.has_body(node):
         return False
     return all(operand is None or is_constant(operand) for operand in node.inputs)

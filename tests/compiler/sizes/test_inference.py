@@ -1,10 +1,39 @@
 """What the inference library is taught besides."""
 
+import subprocess
+import sys
+
 import pytest
 
 from compiler import ir as house
 from compiler.ir import expression
 from tests.kit.graphs import parse, random_weights
+
+LIBRARY = """
+import onnx_shape_inference as library
+from onnx_shape_inference import _broadcast, _registry, _symbolic_shapes
+
+def known():
+    table = {key: [each for _, each in found] for key, found in _registry.registry._registrations.items()}
+    context = library.ShapeInferenceContext.set_symbolic_value
+    return table, _broadcast._broadcast_dim, context, dict(_symbolic_shapes.ALLOWED_FUNCTIONS)
+
+library.registry.collect()
+before = known()
+from compiler import ir as house
+import onnx, onnx_ir
+model = onnx_ir.from_proto(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 20]>
+    g (float[n,4] x) => (int64[k] y) <int64[1] two = {2}> { s = Shape<end = 1>(x)  y = Div(s, two) }'''))
+house.infer_shapes(model)
+assert house.integers_of(model.graph.outputs[0]) == (house.expression("floor(n/2)"),)
+assert known() == before
+"""
+
+
+def test_the_library_is_afterwards_as_it_was() -> None:
+    # regression: an import taught the library for good, for whatever else the process did with it
+    subprocess.run([sys.executable, "-c", LIBRARY], check=True)
+
 
 SIZES = {
     "d = Div(n, two)": "floor(time/2)",
