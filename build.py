@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> int:
     from compiler.cache.store import StageCache, default_folder
-    from compiler.recipe.record import load_recipe
+    from compiler.recipe.load import load_recipe
     from compiler.report.progress import Progress
 
     if options.report is not None:
@@ -117,7 +117,7 @@ def _build(options: argparse.Namespace) -> int:
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
     """Of a build that ends before it has begun: the report of an earlier one must not stand for it."""
-    from compiler.recipe.record import Gates
+    from compiler.recipe.gates import Gates
     from compiler.report.build_record import BuildRecord, write_reports
     from compiler.report.progress import Progress
 
@@ -183,8 +183,8 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from compiler.recipe.load import load_recipe
     from compiler.recipe.named_places import require_named_places
-    from compiler.recipe.record import load_recipe
 
     loaded = load_recipe(options.checked, options.overrides, options.checkpoint)
     files, modules = require_named_places(loaded)
@@ -213,7 +213,7 @@ def _explain_padding(options: argparse.Namespace) -> int:
     from compiler.explain.picture import write_picture
     from compiler.explain.request import Request, from_file, from_recipe
     from compiler.explain.text import print_explanation
-    from compiler.recipe.record import load_recipe
+    from compiler.recipe.load import load_recipe
     from compiler.report.progress import Progress, standard_console
 
     if options.html is not None:

@@ -26,7 +26,7 @@ from compiler.capture.original import Original
 from compiler.checker.check import check
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.record import load_recipe
+from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis
 

@@ -102,7 +102,7 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
     import torch
 
     from compiler.capture.torch_module import load_module
-    from compiler.recipe.record import load_recipe
+    from compiler.recipe.load import load_recipe
 
     loaded = load_recipe(recipe)
     spec = next(iter(loaded.recipe.graphs.values()))

@@ -30,7 +30,7 @@ from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.recipe.record import load_recipe
+from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.stages import Lowered
 

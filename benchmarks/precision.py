@@ -40,7 +40,7 @@ from compiler.passes.rescale_streams import RescaleStreams
 from compiler.precision.plan import touches_float
 from compiler.precision.write import write_types
 from compiler.recipe.callables import importable
-from compiler.recipe.record import LoadedRecipe, load_recipe
+from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered

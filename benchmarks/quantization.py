@@ -45,7 +45,7 @@ from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.recipe.callables import importable
-from compiler.recipe.record import LoadedRecipe, load_recipe
+from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner, mask_of

@@ -22,7 +22,7 @@ from compiler.cache.tool_versions import tool_versions
 from compiler.errors import GateFailed, InternalError
 from compiler.lowering import EDGE_CURE, Lowering
 from compiler.recipe.callables import shown_path
-from compiler.recipe.record import LoadedRecipe
+from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.streams import locate_files
 from compiler.records.build_report import EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
 from compiler.records.drift_curves import curve_of

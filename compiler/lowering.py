@@ -24,7 +24,7 @@ from compiler.checker.graph import Rejected
 from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes import make_pass
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.precision import PrecisionRecord
 from compiler.report.progress import StageHandle

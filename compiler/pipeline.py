@@ -19,7 +19,7 @@ from compiler.errors import RecipeError, Refused, ToolchainAbsent
 from compiler.gather_figures import gather_figures
 from compiler.lowering import Lowering
 from compiler.passes import PASSES
-from compiler.recipe.record import LoadedRecipe
+from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import BuildReport
 from compiler.report.build_record import BuildRecord, write_reports
 from compiler.report.progress import Progress

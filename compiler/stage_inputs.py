@@ -20,7 +20,11 @@ from compiler.cache.dependencies import code_digest, installed_packages, portabl
 from compiler.cache.store import stage_key
 from compiler.cache.tool_versions import tool_versions
 from compiler.errors import InternalError
-from compiler.recipe.record import Feeds, Graph, LoadedRecipe, ParityGate, PassSpec, Source, TaskGate
+from compiler.recipe.gates import ParityGate, TaskGate
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import PassSpec, Source
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.record import Feeds
 
 KERNEL_VARIABLES = (
     "ATEN_",

@@ -15,7 +15,7 @@ import pytest
 import build
 from compiler import errors
 from compiler.cache.store import StageCache
-from compiler.recipe.record import LoadedRecipe
+from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import BuildReport, ParityRow
 from compiler.report.page import report_page
 from compiler.report.progress import Progress
@@ -402,6 +402,6 @@ def imported(script: str) -> set[str]:
 
 
 def test_front_door_opens_without_large_imports() -> None:
-    imports = "import build, compiler.cache.store, compiler.report.progress, compiler.recipe.record as r"
+    imports = "import build, compiler.cache.store, compiler.report.progress, compiler.recipe.load as r"
     modules = imported(f"{imports}\nr.load_recipe('cpu.yaml')")
     assert not modules & {"torch", "onnx", "onnxscript"}

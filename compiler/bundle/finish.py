@@ -18,7 +18,7 @@ import yaml
 
 from compiler.bundle.staged_folder import staged, write_costs, write_files
 from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
-from compiler.recipe.record import BudgetGate
+from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
 from compiler.targets.tensorrt.builder import REFUSED, in_own_process, probe_builder
 from compiler.verify.gates import check_budget

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.ir import dims_of
-from compiler.recipe.record import LoadedRecipe
+from compiler.recipe.load import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built

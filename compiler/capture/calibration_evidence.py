@@ -12,7 +12,8 @@ import numpy as np
 
 from compiler.errors import DataError
 from compiler.recipe.callables import importable
-from compiler.recipe.record import RecipePlaces, TaskGate
+from compiler.recipe.gates import TaskGate
+from compiler.recipe.load import RecipePlaces
 from compiler.recipe.streams import Streams
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of

@@ -1,6 +1,6 @@
 """The states that a recipe declares for a graph, as passes and runners know them."""
 
-from compiler.recipe.record import Graph
+from compiler.recipe.graph import Graph
 from compiler.stages import State
 
 

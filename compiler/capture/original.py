@@ -24,7 +24,10 @@ from compiler.cache.witness import WITNESS
 from compiler.capture.calibration_evidence import RecipeEvidence, check_disjoint
 from compiler.capture.initial_graph import states_of
 from compiler.errors import DataError, Place, RecipeError, Refused
-from compiler.recipe.record import Feeds, Graph, LoadedRecipe, RecipePlaces, Source
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Source
+from compiler.recipe.load import LoadedRecipe, RecipePlaces
+from compiler.recipe.record import Feeds
 from compiler.recipe.streams import Streams, check_streams, digest_of, draw_streams, locate_files
 from compiler.recipe.tree import Key
 from compiler.records.build_report import StageReport

@@ -29,7 +29,9 @@ from compiler.cache.witness import WITNESS
 from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.recipe.callables import call, importable, is_users, resolve, shown_path, users_line
-from compiler.recipe.record import Graph, Input, RecipePlaces, Source
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Input, Source
+from compiler.recipe.load import RecipePlaces
 from compiler.recipe.streams import completed
 from compiler.stages import Array, Feed, RowPlace, State, newest
 

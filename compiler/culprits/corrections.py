@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.forced_values import Lesson, Sessions
 from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered

@@ -8,7 +8,7 @@ from compiler.culprits.records import Culprit, Findings
 from compiler.culprits.reproducer import write_reproducer
 from compiler.culprits.search import BEYOND, Advance, find_culprits
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.stream import Step
 from compiler.stages import Lowered
 

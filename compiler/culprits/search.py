@@ -19,7 +19,7 @@ from compiler.culprits.corrections import Injection, Trial, corrections
 from compiler.culprits.local_errors import local_errors
 from compiler.culprits.records import Culprit, Findings, LocalError, TensorStatistics
 from compiler.culprits.reexpressed_values import reexpressed
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Lesson, Lessons, Sessions, common_values, read_by, region_of
 from compiler.runners.stream import Step

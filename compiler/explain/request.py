@@ -16,7 +16,8 @@ from compiler.explain.words import shape_text
 from compiler.passes import PASSES, make_pass
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.callables import shown_path
-from compiler.recipe.record import STANDARD_PASSES, LoadedRecipe
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.standard_passes import STANDARD_PASSES
 from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis, Pass, State, Window
 

@@ -11,7 +11,8 @@ import pydantic
 
 from compiler.errors import RecipeError
 from compiler.recipe.callables import shown_path
-from compiler.recipe.record import FilePath, LoadedRecipe, Reference
+from compiler.recipe.field_types import FilePath, ObjectName
+from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.tree import Key
 
 Named = tuple[tuple[Key, ...], str]
@@ -27,7 +28,7 @@ def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
     Raises:
         RecipeError: one is not there; with the line of the recipe.
     """
-    files, references = list(_named(loaded.recipe, FilePath)), list(_named(loaded.recipe, Reference))
+    files, references = list(_named(loaded.recipe, FilePath)), list(_named(loaded.recipe, ObjectName))
     for keys, file in files:
         path = loaded.locate(file)
         if not path.exists():

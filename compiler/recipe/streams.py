@@ -10,7 +10,9 @@ import numpy as np
 
 from compiler.errors import DataError, Place
 from compiler.recipe.callables import call, function_name, importable, resolve, shown_path
-from compiler.recipe.record import Feeds, Graph, RecipePlaces
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.recipe.record import Feeds
 from compiler.recipe.tree import Key
 from compiler.stages import Array, Feed
 

@@ -56,14 +56,14 @@ def child_of(node: Node, key: Key) -> Node | None:
     return None
 
 
-def _changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
+def changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
     """The mapping with one entry changed; the node itself where there is no such entry."""
     if not isinstance(node.value, dict) or key not in node.value:
         return node
     return dataclasses.replace(node, value={**node.value, key: change(node.value[key])})
 
 
-def _changed_each(node: Node, change: Callable[[Node], Node]) -> Node:
+def changed_each(node: Node, change: Callable[[Node], Node]) -> Node:
     """The mapping or list with every entry changed."""
     if isinstance(node.value, dict):
         return dataclasses.replace(node, value={key: change(child) for key, child in node.value.items()})
@@ -83,9 +83,9 @@ def expand_name_ranges(tree: Node) -> Node:
     """
 
     def expand_graph(graph: Node) -> Node:
-        return _changed(_changed(graph, "inputs", _expand_inputs), "outputs", _expand_outputs)
+        return changed(changed(graph, "inputs", _expand_inputs), "outputs", _expand_outputs)
 
-    return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, expand_graph))
+    return changed(tree, "graphs", lambda graphs: changed_each(graphs, expand_graph))
 
 
 def _expand_inputs(inputs: Node) -> Node:
@@ -158,44 +158,20 @@ def _names(name: str, origin: str) -> list[str]:
 # Passes and targets
 
 
-STANDARD = "standard"
-"""Stands in a list of passes for the standard pipeline."""
-
-
-def add_default_passes(tree: Node, names: Sequence[str]) -> Node:
-    """Write the standard pipeline into every graph that lists no passes or `standard`, so that `--set` reaches it."""
-
-    def add(graph: Node) -> Node:
-        if not isinstance(graph.value, dict):
-            return graph
-        given = graph.value.get("passes", Node((Node(STANDARD, graph.origin, text=STANDARD),), graph.origin))
-        if not isinstance(given.value, tuple):
-            return graph
-        passes: list[Node] = []
-        for each in given.value:
-            named = [Node(name, each.origin, text=name) for name in names]
-            passes += named if each.value == STANDARD else [each]
-        return dataclasses.replace(
-            graph, value={**graph.value, "passes": dataclasses.replace(given, value=tuple(passes))}
-        )
-
-    return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, add))
-
-
 def normalize_specs(tree: Node) -> Node:
     """Give every pass the form {name, options} and every target the form {kind, options}.
 
     Raises:
         RecipeError: a pass is neither a name nor one `name: {options}`.
     """
-    tree = _changed(
-        tree, "graphs", lambda graphs: _changed_each(graphs, lambda graph: _changed(graph, "passes", _normalize_passes))
+    tree = changed(
+        tree, "graphs", lambda graphs: changed_each(graphs, lambda graph: changed(graph, "passes", _normalize_passes))
     )
-    return _changed(tree, "targets", lambda targets: _changed_each(targets, _normalize_target))
+    return changed(tree, "targets", lambda targets: changed_each(targets, _normalize_target))
 
 
 def _normalize_passes(passes: Node) -> Node:
-    return _changed_each(passes, _normalize_pass) if isinstance(passes.value, tuple) else passes
+    return changed_each(passes, _normalize_pass) if isinstance(passes.value, tuple) else passes
 
 
 def _normalize_pass(node: Node) -> Node:
@@ -274,9 +250,9 @@ def _sources(graph: Node) -> list[Node]:
 
 def _changed_sources(tree: Node, change: Callable[[Node], Node]) -> Node:
     def change_graph(graph: Node) -> Node:
-        return _changed(_changed(graph, "source", change), "first_call", change)
+        return changed(changed(graph, "source", change), "first_call", change)
 
-    return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, change_graph))
+    return changed(tree, "graphs", lambda graphs: changed_each(graphs, change_graph))
 
 
 def inherit_checkpoints(tree: Node) -> Node:
@@ -297,9 +273,9 @@ def inherit_checkpoints(tree: Node) -> Node:
                 return first_call
             return dataclasses.replace(first_call, value={**entries, "checkpoint": checkpoint})
 
-        return _changed(graph, "first_call", inherit_from_source)
+        return changed(graph, "first_call", inherit_from_source)
 
-    return _changed(tree, "graphs", lambda graphs: _changed_each(graphs, inherit))
+    return changed(tree, "graphs", lambda graphs: changed_each(graphs, inherit))
 
 
 # Overrides and the schema

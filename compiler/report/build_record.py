@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from compiler.errors import GateFailed, blamed
-from compiler.recipe.record import BudgetGate, Gates
+from compiler.recipe.gates import BudgetGate, Gates
 from compiler.records.build_report import BuildReport, EngineRow, Failure, ParityRow, SpeedRow, TaskRow, write_report
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import GateRow

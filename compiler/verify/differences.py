@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.ahead import ahead
 from compiler.runners.stream import Step, Stepper, expected_of
 from compiler.stages import Array, Lowered

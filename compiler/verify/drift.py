@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import DriftGate
+from compiler.recipe.gates import DriftGate
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import GateRow, at_most
 from compiler.runners.ahead import ahead

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from compiler.recipe.record import EdgeKind, Graph
+from compiler.recipe.gates import EdgeKind
+from compiler.recipe.graph import Graph
 from compiler.stages import Array, Feed
 
 CALLS = 3

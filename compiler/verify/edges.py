@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import EdgeKind, Limits
+from compiler.recipe.gates import EdgeKind, Limits
 from compiler.records.gate_rows import GateRow
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.forced_values import Sessions

@@ -12,7 +12,9 @@ import numpy as np
 import runtime_lite
 from compiler.errors import DataError, GateFailed, Place
 from compiler.recipe.callables import call, function_name, importable, resolve
-from compiler.recipe.record import BudgetGate, Graph, Limits, LoadedRecipe, RecipePlaces, TaskGate
+from compiler.recipe.gates import BudgetGate, Limits, TaskGate
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import LoadedRecipe, RecipePlaces
 from compiler.recipe.streams import check_stream
 from compiler.records.build_report import ParityRow, SpeedRow, TaskRow
 from compiler.records.gate_rows import GateRow, at_most

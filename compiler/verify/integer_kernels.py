@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import BudgetGate
+from compiler.recipe.gates import BudgetGate
 from compiler.records.gate_rows import GateRow, at_most
 from compiler.runners.session import open_session
 from compiler.targets.base import Emitted

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import DriftGate, Limits
+from compiler.recipe.gates import DriftGate, Limits
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.gate_rows import at_most
 from compiler.runners.ahead import on_all_cores

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import DataError, GateFailed, Place
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.records.gate_rows import GateRow, at_most
 from compiler.runners.padded_rows import RowsRunner, Sizes
 from compiler.runners.session import Session

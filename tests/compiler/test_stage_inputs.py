@@ -8,19 +8,11 @@ import pytest
 
 from compiler.capture.original import Original
 from compiler.errors import InternalError
-from compiler.recipe.record import (
-    Axis,
-    Feeds,
-    Graph,
-    Input,
-    LoadedRecipe,
-    ParityGate,
-    PassSpec,
-    RecipePlaces,
-    Source,
-    TaskGate,
-    load_recipe,
-)
+from compiler.recipe.gates import ParityGate, TaskGate
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
+from compiler.recipe.load import LoadedRecipe, RecipePlaces, load_recipe
+from compiler.recipe.record import Feeds
 from compiler.report.progress import Progress
 from compiler.stage_inputs import (
     BundleInputs,

@@ -10,7 +10,7 @@ import pytest
 
 from compiler.commands.arguments import make_parser
 from compiler.passes import PASSES
-from compiler.recipe.record import load_recipe
+from compiler.recipe.load import load_recipe
 from runtime_lite import __main__ as runtime_commands
 from tests.house import rules
 

@@ -10,7 +10,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import GateFailed, InternalError, Refused
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
 from compiler.runners.stream import Step

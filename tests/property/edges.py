@@ -16,7 +16,7 @@ from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import Simplify
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, Pass
 from compiler.verify.edge_feeds import KINDS as FEEDS

@@ -17,7 +17,8 @@ from compiler import ir as house
 from compiler.capture import torch_module
 from compiler.errors import SlipwayError
 from compiler.passes.simplify import simplify_model
-from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.runners.session import open_session
 from compiler.stages import Array
 from tests.kit.numerics import relative_difference

@@ -11,7 +11,8 @@ import pytest
 from compiler.capture import calibration_evidence
 from compiler.capture.calibration_evidence import RecipeEvidence, check_disjoint
 from compiler.errors import DataError
-from compiler.recipe.record import RecipePlaces, TaskGate
+from compiler.recipe.gates import TaskGate
+from compiler.recipe.load import RecipePlaces
 from compiler.stages import Array, Feed
 
 ROLES = ("a.yaml:3: data.calibration", "a.yaml:5: data.development", "a.yaml:7: data.verification")

@@ -1,7 +1,8 @@
 """The graph as capture hands it on."""
 
 from compiler.capture.initial_graph import states_of
-from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.stages import State
 
 

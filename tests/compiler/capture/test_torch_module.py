@@ -16,7 +16,8 @@ from compiler import ir as house
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.errors import CheckpointError, RecipeError, Refused
-from compiler.recipe.record import Axis, Graph, Input, Source
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.stages import RowPlace
 from tests.kit.models import tiny_asr
 from tests.kit.models.tiny_graph import stream_model

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.culprits.corrections import Injection, corrections
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.forced_values import Lessons, common_values
 from tests.kit.deep_stream import behind, change_weight, deep_stream, in_half, steps_of
 

@@ -7,7 +7,7 @@ import pytest
 from compiler.culprits import failure_message as module
 from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
 from compiler.verify.differences import compare, worst_of

@@ -9,7 +9,7 @@ import pytest
 from compiler import ir as house
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.culprits.search import find_culprits
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.forced_values import Lesson, Lessons, common_values
 from compiler.stages import Lowered
 from tests.kit.deep_stream import change_axis, change_weight, deep_stream, steps_of

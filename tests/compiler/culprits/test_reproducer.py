@@ -14,7 +14,7 @@ from compiler.culprits.search import BEYOND, find_culprits
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.stages import Lowered
 from tests.kit.deep_stream import behind, change_weight, deep_stream, in_half, steps_of
 from tests.kit.models.project import digest_of

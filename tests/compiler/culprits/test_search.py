@@ -11,7 +11,7 @@ from compiler import ir as house
 from compiler.culprits.records import Findings
 from compiler.culprits.search import find_culprits
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.runners.session import session_of
 from compiler.runners.stream import Runner, Step

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from compiler.errors import RecipeError
+from compiler.recipe.load import load_recipe
 from compiler.recipe.named_places import require_named_places
-from compiler.recipe.record import load_recipe
 
 RECIPE = """\
 name: tiny

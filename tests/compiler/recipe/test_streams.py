@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from compiler.errors import DataError
-from compiler.recipe.record import Axis, Graph, Input, LoadedRecipe, Source, load_recipe
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input, Source
+from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.recipe.streams import check_stream, check_streams, digest_of, draw_streams, locate_files
 from compiler.stages import Feed
 from tests.kit.models.project import tiny_project

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from compiler.errors import GateFailed, Place, RecipeError, Refused
-from compiler.recipe.record import BudgetGate, Gates, ParityGate
+from compiler.recipe.gates import BudgetGate, Gates, ParityGate
 from compiler.records.gate_rows import GateRow, at_most
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress

@@ -9,7 +9,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.passes import PASSES
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered

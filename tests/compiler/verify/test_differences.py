@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.recipe.record import Limits
+from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.verify.differences import Difference, Tally, compare, max_abs_difference, worst_of
 from tests.kit.growing_stream import padded, steps_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import GateFailed
-from compiler.recipe.record import DriftGate
+from compiler.recipe.gates import DriftGate
 from compiler.records.drift_curves import DriftCurve
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, State

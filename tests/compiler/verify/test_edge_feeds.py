@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.recipe.record import EdgeKind, Graph
+from compiler.recipe.gates import EdgeKind
+from compiler.recipe.graph import Graph
 from compiler.stages import Array
 from compiler.verify.edge_feeds import KINDS, Range, edge_feeds, ranges_of
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.recipe.record import EdgeKind, Limits
+from compiler.recipe.gates import EdgeKind, Limits
 from compiler.runners.choose import runner_of
 from compiler.runners.session import Session, open_session
 from compiler.runners.stream import Step

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.errors import GateFailed
-from compiler.recipe.record import BudgetGate, ParityGate
+from compiler.recipe.gates import BudgetGate, ParityGate
 from compiler.records.build_report import SpeedRow
 from compiler.stages import Lowered
 from compiler.targets.base import Emitted

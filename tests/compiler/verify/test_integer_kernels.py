@@ -14,7 +14,7 @@ from compiler.bundle.staged_folder import write_files
 from compiler.errors import GateFailed
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.recipe.record import BudgetGate
+from compiler.recipe.gates import BudgetGate
 from compiler.stages import Lowered, Pass
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.integer_kernels import Ratio, check_integer_kernels, check_ratios, integer_sites, time_ratio

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import GateFailed
-from compiler.recipe.record import ParityGate
+from compiler.recipe.gates import ParityGate
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.streams import StreamGates
 from tests.compiler.verify.test_gates import emitted, feeds, relu

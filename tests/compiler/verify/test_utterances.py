@@ -10,7 +10,7 @@ from compiler import ir as house
 from compiler.errors import DataError, GateFailed
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.record import ParityGate
+from compiler.recipe.gates import ParityGate
 from compiler.runners.stream import Step
 from compiler.stages import Lowered
 from compiler.targets.base import Emitted

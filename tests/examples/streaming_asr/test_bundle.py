@@ -13,7 +13,7 @@ from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.ir import SOURCE_KEY
 from compiler.pipeline import BuildOptions, build
-from compiler.recipe.record import load_recipe
+from compiler.recipe.load import load_recipe
 from compiler.records.build_report import BuildReport
 from compiler.report.progress import Progress
 from compiler.stages import Array

@@ -1,0 +1,50 @@
+"""What the values of a recipe's records are made of, and the base of the records."""
+
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from compiler.recipe.tree import Key
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+"""A graph, axis or pass name; it becomes part of file names and symbols."""
+
+TensorName = Annotated[str, Field(min_length=1, max_length=256)]
+"""A graph input or output; ONNX files come with any spelling."""
+
+ObjectName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
+"""A Python object, `package.module:name`."""
+
+FilePath = Annotated[str, Field(min_length=1)]
+"""Relative to the current directory first, then to the recipe's folder."""
+
+Positive = Annotated[int, Field(ge=1)]
+
+Dtype = Literal[
+    "bfloat16",
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+]
+
+
+def disagree(message: str, cure: str, *keys: Key) -> PydanticCustomError:
+    """Keys that contradict each other: `expected ..., got ...`, what to do, and where below the record."""
+    return PydanticCustomError("disagree", "{message}", {"message": message, "cure": cure, "keys": keys})
+
+
+class Record(pydantic.BaseModel):
+    """Frozen; unknown keys refused; no conversion between types."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

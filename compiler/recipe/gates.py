@@ -1,0 +1,99 @@
+"""The promises of a build, as a recipe writes them; compiler/verify keeps them."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record
+
+EdgeKind = Literal["silence", "constant", "impulse", "full_scale", "smallest"]
+"""What an edge feed holds; compiler/verify/edge_feeds.py makes them."""
+
+
+class Limits(Record):
+    """How far outputs and states may be from the original model's.
+
+    Attributes:
+        max_abs: largest difference, times the larger of 1 and the largest reference value.
+        sqnr_db: smallest ratio of signal to quantisation noise of a tensor over all steps, in dB; None asks for none.
+    """
+
+    max_abs: Annotated[float, Field(gt=0)]
+    sqnr_db: float | None = None
+
+
+class DriftGate(Record):
+    """The error of a stream must not grow over many chained calls.
+
+    Attributes:
+        steps: calls in a row; the verification streams one behind the other, and from the start again.
+        max_growth: the error of the second half of the calls, once the caches are full, over that of the first half.
+    """
+
+    steps: Annotated[int, Field(ge=8)] = 1000
+    max_growth: Annotated[float, Field(ge=1)] = 1.5
+
+
+class ParityGate(Limits):
+    """Largest allowed difference to the original model, on outputs and states.
+
+    Attributes:
+        chained_steps: calls in a row, each fed with the states of the one before.
+        lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
+        drift: whether the artefact is run much longer, to see that errors do not grow; for graphs with states.
+        edges: the kinds of edge feeds that every comparison runs besides.
+    """
+
+    chained_steps: Positive
+    lossy: Limits | None = None
+    drift: DriftGate | None = None
+    edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
+
+    def limits(self, *, lossy: bool) -> Limits:
+        """What holds for a graph that has been rounded on purpose, or not."""
+        return self.lossy if lossy and self.lossy is not None else self
+
+
+class TaskGate(Record):
+    """The task metric on real recordings, original against bundle.
+
+    Attributes:
+        recordings: callable that yields records with `name`, `chunks` (feeds) and `reference` (text).
+        decode: callable from a recording's outputs to a transcript.
+        metric: callable from references and transcripts to one number, smaller is better.
+        max_increase: allowed difference of the metric, bundle minus original.
+        identical: whether every transcript must be the same.
+        files: files and folders that the three callables read; their content is part of the cache key.
+    """
+
+    recordings: ObjectName
+    decode: ObjectName
+    metric: ObjectName
+    max_increase: Annotated[float, Field(ge=0)]
+    identical: bool = False
+    files: tuple[FilePath, ...] = ()
+
+
+class BudgetGate(Record):
+    """Upper bounds of the bundle.
+
+    Attributes:
+        size_mb: bytes of all files, in units of 1e6.
+        p95_ms: 95th percentile of one call at the smallest bucket, one thread.
+        max_time_ratio: time of every bucket's call, as a share of that of the same graph before the first pass that
+            rounds; both are timed in turns by one process on one thread.
+        max_size_ratio: bytes of the graphs and weights, as a share of the same.
+    """
+
+    size_mb: Annotated[float, Field(gt=0)] | None = None
+    p95_ms: Annotated[float, Field(gt=0)] | None = None
+    max_time_ratio: Annotated[float, Field(gt=0)] | None = None
+    max_size_ratio: Annotated[float, Field(gt=0)] | None = None
+
+
+class Gates(Record):
+    """The promises of the build; parity is one gate per graph."""
+
+    parity: dict[Name, ParityGate]
+    task: TaskGate | None = None
+    budget: BudgetGate | None = None

@@ -1,0 +1,182 @@
+"""One graph of a recipe, and what must agree within it."""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+import pydantic
+from pydantic import Field
+
+from compiler.errors import did_you_mean
+from compiler.recipe.field_types import Name, Record, TensorName, disagree
+from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
+from compiler.recipe.standard_passes import STANDARD_PASSES
+
+
+class Graph(Record):
+    """One graph of the bundle.
+
+    Attributes:
+        source: the call form that runs for every chunk.
+        first_call: the call form that starts a stream, if it is another one.
+        inputs: in the order of the module's `forward`.
+        outputs: in the order of the module's results.
+        axes: how each named axis becomes static.
+        passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
+    """
+
+    source: Source
+    first_call: Source | None = None
+    inputs: Annotated[dict[TensorName, Input], Field(min_length=1)]
+    outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
+    axes: dict[Name, Axis] = Field(default_factory=dict)
+    passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_lengths(cls, given: Any) -> Any:
+        """An axis whose mask or length the model takes has a length input whether it is named or not."""
+        if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
+            return given
+        axes = given.get("axes")
+        return {**given, "axes": _named_lengths(given["inputs"], axes)} if isinstance(axes, dict) else given
+
+    @pydantic.model_validator(mode="after")
+    def _agree(self) -> Self:
+        _check_distinct("outputs", self.outputs)
+        _check_axes(self)
+        _check_combinations(self)
+        _check_states(self)
+        _check_padded(self)
+        _check_originals(self)
+        return self
+
+    @property
+    def padded(self) -> dict[str, Axis]:
+        """The axes with a true length per row, by name."""
+        return {name: axis for name, axis in self.axes.items() if axis.buckets and axis.length_input is not None}
+
+    @property
+    def batch(self) -> str | None:
+        """The axis of rows."""
+        return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)
+
+
+MAX_COMBINATIONS = 256
+"""Of buckets per graph: each is a graph that is written, verified and timed."""
+
+
+def _check_combinations(graph: Graph) -> None:
+    sizes = {name: len(axis.buckets) for name, axis in graph.axes.items() if axis.buckets}
+    if math.prod(sizes.values()) > MAX_COMBINATIONS:
+        got = " times ".join(f"{count} of {name}" for name, count in sizes.items())
+        most = max(sizes, key=lambda name: sizes[name])
+        message = f"expected at most {MAX_COMBINATIONS} combinations of buckets, each a graph of its own, got {got}"
+        raise disagree(message, "choose fewer: a feed is padded to the next larger one", "axes", most, "buckets")
+
+
+def _check_distinct(key: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise disagree(f"expected distinct names, got {twice[0]!r} twice", "rename or delete one of the two", key)
+
+
+def _check_axes(graph: Graph) -> None:
+    used = [(axis, name) for name, spec in graph.inputs.items() for axis in spec.shape if isinstance(axis, str)]
+    for axis, name in used:
+        if axis not in graph.axes:
+            cure = f"declare it, or write a number; {did_you_mean(axis, graph.axes)}"
+            message = f"expected numbers and axes declared under axes, got {axis!r}"
+            raise disagree(message, cure, "inputs", name, "shape")
+    for axis, spec in graph.axes.items():
+        if axis not in dict(used):
+            cure = f"delete it; {did_you_mean(axis, dict(used))}"
+            raise disagree(f"expected an axis of some shape, got {axis!r} in none", cure, "axes", axis)
+        for key in ("length_input", "mask_input"):
+            name = getattr(spec, key)
+            if name in graph.inputs and graph.inputs[name].length_of != axis:
+                message = f"expected a new name for the input it adds, got {name!r}, which is an input"
+                raise disagree(message, "rename it, or write length_of at that input", "axes", axis, key)
+
+
+def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, Any]:
+    """The axes, with the default of length_input where the model takes a mask or a length."""
+    named = dict(axes)
+    for key in ("mask_of", "length_of"):  # the name of an input wins
+        for name, given in inputs.items():
+            axis = given.get(key) if isinstance(given, dict) else None
+            wanted = axes.get(axis) if isinstance(axis, str) else None
+            if isinstance(wanted, dict) and wanted.get("buckets") is not None and wanted.get("length_input") is None:
+                named[axis] = {**wanted, "length_input": name if key == "length_of" else f"{axis}_length"}
+    return named
+
+
+def _check_padded(graph: Graph) -> None:
+    """Axes with a length per row, and the masks and lengths that the model takes of them."""
+    bare = [name for name, axis in graph.axes.items() if axis.buckets is not None and axis.length_input is None]
+    if len(bare) > 1:
+        message = f"expected one axis with buckets and no length_input, the batch, got {bare}"
+        raise disagree(message, "give each other axis a length_input, or fix it", "axes", bare[-1])
+    for name, given in graph.inputs.items():
+        for key in ("mask_of", "length_of"):
+            axis = getattr(given, key)
+            if axis is not None and axis not in graph.padded:
+                message = f"expected an axis with buckets, got {axis!r}"
+                raise disagree(message, did_you_mean(axis, graph.padded), "inputs", name, key)
+        if given.mask_of is not None and given.mask_of not in given.shape:
+            message = f"expected the axis {given.mask_of!r} in the shape of its mask, got {list(given.shape)}"
+            raise disagree(message, "write the mask's shape", "inputs", name, "shape")
+        if given.length_of is not None and not given.dtype.startswith(("int", "uint")):
+            message = f"expected a type of integers for lengths, got {given.dtype}"
+            raise disagree(message, "write the model's type", "inputs", name, "dtype")
+        if len([each for each in (given.state, given.mask_of, given.length_of) if each is not None]) > 1:
+            message = "expected one of state, mask_of and length_of, got several"
+            raise disagree(message, "say what the input is", "inputs", name)
+    states = [name for name, given in graph.inputs.items() if given.state is not None]
+    if states and graph.padded:
+        message = f"expected no length per row in a graph with states such as {states[0]!r}"
+        axis = next(iter(graph.padded))
+        raise disagree(message, "give the chunks one size: fixed", "axes", axis, "length_input")
+    lengths = [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
+    twice = [name for name in lengths if lengths.count(name) > 1]
+    if twice:
+        message = f"expected a length_input of its own for each axis, got {twice[0]!r} twice"
+        raise disagree(message, "rename one", "axes")
+
+
+def _check_states(graph: Graph) -> None:
+    fed: dict[str, str] = {}
+    for name, spec in graph.inputs.items():
+        if spec.state is None:
+            continue
+        if spec.state not in graph.outputs:
+            cure = did_you_mean(spec.state, graph.outputs)
+            raise disagree(f"expected the name of an output, got {spec.state!r}", cure, "inputs", name, "state")
+        if spec.state in fed:
+            message = f"expected an output that feeds no other input, got {spec.state!r}, which feeds {fed[spec.state]}"
+            raise disagree(message, "let each output feed one input", "inputs", name, "state")
+        fed[spec.state] = name
+
+
+def _check_originals(graph: Graph) -> None:
+    """A graph is written for one row in all of its inputs or in none."""
+    given = [name for name, spec in graph.inputs.items() if spec.original is not None]
+    if not given:
+        return
+    for name, spec in graph.inputs.items():
+        first = spec.shape[0] if spec.shape else None
+        if first is None or first != graph.batch:
+            message = f"expected the axis with buckets in front, got {list(spec.shape)} for an original of one row"
+            cure = "write the batch axis first in shape, and the shape that the original takes under original"
+            raise disagree(message, cure, "inputs", name, "shape")
+        if spec.original is None:
+            message = f"expected original for every input, got it for {given[0]!r} and not for {name!r}"
+            raise disagree(message, "write the shape that the original takes here", "inputs", name)
+        rest = list(spec.shape[1:])
+        fits = [[*rest[:i], 1, *rest[i:]] for i in range(len(rest) + 1)]
+        if list(spec.original) not in [rest, *fits]:
+            message = f"expected shape without {first!r}, or with a 1 for it, got {list(spec.original)}"
+            raise disagree(message, f"write {fits[0]} or {rest}", "inputs", name, "original")
+    if "add_batch_axis" not in [each.name for each in graph.passes]:
+        message = "expected add_batch_axis among passes, as the original is for one row, got none"
+        raise disagree(message, "list it before merge_first_call and pad_axes", "passes")

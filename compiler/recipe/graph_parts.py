@@ -1,0 +1,152 @@
+"""What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
+
+from typing import Any, Self
+
+import pydantic
+from pydantic import Field
+
+from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
+
+DEFAULT_LENGTH_INPUT = "real_length"
+"""Of a window; an axis with buckets has one only where the recipe asks for it."""
+
+
+class Source(Record):
+    """Where a graph comes from: a factory of a torch module (with its checkpoint), or an ONNX file.
+
+    Attributes:
+        factory: callable without arguments that returns the `torch.nn.Module`.
+        onnx: path of an ONNX file.
+        checkpoint: path of the weights the factory's module loads; None keeps the factory's own.
+        files: files and folders that the factory reads by itself; their content is part of the cache key.
+        cast: whether weights of another type than the module's are converted; refused otherwise.
+    """
+
+    factory: ObjectName | None = None
+    onnx: FilePath | None = None
+    checkpoint: FilePath | None = None
+    files: tuple[FilePath, ...] = ()
+    cast: bool = False
+
+    @pydantic.model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.factory is None) == (self.onnx is None):
+            got = "neither" if self.factory is None else "both"
+            raise disagree(f"expected one of factory and onnx, got {got}", "name where the graph comes from")
+        if self.onnx is not None and self.checkpoint is not None:
+            cure = "delete the key; an ONNX file holds its own weights"
+            raise disagree("expected no checkpoint beside onnx, got one", cure, "checkpoint")
+        if self.cast and self.checkpoint is None:
+            cure = "delete the key, or name the checkpoint that is to be converted"
+            raise disagree("expected a checkpoint beside cast, got none", cure, "cast")
+        return self
+
+
+class Input(Record):
+    """One graph input, in the order of the module's `forward`.
+
+    Attributes:
+        shape: sizes and axis names, e.g. `[batch, cache, 256]`.
+        dtype: element type.
+        state: name of the output whose value is fed back here by the next call; None for data.
+        mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
+        length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
+        original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
+            with a 1 for it anywhere; None where the original has the batch axis itself.
+        range: the smallest and the largest number that callers feed; None takes them from the data.
+    """
+
+    shape: tuple[Positive | Name, ...]
+    dtype: Dtype
+    state: TensorName | None = None
+    mask_of: Name | None = None
+    length_of: Name | None = None
+    original: tuple[Positive | Name, ...] | None = None
+    range: tuple[float, ...] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _hold_range(self) -> Self:
+        if self.range is None:
+            return self
+        if len(self.range) != 2:
+            cure = "write the smallest and the largest that callers feed"
+            raise disagree(f"expected two numbers, got {len(self.range)}", cure, "range")
+        low, high = self.range
+        if not self.is_data or self.dtype == "bool":
+            kind = "a state, mask or length" if self.dtype != "bool" else "truth values"
+            raise disagree(f"expected a range for numbers that callers feed, got one for {kind}", "delete it", "range")
+        if low > high:
+            raise disagree(f"expected the smaller number first, got [{low:g}, {high:g}]", "swap them", "range")
+        if self.dtype.startswith(("int", "uint")) and not (low.is_integer() and high.is_integer()):
+            raise disagree(f"expected whole numbers for {self.dtype}, got [{low:g}, {high:g}]", "round them", "range")
+        return self
+
+    @property
+    def is_data(self) -> bool:
+        """Whether callers feed it."""
+        return self.state is None and self.mask_of is None and self.length_of is None
+
+    @property
+    def row_place(self) -> int | None:
+        """The axis of `original` that is 1 for the batch, or None where it has none."""
+        original = list(self.original or ())
+        rest = list(self.shape[1:])
+        if original == rest:
+            return None
+        ones = (i for i, size in enumerate(original) if size == 1 and original[:i] + original[i + 1 :] == rest)
+        return next(ones)
+
+
+class Axis(Record):
+    """How a named axis becomes static: one size, a few sizes, or a window of valid slots.
+
+    Attributes:
+        fixed: the size.
+        buckets: the sizes to build for, ascending.
+        window: slots of a cache axis; the valid ones are counted at run time.
+        length_input: graph input that holds the number of valid slots. A window has one; buckets have one when every
+            row is to have a length of its own, valid entries first. At most one axis with buckets has none: the batch.
+        mask_input: graph input that holds 1 for valid slots and 0 for free ones; None computes it inside the graph.
+    """
+
+    fixed: Positive | None = None
+    buckets: tuple[Positive, ...] | None = None
+    window: Positive | None = None
+    length_input: TensorName | None = None
+    mask_input: TensorName | None = None
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_length(cls, given: Any) -> Any:
+        """A window has a length input whether it is named or not."""
+        if isinstance(given, dict) and given.get("window") is not None and given.get("length_input") is None:
+            return {**given, "length_input": DEFAULT_LENGTH_INPUT}
+        return given
+
+    @pydantic.model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [kind for kind in ("fixed", "buckets", "window") if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise disagree(
+                f"expected one of fixed, buckets and window, got {' and '.join(kinds) or 'none'}",
+                "give each axis one kind",
+            )
+        if (self.buckets is not None and list(self.buckets) != sorted(set(self.buckets))) or self.buckets == ():
+            fixed = sorted(set(self.buckets or ())) or [1]
+            raise disagree(f"expected ascending distinct buckets, got {list(self.buckets or ())}", f"write {fixed}")
+        if self.fixed is not None and self.length_input is not None:
+            raise disagree("expected length_input on buckets or a window, got it on a fixed axis", "delete the key")
+        if self.window is None and self.mask_input is not None:
+            raise disagree(f"expected mask_input on a window axis only, got it on a {kinds[0]} axis", "delete the key")
+        if self.length_input is not None and self.length_input == self.mask_input:
+            raise disagree(
+                "expected different names for length_input and mask_input, got one name", "rename one of them"
+            )
+        return self
+
+
+class PassSpec(Record):
+    """One pass of a graph's pipeline, with its options."""
+
+    name: Name
+    options: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,206 @@
+"""A recipe's text becomes its record: ranges expanded, overrides applied, defaults filled in, strictly checked.
+
+Nothing is converted silently. Every message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+import compiler
+from compiler.errors import RecipeError, did_you_mean
+from compiler.recipe.graph_parts import PassSpec
+from compiler.recipe.located_yaml import Node, read_document
+from compiler.recipe.messages import first_problem
+from compiler.recipe.record import Recipe, Target
+from compiler.recipe.standard_passes import STANDARD, add_default_passes
+from compiler.recipe.tree import (
+    Key,
+    apply_override,
+    expand_name_ranges,
+    inherit_checkpoints,
+    normalize_specs,
+    replace_checkpoints,
+    where,
+)
+
+RECIPES_DIR = "recipes"
+
+SLIPWAY_DIR = Path(compiler.__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecipePlaces:
+    """Where a recipe came from: lines for messages, and folders for what it names; no value of it.
+
+    Attributes:
+        path: the file.
+        tree: the values with their lines, for messages of later stages.
+    """
+
+    path: Path
+    tree: Node = dataclasses.field(repr=False)
+
+    def where(self, *keys: Key) -> str:
+        """The start of a message about a key: `recipes/cpu.yaml:12: graphs.encoder.passes`."""
+        return where(self.tree, keys)
+
+    def search_path(self) -> tuple[Path, ...]:
+        """Folders for relative paths and for modules named in the recipe, first match first."""
+        return tuple(dict.fromkeys((Path.cwd(), self.path.resolve().parent)))
+
+    def locate(self, relative: str) -> Path:
+        """The file a recipe's path means: the first that exists, else the one in the current directory."""
+        candidates = [folder / relative for folder in self.search_path()]
+        return next((path for path in candidates if path.exists()), candidates[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedRecipe(RecipePlaces):
+    """A checked recipe and where it came from.
+
+    Attributes:
+        recipe: the record.
+        text: effective YAML, ranges expanded, overrides applied and defaults filled in; loads to the same record.
+    """
+
+    recipe: Recipe
+    text: str
+
+    @property
+    def places(self) -> RecipePlaces:
+        """All that a stage may know of it besides its declared inputs."""
+        return RecipePlaces(self.path, self.tree)
+
+    def check_passes(self, registry: Mapping[str, Collection[str]]) -> None:
+        """Refuse passes and pass options that do not exist.
+
+        Args:
+            registry: option names by pass name.
+
+        Raises:
+            RecipeError: a pass or an option is not in the registry.
+        """
+        for name, graph in self.recipe.graphs.items():
+            for index, spec in enumerate(graph.passes):
+                where = self.where("graphs", name, "passes", index)
+                if spec.name not in registry:
+                    known = [*registry, STANDARD]
+                    raise RecipeError(
+                        f"{where}: expected the name of a pass, got {spec.name!r}", cure=did_you_mean(spec.name, known)
+                    )
+                _check_options(where, "pass", spec.name, spec.options, registry)
+
+    def check_targets(self, registry: Mapping[str, Collection[str]]) -> None:
+        """Refuse target kinds and options that do not exist.
+
+        Args:
+            registry: option names by target kind.
+
+        Raises:
+            RecipeError: a target or an option is not in the registry.
+        """
+        for index, target in enumerate(self.recipe.targets):
+            _check_options(self.where("targets", index), "target", target.kind, target.options, registry)
+
+
+def _check_options(
+    where: str, what: str, name: str, options: Collection[str], registry: Mapping[str, Collection[str]]
+) -> None:
+    if name not in registry:
+        raise RecipeError(f"{where}: expected the name of a {what}, got {name!r}", cure=did_you_mean(name, registry))
+    for option in options:
+        if option not in registry[name]:
+            raise RecipeError(
+                f"{where}: expected an option of {name}, got {option!r}", cure=did_you_mean(option, registry[name])
+            )
+
+
+def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: str | None = None) -> LoadedRecipe:
+    """Read, complete and check a recipe.
+
+    Args:
+        path_or_name: a file, or a name found in `recipes/`.
+        overrides: `path.to.key=value`, typed by YAML rules, applied in order.
+        checkpoint: replaces the checkpoint of every graph.
+
+    Raises:
+        RecipeError: the recipe cannot be read, or is wrong; the message names the line and the key.
+    """
+    path = find_recipe(path_or_name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecipeError(
+            f"{path}: expected a readable recipe, got {error.strerror or error}",
+            cure="check the path and its permissions",
+        ) from None
+    tree = expand_name_ranges(read_document(data, _display(path)))
+    tree = add_default_passes(tree)
+    for override in overrides:
+        tree = apply_override(tree, override, Recipe)
+        tree = add_default_passes(tree)
+    tree = normalize_specs(expand_name_ranges(tree))
+    if checkpoint is not None:
+        tree = replace_checkpoints(tree, checkpoint)
+    recipe = _validate(inherit_checkpoints(tree))
+    return LoadedRecipe(path, tree, recipe, render_recipe(recipe))
+
+
+def _validate(tree: Node) -> Recipe:
+    try:
+        return Recipe.model_validate(tree.plain())
+    except pydantic.ValidationError as error:
+        raise first_problem(tree, error.errors(include_url=False), Recipe) from None
+
+
+def find_recipe(path_or_name: str) -> Path:
+    """The recipe file: a path as given, or a name in `recipes/` here or beside Slipway, `.yaml` optional.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    given = Path(path_or_name)
+    if given.is_file():
+        return given
+    folders = list(dict.fromkeys((Path(RECIPES_DIR), SLIPWAY_DIR / RECIPES_DIR)))
+    names = (path_or_name, f"{path_or_name}.yaml")
+    for candidate in (folder / name for folder in folders for name in names):
+        if candidate.is_file():
+            return candidate
+    known = {file.name for folder in folders if folder.is_dir() for file in folder.glob("*.yaml")}
+    raise RecipeError(
+        f"--recipe: expected a file, or a name in {RECIPES_DIR}/, got {path_or_name!r}",
+        cure=did_you_mean(path_or_name, known),
+    )
+
+
+def render_recipe(recipe: Recipe) -> str:
+    """The recipe as YAML with defaults filled in; keys without value and without default are left out."""
+    text: str = yaml.safe_dump(_plain(recipe), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PassSpec):
+        return {value.name: _plain(value.options)} if value.options else value.name
+    if isinstance(value, Target):
+        return {"kind": value.kind, **_plain(value.options)}
+    if isinstance(value, pydantic.BaseModel):
+        return {key: _plain(child) for key, child in value if child is not None}
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(child) for child in value]
+    return value
+
+
+def _display(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

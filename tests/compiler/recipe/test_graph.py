@@ -1,0 +1,115 @@
+"""Inputs, outputs, axes and passes of a graph agree, or the recipe's line says where they do not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.recipes import changed, load, refusal
+
+CONTRADICTIONS = [
+    pytest.param(
+        "mask_input: mask",
+        "mask_input: features",
+        "tiny.yaml:15: graphs.encoder.axes.cache.mask_input: expected a new name for the input it adds, got "
+        "'features', ",
+        id="mask named as an input",
+    ),
+    pytest.param(
+        "[batch, 67, 80]",
+        "[bacth, 67, 80]",
+        "tiny.yaml:10: graphs.encoder.inputs.features.shape: expected numbers and axes declared under axes, got "
+        "'bacth'; declare it, or write a number; did you mean 'batch'? known: batch, cache",
+        id="undeclared axis",
+    ),
+    pytest.param(
+        "      batch: {buckets",
+        "      frames: {fixed: 67}\n      batch: {buckets",
+        "tiny.yaml:14: graphs.encoder.axes.frames: expected an axis of some shape, got 'frames' in none; delete it; ",
+        id="unused axis",
+    ),
+    pytest.param(
+        'state: "next_{0..2}"',
+        'state: "nxt_{0..2}"',
+        "tiny.yaml:11: graphs.encoder.inputs.cache_0.state: expected the name of an output, got 'nxt_0'; "
+        "did you mean 'next_0'? ",
+        id="state that is no output",
+    ),
+    pytest.param(
+        'outputs: [logits, "next_{0..2}"]',
+        'outputs: [logits, logits, "next_{0..2}"]',
+        "tiny.yaml:12: graphs.encoder.outputs: expected distinct names, got 'logits' twice; ",
+        id="output twice",
+    ),
+    pytest.param(
+        "      features: {shape: [batch, 67, 80], dtype: float32}",
+        "      features: {shape: [batch, 67, 80], dtype: float32, state: next_0}",
+        "tiny.yaml:11: graphs.encoder.inputs.cache_0.state: expected an output that feeds no other input, got "
+        "'next_0', which feeds ",
+        id="two inputs fed by one output",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CONTRADICTIONS)
+def test_contradiction_is_answered_with_line_key_and_cure(old: str, new: str, message: str, tmp_path: Path) -> None:
+    got = refusal(tmp_path, changed(old, new))
+    assert got.startswith(message), got
+
+
+def test_first_call_shares_checkpoint_of_source(tmp_path: Path) -> None:
+    first_call = load(tmp_path).graphs["encoder"].first_call
+    assert first_call is not None
+    assert first_call.checkpoint == "weights.safetensors"
+
+
+def test_first_call_keeps_a_checkpoint_of_its_own(tmp_path: Path) -> None:
+    text = changed("factory: model:build_first", "factory: model:build_first\n      checkpoint: first.safetensors")
+    first_call = load(tmp_path, text).graphs["encoder"].first_call
+    assert first_call is not None
+    assert first_call.checkpoint == "first.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("features", "cache", "places"),
+    [
+        ("[1, 67, 80]", "[1, cache, 8]", [0, 0]),
+        ("[67, 80]", "[cache, 8]", [None, None]),
+        ("[67, 1, 80]", "[cache, 8, 1]", [1, 2]),
+    ],
+)
+def test_original_of_one_row(features: str, cache: str, places: list[int | None], tmp_path: Path) -> None:
+    text = one_row(features, cache)
+    inputs = list(load(tmp_path, text).graphs["encoder"].inputs.values())
+    assert [inputs[0].row_place, inputs[1].row_place] == places
+    assert all(given.shape[0] == "batch" for given in inputs)
+
+
+def one_row(features: str, cache: str) -> str:
+    """The good recipe with the shapes of an original that is written for one row, where they are given."""
+    text = changed("    passes:\n", "    passes:\n      - add_batch_axis\n")
+    for end, original in (("80], dtype: float32", features), ('"next_{0..2}"}', cache)):
+        assert text.count(end) >= 1
+        new = end.rstrip("}") + (f", original: {original}" if original else "") + ("}" if end.endswith("}") else "")
+        text = text.replace(end, new, 1)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("features", "cache", "message"),
+    [
+        ("[1, 67, 80]", "", "cache_0: expected original for every input, got it for 'features' and not for 'cache_0'"),
+        ("[1, 67, 81]", "[cache, 8]", "expected shape without 'batch', or with a 1 for it, got [1, 67, 81]"),
+        ("[2, 67, 80]", "[cache, 8]", "write [1, 67, 80] or [67, 80]"),
+        ("[batch, 67, 80]", "[cache, 8]", "got ['batch', 67, 80]"),
+    ],
+)
+def test_original_of_one_row_that_does_not_fit(features: str, cache: str, message: str, tmp_path: Path) -> None:
+    assert message in refusal(tmp_path, one_row(features, cache))
+
+
+def test_original_of_one_row_needs_its_pass_and_the_batch_in_front(tmp_path: Path) -> None:
+    text = one_row("[1, 67, 80]", "[cache, 8]")
+    without = text.replace("      - add_batch_axis\n", "")
+    assert "expected add_batch_axis among passes" in refusal(tmp_path, without)
+    turned = text.replace("shape: [batch, 67, 80]", "shape: [67, batch, 80]")
+    assert "expected the axis with buckets in front, got [67, 'batch', 80]" in refusal(tmp_path, turned)

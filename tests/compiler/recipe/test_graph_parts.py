@@ -1,0 +1,115 @@
+"""Sources, inputs and axes are checked each by itself."""
+
+from pathlib import Path
+
+import pytest
+
+from compiler.recipe.load import load_recipe
+from tests.kit.recipes import changed, refusal, write
+
+CONTRADICTIONS = [
+    pytest.param(
+        "      checkpoint: weights.safetensors\n",
+        "      onnx: model.onnx\n",
+        "tiny.yaml:4: graphs.encoder.source: expected one of factory and onnx, got both; "
+        "name where the graph comes from",
+        id="two origins",
+    ),
+    pytest.param(
+        "      factory: model:build\n",
+        "",
+        "tiny.yaml:4: graphs.encoder.source: expected one of factory and onnx, got neither; "
+        "name where the graph comes from",
+        id="no origin",
+    ),
+    pytest.param(
+        "      factory: model:build\n",
+        "      onnx: model.onnx\n",
+        "tiny.yaml:6: graphs.encoder.source.checkpoint: expected no checkpoint beside onnx, got one; ",
+        id="checkpoint of an onnx file",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{buckets: [4, 1, 4]}",
+        "tiny.yaml:14: graphs.encoder.axes.batch: expected ascending distinct buckets, got [4, 1, 4]; write [1, 4]",
+        id="buckets out of order",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{buckets: []}",
+        "tiny.yaml:14: graphs.encoder.axes.batch: expected ascending distinct buckets, got []; write [1]",
+        id="no bucket",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{buckets: [0, 4]}",
+        "tiny.yaml:14: graphs.encoder.axes.batch.buckets.0: expected a number of at least 1, got 0; ",
+        id="bucket of zero",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{buckets: [1], fixed: 1}",
+        "tiny.yaml:14: graphs.encoder.axes.batch: expected one of fixed, buckets and window, got fixed and buckets; ",
+        id="axis of two kinds",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{}",
+        "tiny.yaml:14: graphs.encoder.axes.batch: expected one of fixed, buckets and window, got none; ",
+        id="axis of no kind",
+    ),
+    pytest.param(
+        "{buckets: [1, 4]}",
+        "{buckets: [1], mask_input: m}",
+        "tiny.yaml:14: graphs.encoder.axes.batch: expected mask_input on a window axis only, got it on a buckets "
+        "axis; ",
+        id="mask of a batch axis",
+    ),
+    pytest.param(
+        "window: 16",
+        "window: 0",
+        "tiny.yaml:15: graphs.encoder.axes.cache.window: expected a number of at least 1, got 0; ",
+        id="window of zero",
+    ),
+    pytest.param(
+        "mask_input: mask",
+        "mask_input: real_length",
+        "tiny.yaml:15: graphs.encoder.axes.cache: expected different names for length_input and mask_input, got "
+        "one name; ",
+        id="mask named as the length",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CONTRADICTIONS)
+def test_contradiction_is_answered_with_line_key_and_cure(old: str, new: str, message: str, tmp_path: Path) -> None:
+    got = refusal(tmp_path, changed(old, new))
+    assert got.startswith(message), got
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("range: [1.0, -1.0]", "features.range: expected the smaller number first, got [1, -1]; swap them"),
+        ("range: [1.0]", "features.range: expected two numbers, got 1; write the smallest"),
+        ("range: [0.0, .inf]", "features.range.1: expected a finite number, got .inf"),
+        ("range: 1.0", "features.range: expected a list, got 1.0"),
+    ],
+)
+def test_wrong_range_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
+    text = changed(
+        "features: {shape: [batch, 67, 80], dtype: float32}",
+        f"features: {{shape: [batch, 67, 80], dtype: float32, {given}}}",
+    )
+    assert f"tiny.yaml:10: graphs.encoder.inputs.{message}" in refusal(tmp_path, text)
+
+
+def test_range_is_of_numbers_that_callers_feed(tmp_path: Path) -> None:
+    state = changed('state: "next_{0..2}"}', 'state: "next_{0..2}", range: [0.0, 1.0]}')
+    assert "expected a range for numbers that callers feed, got one for a state, mask or length" in refusal(
+        tmp_path, state
+    )
+    whole = changed("dtype: float32}\n      cache", "dtype: int64, range: [0.5, 2.0]}\n      cache")
+    assert "expected whole numbers for int64, got [0.5, 2]; round them" in refusal(tmp_path, whole)
+    good = changed("dtype: float32}\n      cache", "dtype: float32, range: [-1, 1.0]}\n      cache")
+    assert load_recipe(write(tmp_path, good)).recipe.graphs["encoder"].inputs["features"].range == (-1.0, 1.0)
