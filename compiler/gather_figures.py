@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.calib.noise import Noise
 from compiler.lowering import PASS_STEPS, Lowering
 from compiler.records.precision import Pin, PrecisionRecord, TensorRange
 from compiler.report.graph_drawing import Box
@@ -15,7 +16,7 @@ from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision,
 from compiler.runners.forced_values import Bench, Sessions, common_values, exposed
 from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered
-from compiler.verify.differences import max_abs_difference, sqnr_db
+from compiler.verify.differences import max_abs_difference
 from compiler.verify.explained_rounding import QUANTIZED, is_counted
 
 WORST = 6
@@ -170,8 +171,8 @@ def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistog
     low, high = (float(kept.min()), float(kept.max())) if kept.size else (0.0, 0.0)
     high = high if high > low else low + 1.0
     counts = [tuple(np.histogram(each[finite], BINS, (low, high))[0].tolist()) for each in (right, got)]
-    with np.errstate(invalid="ignore"):
-        noise = float(np.sum((got - right) ** 2))
+    noise = Noise()
+    noise.add(got, right)
     return TensorHistogram(
         name,
         source,
@@ -180,7 +181,7 @@ def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistog
         counts[0],
         counts[1],
         max_abs_difference(got, right),
-        sqnr_db(float(np.sum(right[finite] ** 2)), noise if np.isfinite(noise) else float("inf")),
+        noise.sqnr_db,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.calib.noise import Noise
 from compiler.errors import Refused
 from compiler.runners.ahead import ahead
 from compiler.runners.padded_rows import RowsRunner
@@ -166,18 +167,8 @@ def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[F
         rounded: has the same outputs.
         streams: feeds of one row; each graph carries its own states.
     """
-    signal: dict[str, float] = {}
-    noise: dict[str, float] = {}
+    found: dict[str, Noise] = {}
     for a, b in zip(run_streams(exact, streams), run_streams(rounded, streams), strict=True):
         for name, array in a.outputs.items():
-            wide = array.astype(np.float64)
-            with np.errstate(invalid="ignore"):
-                apart = np.sum((b.outputs[name].astype(np.float64) - wide) ** 2)
-            signal[name] = signal.get(name, 0.0) + float(np.sum(wide**2))
-            noise[name] = noise.get(name, 0.0) + (float(apart) if np.isfinite(apart) else np.inf)
-    return {name: share(noise[name], signal[name]) for name in signal}
-
-
-def share(noise: float, signal: float) -> float:
-    """Noise as a share of the signal; without a signal any noise is infinite."""
-    return noise / signal if signal > 0.0 else (np.inf if noise > 0.0 else 0.0)
+            found.setdefault(name, Noise()).add(b.outputs[name], array)
+    return {name: each.share for name, each in found.items()}

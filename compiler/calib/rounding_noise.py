@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.calib.instrument import share
+from compiler.calib.noise import Noise
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.half_precision import EXACT
 from compiler.runners.session import open_session
@@ -54,10 +54,10 @@ def rounding_noise(
     found = dict.fromkeys(switches, 0.0)
     sources = {str(node.name): 2.0 if _has_weights(node) else 1.0 for node in rounding_nodes(model)}
     for number, feed in enumerate(feeds):
-        exact = _wide(session.run(names, {**feed, **off}))
+        exact = session.run(names, {**feed, **off})
 
         def worst_of(switch: str, feed: Mapping[str, Array] = feed, exact: list[Array] = exact) -> float:
-            return _worst(_wide(session.run(names, {**feed, **off, switch: np.array(True)})), exact)
+            return _worst(session.run(names, {**feed, **off, switch: np.array(True)}), exact)
 
         for index, (node, worst) in enumerate(zip(switches, on_all_cores(worst_of, switches.values()), strict=True)):
             found[node] = max(found[node], sources[node] * worst)
@@ -91,16 +91,11 @@ def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[s
     return copy, switches
 
 
-def _wide(arrays: Sequence[Array]) -> list[Array]:
-    return [array.astype(np.float64) for array in arrays]
-
-
 def _worst(rounded: Sequence[Array], exact: Sequence[Array]) -> float:
     """The largest share of noise among results; what is NaN in both is padding."""
     shares = []
-    for a, b in zip(rounded, exact, strict=True):
-        with np.errstate(invalid="ignore"):
-            apart = np.where(np.isnan(a) & np.isnan(b), 0.0, (a - b) ** 2)
-        noise = float(np.sum(apart))
-        shares.append(share(noise if np.isfinite(noise) else np.inf, float(np.nansum(b**2))))
+    for got, right in zip(rounded, exact, strict=True):
+        noise = Noise()
+        noise.add(got, right)
+        shares.append(noise.share)
     return max(shares, default=0.0)

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.calib.noise import share_of
 from compiler.recipe.gates import Limits
 from compiler.runners.forced_values import Lesson, Sessions
 from compiler.runners.stream import Step
@@ -172,4 +173,4 @@ def _power(difference: Difference) -> float:
     """Noise relative to signal; infinite where a number is not finite."""
     if not np.isfinite(difference.max_abs):
         return float("inf")
-    return 0.0 if difference.sqnr_db is None else float(10.0 ** (-difference.sqnr_db / 10.0))
+    return 0.0 if difference.sqnr_db is None else share_of(difference.sqnr_db)

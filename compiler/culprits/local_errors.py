@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from compiler.calib.noise import rms
 from compiler.culprits.records import LocalError
 from compiler.runners.forced_values import Lesson, Lessons
 from compiler.runners.stream import Step
-from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rms
+from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted
 
 FIRST_NOISE = 2
 """The explained error is measured in calls up to this one, and in the last."""

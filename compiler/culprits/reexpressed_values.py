@@ -9,9 +9,10 @@ error behind them is gone once the graph is no longer cut at them.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from compiler.calib.noise import rms
 from compiler.runners.forced_values import Lesson, read_by, region_of
 from compiler.stages import Lowered
-from compiler.verify.explained_rounding import is_counted, rms
+from compiler.verify.explained_rounding import is_counted
 
 LARGE = 0.05
 """A relative local error that another form makes at least; factors are rarely so close to one."""

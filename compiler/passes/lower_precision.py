@@ -28,6 +28,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.instrument import largest_magnitudes, noise_between, streams_of
+from compiler.calib.noise import decibels, share_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
 from compiler.errors import GateFailed, RecipeError
@@ -90,7 +91,7 @@ class LowerPrecision:
         magnitudes, feeds = largest_magnitudes(plain, streams)
         noise = rounding_noise(plain.model, kind, feeds[:PROBED_CALLS])
         planner = Planner(lowered, kind, magnitudes, noise, self.headroom, self.float32)
-        wanted = 10.0 ** (-self.sqnr_db / 10.0)
+        wanted = share_of(self.sqnr_db)
         budget = wanted
         for tries in range(1, VERIFICATIONS + 1):
             plan = planner.plan(budget)
@@ -126,4 +127,4 @@ class LowerPrecision:
 
 def _decibels(share: float) -> str:
     """Signal over noise as people read it."""
-    return "infinitely many" if share == 0.0 else "no" if math.isinf(share) else f"{-10.0 * math.log10(share):.1f}"
+    return "infinitely many" if share == 0.0 else "no" if math.isinf(share) else f"{decibels(share):.1f}"

@@ -23,8 +23,9 @@ from typing import ClassVar
 
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
+from compiler.calib.noise import decibels
 from compiler.errors import Refused
-from compiler.quantization.choice import choose, decibels, pinned_sites
+from compiler.quantization.choice import choose, pinned_sites
 from compiler.quantization.placement import PLACEMENTS, Placement
 from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler import ir as house
+from compiler.calib.noise import decibels
 from compiler.errors import Refused
 from compiler.precision.pin_patterns import pinned_by
 from compiler.quantization.placement import Placement
@@ -116,11 +117,6 @@ def choose(
         f"{nearest:g} at best, with {100 * SHARES[-1]:.0f} % of the predicted loss left in float",
         cure="raise max_task_increase, calibrate on more recordings, or pin what the report shows as sensitive",
     )
-
-
-def decibels(loss: float) -> float:
-    """Signal over noise in dB."""
-    return -10 * math.log10(max(loss, 1e-30))
 
 
 def _first(ranked: Sequence[Site], losses: Mapping[str, float], wanted: float) -> list[Site]:

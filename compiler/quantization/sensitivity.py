@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler import ir as house
+from compiler.calib.noise import Noise
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
 from compiler.quantization.sites import find_sites
@@ -78,11 +79,11 @@ class _Kept:
 
 
 def _noise(exact: Sequence[Mapping[str, Array]], rounded: Sequence[Mapping[str, Array]], names: Sequence[str]) -> float:
-    """Sum of squared differences over sum of squares; of several outputs the mean."""
+    """Noise over signal; of several outputs the mean, in which one without a signal counts by its noise alone."""
     shares = []
     for name in names:
-        signal = sum(float(np.square(step[name], dtype=np.float64).sum()) for step in exact)
-        pairs = zip(exact, rounded, strict=True)
-        noise = sum(float(np.square(a[name].astype(np.float64) - b[name]).sum()) for a, b in pairs)
-        shares.append(noise / signal if signal else noise)
+        found = Noise()
+        for right, got in zip(exact, rounded, strict=True):
+            found.add(got[name], right[name])
+        shares.append(found.share if found.signal else found.noise)
     return float(np.mean(shares)) if shares else 0.0

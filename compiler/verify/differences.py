@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from compiler.calib.noise import Noise
 from compiler.recipe.gates import Limits
 from compiler.runners.ahead import ahead
 from compiler.runners.stream import Step, Stepper, expected_of
@@ -73,20 +74,15 @@ class Tally:
         self.tensor = tensor
         self.errors: list[float] = []
         self.reference_max = 0.0
-        self.signal, self.noise = 0.0, 0.0
+        self.noise = Noise()
 
     def add(self, got: Array, expected: Array) -> None:
         self.errors.append(max_abs_difference(got, expected))
         if expected.size:
-            exact = expected.astype(np.float64).reshape(-1)
-            finite = np.isfinite(exact)  # what the original answers otherwise has no size; it must be the same
-            kept = slice(None) if np.all(finite) else finite
-            self.reference_max = max(self.reference_max, float(np.max(np.abs(exact[kept]), initial=0.0)))
-            self.signal += float(np.sum(exact[kept] ** 2))
-            same_shape = got.shape == expected.shape
-            with np.errstate(invalid="ignore", over="ignore"):
-                error = got.astype(np.float64).reshape(-1)[kept] - exact[kept] if same_shape else np.array(math.inf)
-                self.noise += float(np.sum(error**2))
+            size = np.abs(expected.astype(np.float64))
+            finite = np.isfinite(size)  # what the original answers otherwise has no size; it must be the same
+            self.reference_max = max(self.reference_max, float(np.max(size, initial=0.0, where=finite)))
+            self.noise.add(got, expected)
 
     def difference(self) -> Difference:
         worst = int(np.argmax(np.nan_to_num(np.array(self.errors), nan=np.inf)))
@@ -100,15 +96,8 @@ class Tally:
             worst,
             max(self.errors[:half]),
             max(late),
-            sqnr_db(self.signal, self.noise),
+            self.noise.sqnr_db,
         )
-
-
-def sqnr_db(signal: float, noise: float) -> float | None:
-    """10 log10(signal / noise) of two sums of squares; None without noise or without signal."""
-    if noise == 0.0 or signal == 0.0:
-        return None
-    return 10.0 * math.log10(signal / noise) if math.isfinite(noise) else -math.inf
 
 
 def max_abs_difference(got: Array, expected: Array) -> float:

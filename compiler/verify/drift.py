@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from compiler.calib.noise import rms
 from compiler.errors import GateFailed, Place
 from compiler.recipe.gates import DriftGate
 from compiler.records.drift_curves import DriftCurve
@@ -71,8 +72,7 @@ class _Tally:
     def add(self, got: Array, expected: Array) -> None:
         exact = expected.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
-            error = got.astype(np.float64) - exact
-            size = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
+            size = rms(got.astype(np.float64) - exact)
         self.errors.append(size if np.isfinite(size) else float("inf"))
         self.squares += float(np.sum(exact**2))
         self.elements += exact.size
@@ -88,8 +88,8 @@ class _Tally:
             len(self.errors),
             warm,
             float(np.sqrt(self.squares / self.elements)) if self.elements else 0.0,
-            float(np.sqrt(np.mean(early**2))),
-            float(np.sqrt(np.mean(late**2))),
+            rms(early),
+            rms(late),
             tuple(float(each.max()) for each in bins),
         )
 

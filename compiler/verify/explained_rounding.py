@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from compiler.calib.noise import rms
 from compiler.runners.forced_values import FORCED, Bench, Lesson, forced
 from compiler.stages import Array, Lowered
 
@@ -121,8 +122,3 @@ class ExplainedError:
 
 def _off(array: Array, rounding: Rounding, rng: np.random.Generator) -> Array:
     return rounding.noise(array, rng) if array.dtype.kind == "f" else array
-
-
-def rms(array: Array) -> float:
-    """Root of the mean square."""
-    return float(np.sqrt(np.mean(array.astype(np.float64) ** 2))) if array.size else 0.0

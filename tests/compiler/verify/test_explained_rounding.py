@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from compiler.calib.noise import rms
 from compiler.runners.forced_values import Lessons
 from compiler.runners.stream import Step
 from compiler.stages import Lowered
-from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rms, rounding_of
+from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rounding_of
 from tests.kit.graphs import node_named, parse
 
 CANCELLING = "(float[1,64] x) => (float[1,64] d) <float big = {1000.0}> { s = Add(x, big) d = Sub(s, big) }"
