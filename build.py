@@ -83,6 +83,7 @@ def _run(options: argparse.Namespace) -> int:
         "check": _check,
         "doctor": _doctor,
         "explain": _explain_padding,
+        "simplify": _simplify,
     }
     return commands.get(options.command, _build)(options)
 
@@ -237,6 +238,17 @@ def _explain_padding(options: argparse.Namespace) -> int:
     if explanation.refusals:
         first = explanation.refusals[0]
         raise Refused(first.reason, cure=first.cure, place=first.place)
+    return 0
+
+
+def _simplify(options: argparse.Namespace) -> int:
+    from compiler.commands.simplify_file import simplified_table, simplify_file
+    from compiler.report.progress import standard_console
+
+    found = simplify_file(options.source, options.target, dict(options.sizes), options.tolerance)
+    standard_console().print(simplified_table(found))
+    print(found.compared)
+    print(f"{options.target}: written{found.conversion}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """What the front door accepts: every command with its arguments, each described, and one example at its end."""
 
 import argparse
+import math
 from pathlib import Path
 
 ALLOW = "--allow-host-code"
@@ -49,6 +50,14 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explain(
         _command(
             commands, "explain", "say why padding a graph is proved or refused", "model.onnx --axis time --batch batch"
+        )
+    )
+    _add_simplify(
+        _command(
+            commands,
+            "simplify",
+            "clean an ONNX file up, exactly, without a recipe",
+            "model.onnx simple.onnx --set-size batch=1 --set-size time=200",
         )
     )
     return parser
@@ -111,3 +120,49 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="NAME", help="the axis of rows; `batch` where the graph has it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a picture of the graph")
     parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
+
+
+def _add_simplify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="IN.onnx", help="the file to read")
+    parser.add_argument("target", type=Path, metavar="OUT.onnx", help="the file to write; an ONNX file is replaced")
+    _add_sizes(parser)
+    _add_tolerance(parser)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set-size",
+        dest="sizes",
+        action="append",
+        default=[],
+        type=_size,
+        metavar="AXIS=SIZE",
+        help="size of a dynamic axis in the feeds, e.g. time=200; repeatable",
+    )
+
+
+def _add_tolerance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        default=1e-5,
+        metavar="NUMBER",
+        help="largest difference, times the larger of 1 and the largest value of a tensor (default 1e-5)",
+    )
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not (size.isascii() and size.isdecimal()) or not 0 < int(size) < 2**31:
+        raise argparse.ArgumentTypeError(f"expected AXIS=SIZE with a size from 1, got {text!r}; write time=200")
+    return name, int(size)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number from 0, got {text!r}; write 1e-5")
+    return number

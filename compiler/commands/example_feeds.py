@@ -1,0 +1,74 @@
+"""Feeds for a model that comes without data: random numbers in sizes that the caller names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from compiler.commands.onnx_signature import Tensor
+from compiler.errors import RecipeError, did_you_mean
+from compiler.sizes.expressions import Dim, symbol
+from compiler.stages import Array, Feed
+
+OPTION = "--set-size"
+
+
+def require_sizes(shown: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> None:
+    """Refuse to guess how large an axis is.
+
+    Args:
+        shown: the model, for messages.
+        tensors: its inputs.
+        sizes: by axis name, as given.
+
+    Raises:
+        RecipeError: an axis has no size, or a size is of no axis.
+    """
+    known = dict.fromkeys(axis for tensor in tensors for axis in tensor.axes)
+    for name in sizes:
+        if name not in known:
+            message = f"{OPTION} {name}: expected an axis of {shown}, got {name!r}"
+            raise RecipeError(message, cure=did_you_mean(name, known))
+    missing = [axis for axis in known if axis not in sizes]
+    if missing:
+        having = ", ".join(str(tensor) for tensor in tensors if not set(missing).isdisjoint(tensor.axes))
+        raise RecipeError(
+            f"{shown}: expected a size for {', '.join(missing)} of {having}, got none",
+            cure="write " + " ".join(f"{OPTION} {axis}={16 if at else 1}" for at, axis in enumerate(missing)),
+        )
+
+
+def shape_in(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a tensor once every axis has its size.
+
+    Raises:
+        RecipeError: a size comes out below zero.
+    """
+    shape = tuple(_size(dim, sizes) for dim in tensor.dims)
+    if any(size < 0 for size in shape):
+        raise RecipeError(
+            f"{tensor}: expected sizes from 0, got {list(shape)} for {dict(sizes)}", cure=f"choose another {OPTION}"
+        )
+    return shape
+
+
+def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else int(dim.subs({symbol(name): size for name, size in sizes.items()}))
+
+
+def random_feeds(tensors: Iterable[Tensor], sizes: Mapping[str, int], seed: int, calls: int) -> list[Feed]:
+    """Feeds of random numbers: normal ones, and 0 or 1 where numbers are whole: they may be places in a table.
+
+    Args:
+        tensors: what is fed.
+        sizes: of all their axes.
+        seed: of the numbers.
+        calls: how many feeds.
+    """
+    shapes = {tensor.name: (shape_in(tensor, sizes), np.dtype(tensor.dtype)) for tensor in tensors}
+    random = np.random.default_rng(seed)
+    return [{name: _numbers(random, *wanted) for name, wanted in shapes.items()} for _ in range(calls)]
+
+
+def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
+    is_whole = dtype.kind in "iub"
+    return np.asarray(random.integers(0, 2, shape) if is_whole else random.standard_normal(shape)).astype(dtype)

@@ -1,0 +1,105 @@
+"""An ONNX file without a recipe: read with every check, its inputs and outputs with their sizes, and sessions of it."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx_ir as ir
+import onnxruntime
+
+from compiler import ir as house
+from compiler.capture.onnx_file import first_words, read_onnx
+from compiler.errors import Place, Refused
+from compiler.recipe.callables import shown_path
+from compiler.runners.session import open_session
+from compiler.sizes.expressions import Dim
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model.
+
+    Attributes:
+        name: as the model has it.
+        dims: sizes over axis names; an unknown size of an output has a name that nothing else has.
+        dtype: NumPy's name of the element type.
+    """
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name} [{', '.join(map(str, self.dims))}]"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axis names that its sizes hang on, in order."""
+        symbols = (symbol for dim in self.dims if not isinstance(dim, int) for symbol in dim.free_symbols)
+        return tuple(dict.fromkeys(sorted(str(symbol) for symbol in symbols)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What goes into a model and what comes out, in order."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
+    """An ONNX file and its signature; an input's size without a name is called after the input and its axis.
+
+    Args:
+        path: the file.
+        stage: the command, for messages.
+
+    Raises:
+        RecipeError: the file is missing, or is no valid ONNX file.
+        Refused: it holds what is not supported, or takes something else than tensors of numbers.
+    """
+    place = Place(stage=stage)
+    model = read_onnx(path, place, "check the path")
+    for value in model.graph.inputs:
+        if value.shape is not None:
+            names = [f"{value.name}_dim{axis}" for axis in range(len(value.shape))]
+            value.shape = ir.Shape(
+                [
+                    dim if isinstance(dim, int) else dim.value or name
+                    for dim, name in zip(value.shape, names, strict=True)
+                ]
+            )
+    house.infer_shapes(model)
+    return model, Signature(_tensors(model.graph.inputs, path, place), _tensors(model.graph.outputs, path, place))
+
+
+def _tensors(values: Iterable[ir.Value], path: Path, place: Place) -> tuple[Tensor, ...]:
+    found = []
+    for value in values:
+        dims, dtype = house.dims_of(value), value.dtype
+        is_numbers = isinstance(value.type, ir.TensorType) and dtype != ir.DataType.STRING
+        if dims is None or dtype is None or not is_numbers:
+            raise Refused(
+                f"expected tensors of numbers with a known rank in {shown_path(path)}, got {value.name} as "
+                f"{value.type or 'nothing'}",
+                cure="export the model with typed tensors as inputs and outputs",
+                place=dataclasses.replace(place, tensor=str(value.name)),
+            )
+        found.append(Tensor(str(value.name), dims, str(dtype.numpy())))
+    return tuple(found)
+
+
+def open_file(path: Path, stage: str, *, optimize: bool, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A session of the file as it is.
+
+    Raises:
+        Refused: ONNX Runtime cannot run it.
+    """
+    try:
+        return open_session(str(path), optimize=optimize, threads=threads)
+    except Exception as error:
+        raise Refused(
+            f"ONNX Runtime cannot run {shown_path(path)}: {first_words(error)}",
+            cure="export the model with standard operators only, and check it with onnx.checker",
+            place=Place(stage=stage),
+        ) from error

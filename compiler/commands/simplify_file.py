@@ -1,0 +1,166 @@
+"""`build.py simplify IN.onnx OUT.onnx`: the exact rules of `simplify` on a file, compared before it is written.
+
+Both graphs run on random numbers and on edge feeds, without ONNX Runtime's own rewrites; nothing is written unless they
+agree.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+import onnx
+import onnx_ir as ir
+from rich.markup import escape
+from rich.table import Table
+
+from compiler import ir as house
+from compiler.commands.example_feeds import random_feeds, require_sizes
+from compiler.commands.onnx_signature import open_file, read_file
+from compiler.errors import GateFailed, Place, Refused
+from compiler.passes.simplify import simplify_model
+from compiler.recipe.callables import shown_path
+from compiler.recipe.gates import EdgeKind, Limits
+from compiler.report.files import require_place
+from compiler.runners.choose import runner_of, runners_of
+from compiler.runners.stream import Step
+from compiler.stages import Array, Feed, Lowered
+from compiler.verify.differences import compare, worst_of
+from compiler.verify.edge_feeds import CALLS
+from compiler.verify.edges import agreement_words, edge_cases, first_disagreement
+from runtime_lite.format.atomic_file import replace_file
+
+STAGE = "simplify"
+
+CURE = "report it with the file: its rules are exact; nothing was written"
+
+
+@dataclasses.dataclass(frozen=True)
+class Simplified:
+    """What has become of a file.
+
+    Attributes:
+        before: nodes by operator.
+        after: the same of what was written.
+        opsets: the version of the standard operators before and after.
+        compared: what was compared, in words.
+    """
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    opsets: tuple[int, int]
+    compared: str
+
+    @property
+    def conversion(self) -> str:
+        """What else has become of it, in words; empty where nothing has."""
+        before, after = self.opsets
+        return "" if before == after else f", converted from opset {before} to {after}"
+
+
+def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], tolerance: float) -> Simplified:
+    """Simplify a file into another, which is written whole or not at all.
+
+    Args:
+        source: the file.
+        target: a new name, or an ONNX file, which is replaced.
+        sizes: of its axes, for the feeds to compare on.
+        tolerance: largest difference, times the larger of 1 and the largest value of a tensor.
+
+    Raises:
+        RecipeError: the file cannot be read, an axis has no size, or the target cannot be written.
+        Refused: ONNX Runtime cannot run it, or it is too large for one file.
+        GateFailed: the graphs answer differently.
+    """
+    require_place("OUT.onnx", target, is_onnx)
+    model, signature = read_file(source, STAGE)
+    require_sizes(shown_path(source), signature.inputs, sizes)
+    feeds = random_feeds(signature.inputs, sizes, 0, CALLS)
+    outputs = tuple(tensor.name for tensor in signature.outputs)
+    before = Lowered(graph=source.stem, model=model, data_outputs=outputs)
+    after = dataclasses.replace(before, model=house.clone(model))
+    simplify_model(after.model)
+    compared = _require_same(source, before, after, feeds, Limits(max_abs=tolerance))
+    content = _content(after.model, source)
+    with replace_file(target) as file:
+        file.write(content)
+    opset = onnx.load(source, load_external_data=False).opset_import
+    standard = next((each.version for each in opset if each.domain in ("", "ai.onnx")), 0)
+    opsets = (standard, after.model.opset_imports.get("", standard))
+    return Simplified(_operators(model), _operators(after.model), opsets, compared)
+
+
+def is_onnx(content: bytes) -> bool:
+    """Whether a file holds an ONNX model, which a simplified one may replace."""
+    try:
+        found = onnx.load_model_from_string(content)
+    except Exception:  # noqa: BLE001  (whatever a file of unknown origin makes the parser raise)
+        return False
+    return bool(found.ir_version and found.opset_import and found.HasField("graph"))
+
+
+def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Feed], limits: Limits) -> str:
+    """Compare the file with its simplified graph on random and on edge feeds; what was compared, in words."""
+    session, names = open_file(source, STAGE, optimize=False), list(before.data_outputs)
+
+    def run(given: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        for feed in given:
+            yield dict(zip(names, session.run(names, dict(feed)), strict=True)), {}
+
+    try:
+        steps = [Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)]
+    except Exception as error:
+        raise _unanswered(source, feeds[0], error) from error
+    worst = worst_of(compare(after, runner_of(after), steps), limits)
+    if not worst.holds(limits):
+        raise GateFailed(
+            f"expected {worst.tensor} {worst.exceeded(limits)}", cure=CURE, place=Place(stage=STAGE, graph=after.graph)
+        )
+    kinds: tuple[EdgeKind, ...] = get_args(EdgeKind)
+    cases = edge_cases(kinds, feeds, {}, run, before)
+    found = first_disagreement(after, runners_of(after), cases, limits)
+    if found is not None:
+        raise found.failure(after.graph, STAGE, CURE)
+    return f"{len(steps)} calls of random numbers agree within {limits.max_abs:g}; {agreement_words(cases)}"
+
+
+def _unanswered(source: Path, feed: Feed, error: Exception) -> Refused:
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
+    return Refused(
+        f"expected {shown_path(source)} to answer {shapes}, got {' '.join(str(error).split())[:300]}",
+        cure="choose sizes that the model takes with --set-size",
+        place=Place(stage=STAGE),
+    )
+
+
+def _content(model: ir.Model, source: Path) -> bytes:
+    """The file without our notes on its nodes."""
+    for node in model.graph.all_nodes():
+        for key in (house.SOURCE_KEY, house.PASS_KEY):
+            node.metadata_props.pop(key, None)
+    try:
+        return house.serialized(model)
+    except ValueError as error:  # protobuf's limit of 2 GiB
+        raise Refused(
+            f"expected {shown_path(source)} with its weights to fit into one file, got {error}",
+            cure="simplify it in a recipe's build, which ships weights beside the graph",
+            place=Place(stage=STAGE),
+        ) from error
+
+
+def _operators(model: ir.Model) -> dict[str, int]:
+    return dict(collections.Counter(node.op_type for node in model.graph.all_nodes()))
+
+
+def simplified_table(simplified: Simplified) -> Table:
+    """Nodes before and after, per operator, and of all."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("operator", overflow="fold")
+    for title in ("before", "after"):
+        table.add_column(title, justify="right")
+    before, after = simplified.before, simplified.after
+    for name in sorted(before.keys() | after.keys()):
+        table.add_row(escape(name), str(before.get(name, 0)), str(after.get(name, 0)))
+    table.add_row("all", str(sum(before.values())), str(sum(after.values())))
+    return table
