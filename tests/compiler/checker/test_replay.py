@@ -81,10 +81,11 @@ def test_a_step_that_reads_what_was_put_in_place_of_another_is_run() -> None:
         steps.replay(record)
 
 
-def test_a_row_that_is_rounding_alone_refutes_nothing() -> None:
+@pytest.mark.parametrize("filled", ["m = Less(zero, zero)  f = Where(m, x, low)", "n = Shape(x)  f = Expand(low, n)"])
+def test_a_row_that_is_rounding_alone_refutes_nothing(filled: str) -> None:
     """The variance of what a mask filled in is nought in exact numbers and anything in single precision."""
     steps, certificate, _ = replayed(
-        """m = Less(zero, zero)  f = Where(m, x, low)  t = Transpose<perm = [0, 2, 1]>(f)
+        f"""{filled}  t = Transpose<perm = [0, 2, 1]>(f)
         z = InstanceNormalization(t, gamma, beta)  y = Transpose<perm = [0, 2, 1]>(z)"""
     )
     assert "InstanceNormalization" in {record["op"] for record in certificate["records"]}

@@ -99,9 +99,7 @@ WRONG_RANGES = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG_RANGES)
-def test_wrong_range_of_names_is_answered(
-    old: str, new: str, message: str, tmp_path: Path
-) -> None:
+def test_wrong_range_of_names_is_answered(old: str, new: str, message: str, tmp_path: Path) -> None:
     got = refusal(tmp_path, changed(old, new))
     assert got.startswith(message), got
 
