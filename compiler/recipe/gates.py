@@ -92,7 +92,13 @@ class BudgetGate(Record):
 
 
 class Gates(Record):
-    """The promises of the build; parity is one gate per graph."""
+    """The promises of the build.
+
+    Attributes:
+        parity: one gate per graph: what ships is near the original.
+        task: the metric of the task on what ships; None runs no task.
+        budget: bounds of size and time; None sets none.
+    """
 
     parity: dict[Name, ParityGate]
     task: TaskGate | None = None

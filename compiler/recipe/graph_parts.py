@@ -146,7 +146,12 @@ class Axis(Record):
 
 
 class PassSpec(Record):
-    """One pass of a graph's pipeline, with its options."""
+    """One pass of a graph's pipeline; written `- name`, or `- name: {option: value}`.
+
+    Attributes:
+        name: a pass; `standard` stands for the standard ones.
+        options: by name; each pass has its own.
+    """
 
     name: Name
     options: dict[str, Any] = Field(default_factory=dict)

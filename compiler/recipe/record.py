@@ -47,7 +47,12 @@ class Data(Record):
 
 
 class Target(Record):
-    """One artefact kind to build, with its options."""
+    """One artefact kind to build; written `- kind: name`, its options beside it.
+
+    Attributes:
+        kind: a target.
+        options: by name; each target has its own.
+    """
 
     kind: Name
     options: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,224 @@
+"""The page docs/recipe.md: every key of a recipe, from the records that read it, with an example that a test loads.
+
+python -m tests.docs.recipe_page
+"""
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pydantic
+from pydantic_core import PydanticUndefined
+
+from compiler.recipe.field_types import FilePath, Name, ObjectName, Record, TensorName
+from compiler.recipe.record import Recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "recipe.md"
+
+MARK = "<!-- Written by `python -m tests.docs.recipe_page` from the docstrings of compiler/recipe. -->"
+"""What stands above it in the page is written by hand."""
+
+
+ENTRY_OF = {"graphs": "graph", "inputs": "input", "axes": "axis", "parity": "graph"}
+"""What the entries of a mapping are called in a path: `graphs.<graph>`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A value of a key as YAML, where a test sets it, and what must be set beside it for the recipe to hold."""
+
+    value: str
+    place: str
+    beside: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """As it stands in a recipe."""
+        return f"{self.place.rpartition('.')[2]}: {self.value}"
+
+
+def sections() -> dict[type[Record], list[str]]:
+    """Every record of a recipe with the paths where it stands, in the order of the recipe."""
+    found: dict[type[Record], list[str]] = {}
+    _collect(Recipe, "", found)
+    return found
+
+
+def _collect(record: type[Record], path: str, found: dict[type[Record], list[str]]) -> None:
+    found.setdefault(record, []).append(path)
+    for name, field in record.model_fields.items():
+        for inner, suffix in _records(field.annotation, name):
+            _collect(inner, f"{path}.{name}{suffix}".lstrip("."), found)
+
+
+def _records(kind: Any, name: str) -> Iterator[tuple[type[Record], str]]:
+    """The records within a field's type, and how a path goes on to them."""
+    if inspect.isclass(kind) and issubclass(kind, Record):
+        yield kind, ""
+    elif get_origin(kind) is dict:
+        yield from ((inner, f".<{ENTRY_OF[name]}>{rest}") for inner, rest in _records(get_args(kind)[1], name))
+    elif get_origin(kind) is tuple:
+        yield from ((inner, f"[]{rest}") for inner, rest in _records(get_args(kind)[0], name))
+    else:
+        for part in get_args(kind):
+            yield from _records(part, name)
+
+
+def meanings(record: type[Record]) -> dict[str, str]:
+    """What the docstrings of a record and its bases say of each attribute."""
+    told: dict[str, str] = {}
+    for each in reversed(record.__mro__[: record.__mro__.index(Record)]):
+        _, _, attributes = (
+            (inspect.getdoc(each) or "").partition("Attributes:\n") if "__doc__" in vars(each) else ("",) * 3
+        )
+        for name, text in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE):
+            told[name] = re.sub(r"\bNone\b", "none", " ".join(text.split()).rstrip("."))
+    return told
+
+
+def every_key() -> Iterator[tuple[type[Record], str]]:
+    """Every key of a recipe: the record and the field."""
+    yield from ((record, name) for record in sections() for name in record.model_fields)
+
+
+def is_section(record: type[Record], name: str) -> bool:
+    """Whether a key holds a record, or several by name, whose keys have a table of their own."""
+    kind = record.model_fields[name].annotation
+    return any(True for _ in _records(kind, name))
+
+
+def type_of(kind: Any) -> str:
+    """A field's type in words."""
+    known = {ObjectName: "`module:name`", FilePath: "path", Name: "name", TensorName: "name", Any: "any"}
+    for each, word in known.items():
+        if kind == each:
+            return word
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_of(parts[0]) + "".join(_bound(each) for each in parts[1:])
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(type_of(each) for each in parts if each is not types.NoneType))
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in parts)
+    if origin is tuple:
+        return f"list: {type_of(parts[0])}"
+    if origin is dict:
+        return f"{type_of(parts[0])}: {type_of(parts[1])}"
+    if inspect.isclass(kind) and issubclass(kind, Record):
+        return "section"
+    return {int: "whole number", float: "number", str: "text", bool: "`true` or `false`"}[kind]
+
+
+def _bound(field: Any) -> str:
+    """The bounds that an annotation carries, in words."""
+    parts = [*getattr(field, "metadata", ()), field]
+    words = {"ge": "at least", "gt": "above"}
+    return "".join(
+        f", {word} {getattr(each, key)}" for each in parts for key, word in words.items() if hasattr(each, key)
+    )
+
+
+def _field_type(record: type[Record], name: str) -> str:
+    """As the record writes it, so that names, paths and objects are told from other text."""
+    return type_of(get_type_hints(record, include_extras=True)[name])
+
+
+def _default(field: pydantic.fields.FieldInfo) -> str:
+    if field.is_required():
+        return "**needed**"
+    value = field.default if field.default is not PydanticUndefined else field.get_default(call_default_factory=True)
+    if value is None or value in ((), {}):
+        return "none"
+    if isinstance(value, tuple) and isinstance(value[0], Record):
+        return "`[standard]`"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def page() -> str:
+    """The text of docs/recipe.md: what is written by hand, and the tables."""
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    lines = [before + MARK]
+    for record, paths in sections().items():
+        title = ", ".join(f"`{path}`" for path in paths) if paths != [""] else "The recipe"
+        first, _, _ = (inspect.getdoc(record) or "").partition("\n")
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            first,
+            "",
+            "| key | type | default | meaning | example |",
+            "|---|---|---|---|---|",
+        ]
+        told = meanings(record)
+        for name, field in record.model_fields.items():
+            example = "below" if is_section(record, name) else f"`{EXAMPLES[f'{record.__name__}.{name}'].line}`"
+            row = (f"`{name}`", _field_type(record, name), _default(field), told[name], example)
+            lines.append("| " + " | ".join(each.replace("|", "\\|") for each in row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+GRAPH = "graphs.recogniser"
+TAGGER = "graphs.tagger"
+
+EXAMPLES: Mapping[str, Example] = {
+    "Recipe.name": Example("mine", "name"),
+    "Recipe.front_end": Example("{sample_rate_hz: 16000}", "front_end"),
+    "Graph.outputs": Example("[logits, next_cache]", f"{GRAPH}.outputs"),
+    "Source.factory": Example('"my_model:build"', f"{GRAPH}.source.factory"),
+    "Source.onnx": Example("model.onnx", f"{GRAPH}.source.onnx", (f"{GRAPH}.source.factory=null",)),
+    "Source.checkpoint": Example("weights.safetensors", f"{GRAPH}.source.checkpoint"),
+    "Source.files": Example("[vocabulary.txt]", f"{GRAPH}.source.files"),
+    "Source.cast": Example("true", f"{GRAPH}.source.cast", (f"{GRAPH}.source.checkpoint=weights.safetensors",)),
+    "Input.shape": Example("[batch, 8, 40]", f"{GRAPH}.inputs.features.shape"),
+    "Input.dtype": Example("float32", f"{GRAPH}.inputs.features.dtype"),
+    "Input.state": Example("next_cache", f"{GRAPH}.inputs.cache.state"),
+    "Input.mask_of": Example("time", f"{TAGGER}.inputs.mask.mask_of"),
+    "Input.length_of": Example("time", f"{TAGGER}.inputs.lengths.length_of"),
+    "Input.original": Example(
+        "[1, 8, 40]", f"{GRAPH}.inputs.features.original", (f"{GRAPH}.inputs.cache.original=[cached, 64]",)
+    ),
+    "Input.range": Example("[-1.0, 1.0]", f"{GRAPH}.inputs.features.range"),
+    "Axis.fixed": Example("1", f"{GRAPH}.axes.batch.fixed", (f"{GRAPH}.axes.batch.buckets=null",)),
+    "Axis.buckets": Example("[1, 4, 16]", f"{GRAPH}.axes.batch.buckets"),
+    "Axis.window": Example("128", f"{GRAPH}.axes.cached.window"),
+    "Axis.length_input": Example("cached_frames", f"{GRAPH}.axes.cached.length_input"),
+    "Axis.mask_input": Example("mask", f"{GRAPH}.axes.cached.mask_input"),
+    "PassSpec.name": Example("[standard, project_positions]", f"{GRAPH}.passes"),
+    "PassSpec.options": Example("[standard, select_states: {memory_mb: 8.0}]", f"{GRAPH}.passes"),
+    "Feeds.feeds": Example('"my_data:verification"', "data.verification.feeds"),
+    "Feeds.count": Example("16", "data.verification.count"),
+    "Feeds.files": Example("[recordings]", "data.verification.files"),
+    "Target.kind": Example("[{kind: onnx_static}]", "targets"),
+    "Target.options": Example('[{kind: tensorrt, compute_capability: "7.5"}]', "targets"),
+    "Limits.max_abs": Example("0.5", "gates.parity.recogniser.lossy.max_abs"),
+    "Limits.sqnr_db": Example("25.0", "gates.parity.recogniser.lossy.sqnr_db"),
+    "ParityGate.max_abs": Example("1.0e-5", "gates.parity.recogniser.max_abs"),
+    "ParityGate.sqnr_db": Example("60.0", "gates.parity.recogniser.sqnr_db"),
+    "ParityGate.chained_steps": Example("30", "gates.parity.recogniser.chained_steps"),
+    "ParityGate.edges": Example("[silence, impulse]", "gates.parity.recogniser.edges"),
+    "DriftGate.steps": Example("2000", "gates.parity.recogniser.drift.steps"),
+    "DriftGate.max_growth": Example("1.2", "gates.parity.recogniser.drift.max_growth"),
+    "TaskGate.recordings": Example('"my_task:recordings"', "gates.task.recordings"),
+    "TaskGate.decode": Example('"my_task:decode"', "gates.task.decode"),
+    "TaskGate.metric": Example('"my_task:error_rate"', "gates.task.metric"),
+    "TaskGate.max_increase": Example("0.001", "gates.task.max_increase"),
+    "TaskGate.identical": Example("true", "gates.task.identical"),
+    "TaskGate.files": Example("[testset]", "gates.task.files"),
+    "BudgetGate.size_mb": Example("40.0", "gates.budget.size_mb"),
+    "BudgetGate.p95_ms": Example("20.0", "gates.budget.p95_ms"),
+    "BudgetGate.max_time_ratio": Example("0.9", "gates.budget.max_time_ratio"),
+    "BudgetGate.max_size_ratio": Example("0.4", "gates.budget.max_size_ratio"),
+}
+"""One value per key that is no section of its own; a test writes each into a recipe and loads it."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
