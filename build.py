@@ -168,9 +168,11 @@ def _finish(options: argparse.Namespace) -> int:
         done = "its engines are built" if has_engines else f"{', '.join(targets)} needs no vendor compiler"
         print(f"{options.bundle}: nothing to finish; {done}")
         return 0
-    for row in finish_bundle(options.bundle, (options.cache or default_folder()) / "timing"):
+    rows = finish_bundle(options.bundle, (options.cache or default_folder()) / "timing")
+    for row in rows:
         print(f"{row.graph} {row.sizes}: p50 {row.p50_ms:.3f} ms, p95 {row.p95_ms:.3f} ms")
-    print(f"{options.bundle}: engines of {', '.join(waiting)} built, verified and timed")
+    done = "built, verified and timed" if rows else "built and verified"
+    print(f"{options.bundle}: engines of {', '.join(waiting)} {done}")
     return 0
 
 

@@ -40,7 +40,7 @@ from compiler.verify.integer_kernels import check_integer_kernels, check_ratios,
 from compiler.verify.invariance import POISONS
 from compiler.verify.streams import StreamGates
 from compiler.verify.utterances import UtteranceGates
-from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
+from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.manifest import Sources
@@ -49,6 +49,8 @@ from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
 
 NOT_MEASURED = "not measured: engine not built"
+
+NOT_OF_THE_DEVICE = "not measured: what runs here does not take the time of the device"
 
 
 class Assembly:
@@ -108,11 +110,14 @@ class Assembly:
             with self.progress.stage("", "engine") as handle:
                 started = time.perf_counter()
                 caches = (self.cache.folder if self.cache is not None else default_folder()) / "timing"
-                self.record.speed += build_engines(folder, caches)
-                self._report(handle, "engine", started, detail=f"engines of {len(waiting)} graphs, verified and timed")
-            self._run_task(folder, make_trusted_executor)
+                self.record.speed += build_engines(self.target, folder, caches)
+                self._report(handle, "engine", started, detail=f"engines of {len(waiting)} graphs, {self._checked()}")
+            self._run_task(folder, self.target.executor)
             return tuple(EngineRow(graph, "built") for graph in waiting)
         return tuple(EngineRow(graph, "not built", reason) for graph, reason in waiting.items())
+
+    def _checked(self) -> str:
+        return "verified and timed" if self.target.times_here else "verified"
 
     def _checkpoints(self) -> dict[str, str]:
         """SHA-256 of every file that a graph comes from, by the name in the recipe's folder or here."""
@@ -190,9 +195,8 @@ class Assembly:
         self._replay(folder, stand_ins or make_executor)
         if stand_ins is not None:
             limits = {n: g.gate.limits(lossy=g.final().lossy).max_abs for n, g in self.graphs.items()}
-            for file, content in stand_ins.feeds_files(limits).items():
-                name = file.split("/")[1].removesuffix(".feeds.npz")
-                graphs[name] = graphs[name].with_file(file, content)
+            for name, content in stand_ins.feeds(limits).items():
+                graphs[name] = graphs[name].with_feeds(name, content)
         self._run_task(folder, stand_ins or make_executor)
         if self.record.task is not None:
             receipts["task"] = dataclasses.asdict(self.record.task)
@@ -317,7 +321,9 @@ class Assembly:
     def _measure(self, folder: Path, graphs: Mapping[str, GraphParts]) -> None:
         with self.progress.stage("", "speed") as handle:
             started = time.perf_counter()
-            runnable = {name: graph for name, graph in graphs.items() if graph.built.engine is None}
+            runnable = {
+                name: graph for name, graph in graphs.items() if graph.built.engine is None and self.target.times_here
+            }
             for name, graph in runnable.items():
                 self.record.speed += gates.measure_speed(folder, graph.built.artifacts, name)
             costs: dict[str, dict[str, Cost]] = {}
@@ -329,9 +335,15 @@ class Assembly:
     def _unmeasured(self) -> str:
         """What is said of speed where no graph runs here: which promises of the recipe nobody has looked at."""
         budget = self.loaded.recipe.gates.budget
-        names = ("max_time_ratio", "max_size_ratio", *(("p95_ms",) if self.absent else ()))
+        names = (
+            "max_time_ratio",
+            "max_size_ratio",
+            *(("p95_ms",) if self.absent or not self.target.times_here else ()),
+        )
         open_ones = [f"gates.budget.{name}" for name in names if getattr(budget, name, None) is not None]
-        said = NOT_MEASURED if self.absent else "measured with the engine"
+        said = (
+            NOT_MEASURED if self.absent else "measured with the engine" if self.target.times_here else NOT_OF_THE_DEVICE
+        )
         return f"{said}; not checked: {', '.join(open_ones)}" if open_ones else said
 
     def _against_float(self, folder: Path, name: str, graph: GraphParts) -> None:

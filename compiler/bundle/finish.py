@@ -1,30 +1,26 @@
 """Runs the vendor's compiler on a bundle whose engines are not built, and enters them into its manifest.
 
-The compiler runs in a process of its own and writes elsewhere: whatever happens to it, the bundle is the one before or
-the finished one.
+The compiler writes elsewhere: whatever happens to it, the bundle is the one before or the finished one.
 """
 
-import contextlib
 import dataclasses
 import hashlib
-import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from compiler.bundle.staged_folder import staged, write_costs, write_files
-from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
+from compiler.bundle.target_of import target_of
+from compiler.errors import GateFailed, InternalError, ToolchainAbsent
 from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
-from compiler.targets.tensorrt.builder import REFUSED, in_own_process, probe_builder
+from compiler.targets.base import Compiled, Target, missing
 from compiler.verify.gates import check_budget
 from runtime_lite.bench import bench_model
-from runtime_lite.errors import BadInput, EngineAbsent
-from runtime_lite.executors.cuda import probe, signal_name
+from runtime_lite.errors import BadInput
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.manifest import MANIFEST_FILE, Engine, FileEntry, Manifest
 from runtime_lite.format.manifest_json import json_from_manifest
@@ -44,25 +40,27 @@ def unfinished(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def finish_bundle(path: Path, timing_caches: Path) -> list[SpeedRow]:
+def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
     """Build the engines of a bundle, verify and time them on this machine, and put the finished bundle in its place.
 
     Args:
         path: a bundle directory with engines that are not built.
-        timing_caches: folder of the builder's timing caches.
+        caches: folder of what makes the next run of the vendor's compiler faster.
 
     Raises:
-        BadInput: the bundle is a `.tar` file.
+        BadInput: the bundle is a `.tar` file, or of a target that is not known here; the bundle is untouched.
         ToolchainAbsent: this machine has no device or no builder; the bundle is untouched.
         Refused: the builder refuses a graph; the bundle is untouched.
         GateFailed: an engine does not reproduce the recorded outputs, or is too slow; the bundle is untouched.
     """
     if not path.is_dir():
         raise BadInput(f"{path}: expected a bundle directory to finish, got a file; unpack it first")
-    require_toolchain(str(path))
+    with read_bundle(path) as bundle:
+        target = target_of(bundle)
+    require_toolchain(target, str(path))
     with staged(path) as folder:
         shutil.copytree(path, folder, dirs_exist_ok=True)
-        speed = build_engines(folder, timing_caches)
+        speed = build_engines(target, folder, caches)
         with read_bundle(folder) as bundle:
             recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
         budget = (recipe.get("gates") or {}).get("budget")
@@ -71,39 +69,42 @@ def finish_bundle(path: Path, timing_caches: Path) -> list[SpeedRow]:
         return speed
 
 
-def require_toolchain(where: str) -> None:
+def require_toolchain(target: Target, where: str) -> None:
     """Refuse on a machine that has no device or no builder.
 
     Raises:
         ToolchainAbsent: says what is missing.
     """
-    try:
-        probe()
-        probe_builder()
-    except EngineAbsent as error:
+    lacking = missing(target.parts())
+    if lacking is not None:
         raise ToolchainAbsent(
-            f"{where}: {str(error).split('; ')[0]}",
+            f"{where}: {lacking}",
             cure="run it on the machine with the device; `build.py doctor` lists what is missing here",
-        ) from None
+        )
 
 
-def build_engines(folder: Path, timing_caches: Path) -> list[SpeedRow]:
-    """Build and enter the engines of a bundle in place, then verify and time them.
+def build_engines(target: Target, folder: Path, caches: Path) -> list[SpeedRow]:
+    """Build and enter the engines of a bundle in place, then verify them, and time them where a time means anything.
 
     Raises:
         Refused: the builder refuses a graph.
-        GateFailed: an engine does not reproduce the recorded outputs, or is too slow.
+        GateFailed: an engine does not reproduce the recorded outputs.
     """
-    with _built(folder, timing_caches) as (made, engines):
-        _enter(folder, made, engines)
+    with tempfile.TemporaryDirectory(prefix="slipway-engines-") as scratch:
+        made = Path(scratch) / "made"
+        made.mkdir()
+        _enter(folder, made, target.compile(folder, made, caches))
     with Runtime() as runtime:
-        model = runtime.load(folder, allow_host_code=True)  # of the library that has just built it here
+        model = runtime.load(folder, target.executor)
         failed = [comparison for comparison in verify_model(model) if not comparison.holds]
         if failed:
+            look = f"run {target.trial} of the bundle, and " if target.trial else ""
             raise GateFailed(
                 f"expected engines that reproduce the recorded outputs, got {failed[0]}",
-                cure="run tensorrt/verify_t4.py of the bundle, and loosen the lossy limits if its figures allow it",
+                cure=f"{look}loosen the lossy limits if its figures allow it",
             )
+        if not target.times_here:
+            return []
         speed = [
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)
@@ -115,40 +116,13 @@ def build_engines(folder: Path, timing_caches: Path) -> list[SpeedRow]:
     return speed
 
 
-@contextlib.contextmanager
-def _built(folder: Path, timing_caches: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Run the builder; where its files lie, and what it says about them."""
-    with tempfile.TemporaryDirectory(prefix="slipway-engines-") as scratch:
-        options = ["--bundle", str(folder), "--out", scratch, "--timing-cache", str(timing_caches)]
-        done = in_own_process(options)
-        said = (done.stderr.strip().splitlines() or [""])[-1].removeprefix("error: ")
-        if done.returncode == REFUSED:
-            raise Refused(said, cure="rebuild the bundle with other options of the target")
-        if done.returncode == EngineAbsent.exit_code:
-            raise ToolchainAbsent(said)
-        if done.returncode < 0:
-            raise Refused(
-                f"expected TensorRT to build the engines, got a process ended by {signal_name(done.returncode)}",
-                cure="check the driver and the version of TensorRT with `build.py doctor`",
-            )
-        if done.returncode:
-            raise InternalError(f"the builder ended with {done.returncode}: {said}")
-        made = Path(scratch)
-        yield made, json.loads((made / "built.json").read_text(encoding="utf-8"))
-
-
-def _enter(folder: Path, made: Path, engines: Mapping[str, Mapping[str, Any]]) -> None:
+def _enter(folder: Path, made: Path, engines: Mapping[str, Compiled]) -> None:
     """Copy engines into the bundle and write the manifest that lists them."""
     with read_bundle(folder) as bundle:
         manifest = bundle.manifest
-    files = {name: (made / name).read_bytes() for each in engines.values() for name in each["files"].values()}
+    files = {name: (made / name).read_bytes() for each in engines.values() for name in each.files.values()}
     graphs = {
-        name: graph
-        if graph.engine is None
-        else dataclasses.replace(
-            graph,
-            engine=Engine("built", None, graph.engine.plan, **_of(engines, graph.engine.plan)),
-        )
+        name: graph if graph.engine is None else dataclasses.replace(graph, engine=_built(graph.engine.plan, engines))
         for name, graph in manifest.graphs.items()
     }
     entries = {name: FileEntry(len(c), hashlib.sha256(c).hexdigest()) for name, c in files.items()}
@@ -156,7 +130,7 @@ def _enter(folder: Path, made: Path, engines: Mapping[str, Mapping[str, Any]]) -
     write_files(folder, {**files, MANIFEST_FILE: json_from_manifest(finished)})  # its names are checked first
 
 
-def _of(engines: Mapping[str, Mapping[str, Any]], plan: str) -> dict[str, Any]:
+def _built(plan: str, engines: Mapping[str, Compiled]) -> Engine:
     if plan not in engines:
         raise InternalError(f"expected engines of {plan}, got those of {sorted(engines)}")
-    return dict(engines[plan])
+    return Engine("built", None, plan, engines[plan].files, engines[plan].built_with)

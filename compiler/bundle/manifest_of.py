@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from compiler.ir import dims_of
@@ -51,9 +52,11 @@ class GraphParts:
     golden: bytes
     proofs: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
-    def with_file(self, name: str, content: bytes) -> "GraphParts":
-        """The same with one more file in the bundle."""
-        built = dataclasses.replace(self.built, files={**self.built.files, name: content})
+    def with_feeds(self, name: str, content: bytes) -> "GraphParts":
+        """The same with recorded feeds beside the plan of its engine, which is tried on them where the device is."""
+        assert self.built.engine is not None
+        file = f"{PurePosixPath(self.built.engine.plan).parent}/{name}.feeds.npz"
+        built = dataclasses.replace(self.built, files={**self.built.files, file: content})
         return dataclasses.replace(self, built=built)
 
 

@@ -23,6 +23,7 @@ from onnx import numpy_helper
 
 from compiler.analysis.rows_alone import AFTER
 from compiler.bundle.proof_files import LEFT_OUT, drawn
+from compiler.bundle.target_of import target_of
 from compiler.cache.tool_versions import tool_versions
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
@@ -200,7 +201,7 @@ def _build_again(
     lowered = _lowered(name, proofs[-1]["lowered"], model)
     for made in passes[last + 1 :]:
         lowered = made.apply(lowered).lowered
-    built = write_static(lowered, {axis: each.buckets for axis, each in graph.axes.items()})
+    built = write_static(target_of(bundle), lowered, {axis: each.buckets for axis, each in graph.axes.items()})
     shipped = {artifact.file: without_contract(bundle.read_file(artifact.file)) for artifact in graph.artifacts}
     shipped |= {path: bundle.read_file(path) for artifact in graph.artifacts for path in artifact.files}
     for file in sorted(built.files.keys() | shipped.keys()):

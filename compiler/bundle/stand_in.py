@@ -32,16 +32,14 @@ class StandIns:
     def __call__(self, bundle: Bundle, name: str, threads: int) -> "StandIn":
         return StandIn(bundle, name, self.open_artifact, self.recorded.setdefault(name, {}))
 
-    def feeds_files(self, tolerances: Mapping[str, float]) -> dict[str, bytes]:
-        """What was recorded, as files of the bundle: `<bucket>/feed/<input>`, `<bucket>/output/<output>`, `tolerance`.
+    def feeds(self, tolerances: Mapping[str, float]) -> dict[str, bytes]:
+        """What was recorded of each graph, as a file: `<bucket>/feed/<input>`, `<bucket>/output/<output>`, `tolerance`.
 
         Args:
             tolerances: largest accepted error by graph, relative to values above 1.
         """
         return {
-            f"tensorrt/{name}.feeds.npz": npz_from_arrays(
-                {**arrays, "tolerance": np.array(tolerances[name], np.float32)}
-            )
+            name: npz_from_arrays({**arrays, "tolerance": np.array(tolerances[name], np.float32)})
             for name, arrays in self.recorded.items()
         }
 

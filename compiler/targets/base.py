@@ -1,13 +1,19 @@
-"""What every target has: a name, the options it takes, `emit`, and what stands for an artefact on this machine."""
+"""What every target has; a new one is a folder with such a record, and its line in `compiler.targets.TARGETS`."""
 
+import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
+from compiler.errors import InternalError
+from compiler.passes.freeze_axes import FreezeAxes
 from compiler.runners.session import Session
-from compiler.stages import Lowered
+from compiler.spec import check_static
+from compiler.stages import Lowered, Pass
+from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Engine
+from runtime_lite.format.reader import Bundle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,31 +50,104 @@ class Built:
     engine: Engine | None = None
 
 
-class Target(Protocol):
-    """A named frozen record; options are its fields."""
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What a vendor's compiler made of the graph files of one graph.
+
+    Attributes:
+        files: engine file by graph file, relative to the folder that it was told to write to.
+        built_with: versions and device by name.
+    """
+
+    files: Mapping[str, str]
+    built_with: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One thing that a target's engines need on a machine: what was found of it, or what is wrong and what cures it."""
+
+    name: str
+    found: str
+    cure: str = ""
+
+
+def missing(parts: Iterable[Part]) -> str | None:
+    """What is wrong with the first part that is not as it must be; None where all are."""
+    return next((part.found for part in parts if part.cure), None)
+
+
+class Target(abc.ABC):
+    """A named frozen record; options are its fields, and every one has a default.
+
+    Attributes:
+        name: as recipes and manifests write it; where there is a vendor, its folder.
+        ships: whether there is a bundle.
+        packages: distributions that `emit` and `open` need besides those that every build needs.
+        times_here: whether what runs a finished artefact on this machine takes the time that it takes where it ships.
+        trial: script of the bundle that tries on the device what cannot be tried without it; empty where none ships.
+    """
 
     name: ClassVar[str]
-    ships: ClassVar[bool]
+    ships: ClassVar[bool] = True
+    packages: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", "onnxruntime")
+    times_here: ClassVar[bool] = True
+    trial: ClassVar[str] = ""
 
+    def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+        """What is done after the recipe's passes for one combination of bucket sizes."""
+        return (FreezeAxes(tuple(sizes.items())),)
+
+    def accept(self, artifacts: Sequence[Lowered]) -> None:
+        """Look at the graphs of all combinations before they are written.
+
+        Raises:
+            Refused: the target does not take one of them as it is.
+        """
+        for each in artifacts:
+            check_static(each.model, each.graph)
+
+    @abc.abstractmethod
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Write the graph for every combination of bucket sizes.
 
         Raises:
             Refused: the graph is not legal for this target.
         """
-        ...
 
+    @abc.abstractmethod
     def open(self, path: Path) -> Session:
         """What stands for an artefact when it is verified on this machine.
 
         Args:
             path: its main file, the files it reads beside it.
         """
-        ...
+
+    def parts(self) -> tuple[Part, ...]:
+        """What the vendor's compiler needs, as it was found on this machine, in the order in which it is needed."""
+        return ()
 
     def absent(self) -> str | None:
         """Why the vendor's compiler cannot run here; None where it can, or where the target has none."""
-        ...
+        return missing(self.parts())
 
+    def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
+        """Run the vendor's compiler on every plan of a bundle; all that it is told stands there.
 
-Options = dict[str, Any]
+        Args:
+            bundle: a folder, which stays as it is.
+            out: an empty folder for engines.
+            caches: a folder of what makes the next run faster.
+
+        Returns:
+            What came of it, by the plan's file.
+
+        Raises:
+            Refused: the vendor's compiler refuses a graph.
+            ToolchainAbsent: something of it is not here.
+        """
+        raise InternalError(f"expected a target with a compiler of its vendor, got {self.name} for {bundle}")
+
+    def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
+        """What runs a graph of a bundle that was finished here: the device, or a simulator of it."""
+        return make_executor(bundle, name, threads)

@@ -8,15 +8,16 @@ from typing import ClassVar
 from compiler.errors import InternalError
 from compiler.runners.session import Session
 from compiler.stages import Lowered
-from compiler.targets.base import Built
+from compiler.targets.base import Built, Target
 
 
 @dataclasses.dataclass(frozen=True)
-class Null:
+class Null(Target):
     """Passes and their verification run; there is no bundle."""
 
     name: ClassVar[str] = "null"
     ships: ClassVar[bool] = False
+    packages: ClassVar[tuple[str, ...]] = ()
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Emit nothing."""
@@ -25,7 +26,3 @@ class Null:
     def open(self, path: Path) -> Session:
         """There is nothing to open."""
         raise InternalError(f"expected an artefact, got {path} of a target that writes none")
-
-    def absent(self) -> str | None:
-        """No compiler of a vendor is needed."""
-        return None

@@ -10,16 +10,15 @@ from typing import ClassVar
 
 from compiler.runners.session import Session, open_session
 from compiler.stages import Lowered
-from compiler.targets.base import Built
+from compiler.targets.base import Built, Target
 from compiler.targets.static_graphs import write_static
 
 
 @dataclasses.dataclass(frozen=True)
-class OnnxStatic:
+class OnnxStatic(Target):
     """Write `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`."""
 
     name: ClassVar[str] = "onnx_static"
-    ships: ClassVar[bool] = True
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Freeze, check and write every combination of bucket sizes.
@@ -27,13 +26,9 @@ class OnnxStatic:
         Raises:
             Refused: a dimension stays symbolic.
         """
-        return write_static(lowered, buckets)
+        return write_static(self, lowered, buckets)
 
     def open(self, path: Path) -> Session:
         """ONNX Runtime as it runs what ships."""
         session: Session = open_session(str(path), optimize=True)
         return session
-
-    def absent(self) -> str | None:
-        """No compiler of a vendor is needed."""
-        return None

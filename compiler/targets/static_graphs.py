@@ -12,10 +12,8 @@ import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.passes.freeze_axes import FreezeAxes
-from compiler.spec import check_static
 from compiler.stages import Lowered
-from compiler.targets.base import Built, Emitted
+from compiler.targets.base import Built, Emitted, Target
 
 INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""
@@ -30,20 +28,19 @@ SMALL_ALIGNMENT_BYTES = 64
 """Offsets of the other tensors: a cache line."""
 
 
-def write_static(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
-    """Freeze, check and write every combination of bucket sizes.
+def write_static(target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+    """Run the target's own passes for every combination of bucket sizes, let it look at the graphs, and write them.
 
     Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`.
 
     Raises:
-        Refused: a dimension stays symbolic.
+        Refused: the target does not take a graph.
     """
+    graphs = [(sizes, _frozen(target, lowered, sizes)) for sizes in _combinations(buckets)]
+    target.accept([frozen for _, frozen in graphs])
     weights = _Weights(f"{lowered.graph}.weights")
     artifacts, files = [], {}
-    for sizes in _combinations(buckets):
-        copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
-        frozen = FreezeAxes(tuple(sizes.items())).apply(copy).lowered
-        check_static(frozen.model, lowered.graph)
+    for sizes, frozen in graphs:
         label = "".join(f".{axis}{size}" for axis, size in sizes.items()) or ".static"
         file = f"graphs/{lowered.graph}{label}.onnx"
         files[file] = weights.externalise(frozen.model)
@@ -52,6 +49,13 @@ def write_static(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Bu
     model = lowered.model
     versions = {"opset": model.opset_imports[""], "ir_version": model.ir_version}
     return Built(tuple(artifacts), files, versions)
+
+
+def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
+    frozen = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    for each in target.passes(sizes):
+        frozen = each.apply(frozen).lowered
+    return frozen
 
 
 def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:

@@ -27,10 +27,34 @@ ExecutorFactory = Callable[[Bundle, str, int], Executor]
 """Makes an executor from a bundle, a graph name and a number of threads."""
 
 
+def _graph_files(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+    try:
+        found = importlib.import_module("runtime_lite.executors.onnx")
+    except ImportError as error:
+        raise EngineAbsent(
+            f"{bundle.path}: graph {name!r}: expected the package onnxruntime, got {show(str(error))}; "
+            "pip install onnxruntime"
+        ) from error
+    made: Executor = found.OnnxExecutor(bundle, name, threads)
+    return made
+
+
+def _tensorrt(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+    return TensorrtExecutor(bundle, name, allow_host_code)
+
+
+EXECUTORS: Mapping[str | None, Callable[[Bundle, str, int, bool], Executor]] = {
+    None: _graph_files,
+    "tensorrt": _tensorrt,
+}
+"""What runs the engines of a target, by its name; under None, what runs graph files where there are no engines.
+
+Each imports only what it needs: a machine with engines needs no ONNX Runtime, and the other way round.
+"""
+
+
 def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool = False) -> Executor:
     """Return what runs a graph of a bundle as it was built.
-
-    Only what the graph needs is imported: a machine with engines needs no ONNX Runtime, and the other way round.
 
     Args:
         bundle: an open bundle.
@@ -42,28 +66,21 @@ def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool
         EngineAbsent: its engine is not built, or what runs it is not on this machine.
         BundleRefused: its engines carry code, and that is not allowed.
     """
-    engine = bundle.manifest.graphs[name].engine
-    if engine is None:
-        return _onnx_executor(bundle, name, threads)
-    if engine.status != "built":
+    graph = bundle.manifest.graphs[name]
+    if graph.engine is not None and graph.engine.status != "built":
         raise EngineAbsent(
-            f"{bundle.path}: graph {name!r}: expected an engine, got none, {engine.reason}; "
+            f"{bundle.path}: graph {name!r}: expected an engine, got none, {graph.engine.reason}; "
             f"run `python build.py finish {bundle.path}` on the machine with the device"
         )
-    return TensorrtExecutor(bundle, name, allow_host_code)
+    kind = None if graph.engine is None else graph.target
+    if kind not in EXECUTORS:
+        known = ", ".join(sorted(filter(None, EXECUTORS)))
+        raise EngineAbsent(
+            f"{bundle.path}: graph {name!r}: expected engines that this runtime runs ({known}), got those of "
+            f"{show(kind)}; run it with its vendor's runtime"
+        )
+    return EXECUTORS[kind](bundle, name, threads, allow_host_code)
 
 
 make_trusted_executor: ExecutorFactory = functools.partial(make_executor, allow_host_code=True)
 """For engines that the caller has built itself."""
-
-
-def _onnx_executor(bundle: Bundle, name: str, threads: int) -> Executor:
-    try:
-        found = importlib.import_module("runtime_lite.executors.onnx")
-    except ImportError as error:
-        raise EngineAbsent(
-            f"{bundle.path}: graph {name!r}: expected the package onnxruntime, got {show(str(error))}; "
-            "pip install onnxruntime"
-        ) from error
-    made: Executor = found.OnnxExecutor(bundle, name, threads)
-    return made

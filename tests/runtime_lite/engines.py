@@ -1,6 +1,7 @@
 """A bundle whose engine is built, for the doubles of tests/kit/vendor.py, and the doubles in this process."""
 
 import dataclasses
+import importlib.machinery
 import json
 import sys
 import types
@@ -49,7 +50,7 @@ def write_engine_bundle(
     files = graph_files()
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
     kept = {name: files[name] for name in named} | {"golden/plain.npz": npz_from_golden(plain_golden())}
-    kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
+    kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\ntargets: [{kind: tensorrt}]\n"}
     digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
         kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item.sizes, FRONT_END, digest))
@@ -71,7 +72,10 @@ def use_doubles(monkeypatch: pytest.MonkeyPatch, capability: str = "7.5", name: 
     library = vendor.plain_library()
     bindings = types.ModuleType("cuda.bindings")
     vars(bindings).update(runtime=vendor.CudaRuntime(), utils=types.SimpleNamespace(get_cuda_native_handle=int))
-    for path, module in (("tensorrt", library), ("cuda", types.ModuleType("cuda")), ("cuda.bindings", bindings)):
+    found = {"tensorrt": library, "cuda": types.ModuleType("cuda"), "cuda.bindings": bindings}
+    found["cuda.bindings.runtime"] = types.ModuleType("cuda.bindings.runtime")
+    for path, module in found.items():
+        module.__spec__ = importlib.machinery.ModuleSpec(path, None, origin="a double")
         monkeypatch.setitem(sys.modules, path, module)
     monkeypatch.setattr("runtime_lite.executors.tensorrt.probe", lambda: Device(name, capability, "12.4"))
     monkeypatch.setattr("runtime_lite.executors.tensorrt.try_engine", lambda *_: None)

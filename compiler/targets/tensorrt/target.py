@@ -7,9 +7,11 @@ an engine with dynamic shapes needs a profile of its own; and it is the graph wh
 """
 
 import dataclasses
+import json
 import re
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,25 +20,31 @@ import onnx_ir as ir
 from compiler.errors import RecipeError
 from compiler.runners.session import Session, session_of
 from compiler.stages import Lowered
-from compiler.targets.base import Built, Emitted
+from compiler.targets.base import Built, Compiled, Emitted, Part, Target
 from compiler.targets.static_graphs import write_static
-from compiler.targets.tensorrt import builder, verify
+from compiler.targets.tensorrt import builder, compile_engines, verify
 from compiler.targets.tensorrt.builder import number_of
 from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.operators import needed_version
+from compiler.targets.tensorrt.parts import parts_here
 from compiler.targets.tensorrt.rule import Limits
+from compiler.targets.toolchain import Toolchain
 from runtime_lite import errors
-from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import cuda, tensorrt_engine
+from runtime_lite.executors.executor import Executor, make_trusted_executor
 from runtime_lite.format import atomic_file
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
+from runtime_lite.format.reader import Bundle
 
 FOLDER = "tensorrt"
 
 COMPATIBILITIES = ("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")
 
 MINIMUM_CAPABILITY, AMPERE = (7, 5), (8, 0)
+
+COMPILE_S = 4 * 3600.0
+"""A builder that tries every kernel takes minutes per engine, and a bundle holds dozens."""
 
 SCRIPTS = {
     "build_engine.py": builder,
@@ -55,7 +63,7 @@ STANDALONE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Tensorrt:
+class Tensorrt(Target):
     """Write static graphs, `tensorrt/<graph>.build_plan.json`, scripts, and the same commands for trtexec as text.
 
     Attributes:
@@ -71,7 +79,7 @@ class Tensorrt:
     """
 
     name: ClassVar[str] = "tensorrt"
-    ships: ClassVar[bool] = True
+    trial: ClassVar[str] = f"{FOLDER}/verify_t4.py"
 
     compute_capability: str = "7.5"
     opset: int = 24
@@ -108,15 +116,23 @@ class Tensorrt:
         major, minor = self.compute_capability.split(".")
         return int(major), int(minor)
 
+    def accept(self, artifacts: Sequence[Lowered]) -> None:
+        """Lint the graphs.
+
+        Raises:
+            Refused: a dimension stays symbolic, or TensorRT would not build a graph as it is; all reasons at once.
+        """
+        super().accept(artifacts)
+        limits = Limits(self._capability, self.opset)
+        require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
+
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Freeze, lint and write every combination of bucket sizes, and the plan to build them.
 
         Raises:
             Refused: a dimension stays symbolic, or TensorRT would not build the graph as it is; all reasons at once.
         """
-        built = write_static(lowered, buckets)
-        limits = Limits(self._capability, self.opset)
-        require_buildable((emitted.lowered.model for emitted in built.artifacts), limits, lowered.graph)
+        built = write_static(self, lowered, buckets)
         plan_file = f"{FOLDER}/{lowered.graph}.build_plan.json"
         needed = max((needed_version(emitted.lowered.model) for emitted in built.artifacts), key=number_of)
         plan = self._plan(lowered.graph, built, needed)
@@ -133,19 +149,38 @@ class Tensorrt:
         """ONNX Runtime on the graph as it is written, half precision rounded where the graph says so."""
         return session_of(ir.external_data.load_to_model(ir.load(path)))
 
+    def parts(self) -> tuple[Part, ...]:
+        """The driver, its bindings, and the library, which is started."""
+        return parts_here()
+
     def absent(self) -> str | None:
-        """Why no engine can be built on this machine, or None."""
-        try:
-            device = cuda.probe()
-            builder.probe_builder()
-        except EngineAbsent as error:
-            return str(error).split("; ")[0]
+        """Why no engine can be built on this machine for the device of the options, or None."""
+        lacking = super().absent()
+        if lacking is not None:
+            return lacking
+        device = cuda.probe()
         if device.capability != self.compute_capability:
             return (
                 f"expected a device of compute capability {self.compute_capability}, got {device.name} of "
                 f"{device.capability}"
             )
         return None
+
+    def compile(self, bundle: Path, out: Path, caches: Path) -> Mapping[str, Compiled]:
+        """Build the engines with the script that ships, in a process that the library may end."""
+        request = {
+            "builder": builder.__file__,
+            "path": [str(Path(each).resolve()) for each in sys.path],
+            "bundle": str(bundle.resolve()),
+            "timing-cache": str(caches.resolve()),
+        }
+        Toolchain(Path(sys.executable), Path(compile_engines.__file__), COMPILE_S).run(request, out)
+        made = json.loads((out / "built.json").read_text(encoding="utf-8"))
+        return {plan: Compiled(**each) for plan, each in made.items()}
+
+    def executor(self, bundle: Bundle, name: str, threads: int) -> Executor:
+        """The device; code that engines carry is of the library that has just built them here."""
+        return make_trusted_executor(bundle, name, threads)
 
     def _flags(self) -> list[str]:
         wanted = {

@@ -10,6 +10,7 @@ import build
 from compiler.bundle import finish as module
 from compiler.bundle.finish import finish_bundle, require_toolchain, unfinished
 from compiler.errors import GateFailed, InternalError, Refused, ToolchainAbsent
+from compiler.targets.tensorrt.target import Tensorrt
 from runtime_lite import BadInput, read_bundle
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.format.manifest import bucket_name, static_shape
@@ -88,7 +89,7 @@ def test_without_a_device_the_bundle_is_untouched(
     def refuse() -> None:
         raise EngineAbsent("CUDA: expected a CUDA device, got no CUDA driver; look elsewhere")
 
-    monkeypatch.setattr(module, "probe", refuse)
+    monkeypatch.setattr("compiler.targets.tensorrt.parts.cuda.probe", refuse)
     before = digest_of(tmp_path)
     with pytest.raises(ToolchainAbsent) as caught:
         finish_bundle(bundle, tmp_path / "timing")
@@ -106,14 +107,14 @@ CRASH = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 def test_a_builder_that_crashes_at_its_start_is_absent(bundle: Path, machine: Path) -> None:
     (machine / "tensorrt/__init__.py").write_text(CRASH)
     with pytest.raises(ToolchainAbsent, match="expected a builder that starts, got a process ended by SIGSEGV"):
-        require_toolchain("here")
+        require_toolchain(Tensorrt(), "here")
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "sentence"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Refused, "got a process ended by SIGSEGV"),
-        ("raise RuntimeError('odd')", InternalError, "the builder ended with 1: RuntimeError: odd"),
+        ("raise RuntimeError('odd')", InternalError, "compile_engines.py ended with 1 .*RuntimeError: odd"),
         ("self.logger.log(self.logger.Severity.ERROR, 'no tactic')", Refused, "expected an engine, got no tactic"),
         ("return None", Refused, "expected an engine, got none"),
     ],
@@ -159,7 +160,11 @@ def test_engines_that_answer_otherwise_are_not_shipped(
 def test_the_budget_of_the_recipe_is_checked_on_the_device(
     limit: float, holds: bool, bundle: Path, machine: Path, tmp_path: Path
 ) -> None:
-    replace_hashed(bundle, "recipe.yaml", f"name: tiny\ngates: {{budget: {{p95_ms: {limit:.5f}}}}}\n".encode())
+    replace_hashed(
+        bundle,
+        "recipe.yaml",
+        f"name: tiny\ntargets: [{{kind: tensorrt}}]\ngates: {{budget: {{p95_ms: {limit:.5f}}}}}\n".encode(),
+    )
     before = digest_of(bundle)
     if holds:
         assert finish_bundle(bundle, tmp_path / "timing")

@@ -29,8 +29,8 @@ def test_one_call_per_bucket_is_recorded_at_the_shapes_of_the_engine(tmp_path: P
     stand_ins = StandIns(opened)
     with Runtime() as runtime:
         list(verify_model(runtime.load(write_engine_bundle(tmp_path / "b", built=False), stand_ins)))
-    ((name, content),) = stand_ins.feeds_files({"plain": 0.5}).items()
-    assert name == "tensorrt/plain.feeds.npz"
+    ((name, content),) = stand_ins.feeds({"plain": 0.5}).items()
+    assert name == "plain"
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         assert float(arrays["tolerance"]) == 0.5
         for rows in (1, 4):

@@ -14,6 +14,7 @@ from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered
 from compiler.targets.base import Built
+from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import (
     ALIGNMENT_BYTES,
     INLINE_BYTES,
@@ -45,7 +46,7 @@ def heavy() -> tuple[Lowered, Lowered]:
 
 
 def emitted(lowered: Lowered) -> Built:
-    return write_static(lowered, BUCKETS)
+    return write_static(OnnxStatic(), lowered, BUCKETS)
 
 
 def written(built: Built, folder: Path) -> Path:
@@ -138,13 +139,13 @@ def test_external_weights_are_read_from_the_file(tmp_path: Path) -> None:
 
 def test_without_buckets_there_is_one_static_graph() -> None:
     lowered = Lowered("plain", parse("(float[1,2] x) => (float[1,2] y) { y = Relu(x) }"))
-    built = write_static(lowered, {})
+    built = write_static(OnnxStatic(), lowered, {})
     assert [artifact.file for artifact in built.artifacts] == ["graphs/plain.static.onnx"]
 
 
 def test_a_symbol_that_stays_is_refused_with_node_and_source() -> None:
     with pytest.raises(Refused, match="a static target needs numbers") as raised:
-        write_static(streaming(), BUCKETS)
+        write_static(OnnxStatic(), streaming(), BUCKETS)
     assert raised.value.place.tensor == "past"
     assert "pad_axes for the window" in raised.value.cure
 
@@ -152,7 +153,7 @@ def test_a_symbol_that_stays_is_refused_with_node_and_source() -> None:
 def test_a_size_made_at_run_time_is_refused_with_its_node() -> None:
     text = "(float[batch,2] x) => (int64[2,n] y) { y = NonZero(x) }"
     with pytest.raises(Refused, match="needs numbers") as raised:
-        write_static(Lowered("tiny", parse(text), batch_axis=BATCH), BUCKETS)
+        write_static(OnnxStatic(), Lowered("tiny", parse(text), batch_axis=BATCH), BUCKETS)
     assert raised.value.place.op == "NonZero"
     assert raised.value.place.source.startswith("tiny.py:1")
 
@@ -160,7 +161,7 @@ def test_a_size_made_at_run_time_is_refused_with_its_node() -> None:
 def test_two_bucketed_axes_give_every_combination() -> None:
     text = "(float[batch,beam] x) => (float[batch,beam] y) { y = Relu(x) }"
     lowered = dataclasses.replace(Lowered("two", parse(text)), batch_axis=BATCH)
-    built = write_static(lowered, {"batch": (1, 2), "beam": (3, 5)})
+    built = write_static(OnnxStatic(), lowered, {"batch": (1, 2), "beam": (3, 5)})
     assert [artifact.file for artifact in built.artifacts] == [
         f"graphs/two.batch{batch}.beam{beam}.onnx" for batch in (1, 2) for beam in (3, 5)
     ]

@@ -10,7 +10,7 @@ from runtime_lite.executors.executor import make_executor
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
 from runtime_lite.format.describe import describe_bundle
-from tests.runtime_lite.bundles import write_plain_bundle
+from tests.runtime_lite.bundles import edit_manifest, write_plain_bundle
 from tests.runtime_lite.engines import REASON, use_doubles, write_engine_bundle
 
 
@@ -42,3 +42,13 @@ def test_inspect_says_in_capitals_that_the_engine_is_missing(tmp_path: Path) -> 
         assert f"engine: NOT BUILT: {REASON}; plan tensorrt/plain.build_plan.json" in describe_bundle(bundle)
     with read_bundle(write_engine_bundle(tmp_path / "c")) as bundle:
         assert "engine: built with compute capability 7.5, device T4, tensorrt 10.99.0" in describe_bundle(bundle)
+
+
+def test_engines_that_this_runtime_does_not_know_are_not_run(tmp_path: Path) -> None:
+    path = write_engine_bundle(tmp_path / "b")
+    edit_manifest(path, lambda manifest: manifest["graphs"]["plain"].update(target="abacus"))
+    with (
+        Runtime() as runtime,
+        pytest.raises(EngineAbsent, match=r"this runtime runs \(tensorrt\), got those of"),
+    ):
+        runtime.load(path)

@@ -14,7 +14,8 @@ import pytest
 
 from compiler.errors import RecipeError
 from compiler.stages import Lowered
-from compiler.targets.base import Built
+from compiler.targets.base import Built, Part
+from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import write_static
 from compiler.targets.tensorrt.lint import Unbuildable
 from compiler.targets.tensorrt.operators import (
@@ -56,7 +57,7 @@ def plan_of(built: Built) -> dict[str, object]:
 
 def test_graphs_are_the_static_ones_and_the_engine_is_said_not_to_be_built() -> None:
     built = emitted()
-    static = write_static(lowered(), {"batch": (1, 4)})
+    static = write_static(OnnxStatic(), lowered(), {"batch": (1, 4)})
     assert {name: built.files[name] for name in static.files} == static.files
     assert [artifact.file for artifact in built.artifacts] == [artifact.file for artifact in static.artifacts]
     assert built.engine is not None
@@ -249,7 +250,7 @@ def test_the_later_devices_may_have_what_a_t4_lacks() -> None:
 
 def test_a_device_of_another_capability_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compiler.targets.tensorrt.target.cuda.probe", lambda: Device("A10", "8.6", "12.4"))
-    monkeypatch.setattr("compiler.targets.tensorrt.target.builder.probe_builder", lambda: "10.9.0.34")
+    monkeypatch.setattr("compiler.targets.tensorrt.target.parts_here", lambda: (Part("driver", "A10"),))
     assert Tensorrt().absent() == "expected a device of compute capability 7.5, got A10 of 8.6"
     assert Tensorrt(compute_capability="8.6").absent() is None
 

@@ -1,0 +1,34 @@
+"""The target that a bundle was built for, made again from the recipe that travels with it."""
+
+import yaml
+
+from compiler.errors import RecipeError
+from compiler.targets import TARGETS
+from compiler.targets.base import Target
+from runtime_lite.errors import BadInput, show
+from runtime_lite.format.reader import Bundle
+
+
+def target_of(bundle: Bundle) -> Target:
+    """The target of a bundle's graphs, with the options of its recipe.
+
+    Raises:
+        BadInput: it is not known here, or the recipe is none of it.
+    """
+    name = next(iter(bundle.manifest.graphs.values())).target
+    if name not in TARGETS:
+        raise BadInput(
+            f"{bundle.path}: expected a target of {', '.join(sorted(TARGETS))}, got {show(name)}; use the version of "
+            "Slipway that has built it"
+        )
+    where = f"{bundle.path}: {bundle.manifest.recipe}"
+    try:
+        recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+        options = next({**each} for each in recipe["targets"] if each["kind"] == name)
+        del options["kind"]
+        return TARGETS[name](**options)
+    except (AttributeError, KeyError, RecipeError, StopIteration, TypeError, yaml.YAMLError) as error:
+        raise BadInput(
+            f"{where}: expected target {name} with options that it has, got none ({type(error).__name__}: "
+            f"{show(str(error))}); rebuild the bundle"
+        ) from None

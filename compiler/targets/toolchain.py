@@ -1,0 +1,123 @@
+"""Runs a vendor's script in the interpreter that has the vendor's packages: JSON goes in, files come out.
+
+    python SCRIPT FOLDER < request.json
+
+The script reads one JSON object from standard input and writes into the folder, which is empty. It ends with 0; or with
+3, the vendor refuses the graph, or 5, something of the toolchain is not there, and says why in the last line that it
+writes to standard error. It imports nothing of ours: the other interpreter may be of another version.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import InternalError, Refused, ToolchainAbsent
+
+TAIL_BYTES = 4096
+TAIL_LINES = 5
+"""So much of what a script wrote is told when it did not end as agreed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolchain:
+    """How a toolchain that needs a process or an environment of its own is started.
+
+    Attributes:
+        python: the interpreter of that environment.
+        script: a file in the vendor's folder.
+        limit_s: after so many seconds it is ended, with everything that it has started.
+    """
+
+    python: Path
+    script: Path
+    limit_s: float
+
+    def run(self, request: Mapping[str, Any], out: Path) -> None:
+        """Run the script; all its files are in `out` afterwards, or none.
+
+        Args:
+            request: what it is told; paths in it are absolute.
+            out: a folder that is empty or does not exist, in one that does.
+
+        Raises:
+            Refused: the vendor refuses, or its tools crash or do not come to an end.
+            ToolchainAbsent: the interpreter does not start, or the script misses something.
+            InternalError: the script itself failed.
+        """
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+            made, log = Path(scratch) / "made", Path(scratch) / "stderr"
+            made.mkdir()
+            (Path(scratch) / "request.json").write_text(json.dumps(request), encoding="utf-8")
+            self._judge(self._ended(Path(scratch), made), log)
+            made.rename(out)
+
+    def _ended(self, scratch: Path, made: Path) -> int | None:
+        """The exit code; None at the limit. Nothing that the script has started is left."""
+        command = [str(self.python), "-E", "-s", str(self.script), str(made)]
+        with (
+            (scratch / "request.json").open("rb") as request,
+            (scratch / "stdout").open("wb") as out,
+            (scratch / "stderr").open("wb") as err,
+        ):  # files, not pipes: a child that outlives the script may hold a pipe open for ever
+            try:
+                process = subprocess.Popen(
+                    command, stdin=request, stdout=out, stderr=err, cwd=scratch, start_new_session=True
+                )
+            except OSError as error:
+                raise ToolchainAbsent(
+                    f"expected the interpreter {self.python}, got {error.strerror}",
+                    cure="`build.py doctor` lists what is missing here",
+                ) from None
+            try:
+                return process.wait(self.limit_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _judge(self, code: int | None, log: Path) -> None:
+        """Raise unless the script ended as one that has done its work."""
+        name, said = self.script.name, _last_lines(log)
+        last = said[-1].removeprefix("error: ") if said else "no reason"
+        wrote = f" (it wrote: {' | '.join(said)})" if said else ""
+        if code is None:
+            raise Refused(
+                f"expected {name} to end within {self.limit_s:g} s, got no end{wrote}",
+                cure="take a smaller graph, or a faster machine",
+            )
+        if code == Refused.exit_code:
+            raise Refused(last, cure="change the graph or the options of the target")
+        if code == ToolchainAbsent.exit_code:
+            raise ToolchainAbsent(last, cure="`build.py doctor` lists what is missing here")
+        if code < 0:
+            raise Refused(
+                f"expected {name} to end by itself, got a process ended by {_signal_name(-code)}{wrote}",
+                cure="check the toolchain with `build.py doctor`",
+            )
+        if code:
+            raise InternalError(f"{name} ended with {code}{wrote}")
+
+
+def _last_lines(log: Path) -> list[str]:
+    """The end of a log, without empty lines and what no terminal shows."""
+    with log.open("rb") as file:
+        file.seek(max(log.stat().st_size - TAIL_BYTES, 0))
+        text = file.read().decode(errors="replace")
+    lines = ("".join(c if c.isprintable() else " " for c in line).strip() for line in text.splitlines())
+    return [line for line in lines if line][-TAIL_LINES:]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
