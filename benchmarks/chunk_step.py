@@ -98,7 +98,7 @@ def _export_child(recipe: str, scratch: str) -> None:
 
 
 def _original(recipe: str) -> tuple[Any, list[Any], Any]:
-    """The recipe's module with its checkpoint, a feed on full windows, and the graph's record."""
+    """The recipe's module with its checkpoint, a feed on full caches, and the graph's record."""
     import torch
 
     from compiler.capture.torch_module import load_module

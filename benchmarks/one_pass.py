@@ -58,7 +58,7 @@ def main() -> None:
             for each in spec.passes:
                 if each.name not in left_out:
                     lowered = make_pass(each.name, each.options).apply(lowered).lowered
-            graphs[label] = _frozen(lowered, sizes, {axis: given.window for axis, given in spec.axes.items()})
+            graphs[label] = _frozen(lowered, sizes)
     table = Table(title=f"{options.recipe}: {options.without}, {', '.join(f'{k} {v}' for k, v in sizes.items())}")
     for column in ("threads", "without, ms", "with, ms", "with / without", "10th..90th percentile", "multiply-adds, M"):
         table.add_column(column)
@@ -93,10 +93,10 @@ def _size(text: str) -> tuple[str, int]:
     return axis, int(count)
 
 
-def _frozen(lowered: Lowered, sizes: Mapping[str, int], windows: Mapping[str, int | None]) -> Lowered:
-    """The graph at fixed sizes; a window that padding left open is full."""
+def _frozen(lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
+    """The graph at fixed sizes; a cache that padding left open is full."""
     names = {str(name) for value in lowered.model.graph.inputs for dim in value.shape or () for name in [dim]}
-    wanted = {axis: window for axis, window in windows.items() if window is not None} | dict(sizes)
+    wanted = {cache.axis: cache.slots for cache in lowered.caches} | dict(sizes)
     kept = tuple((axis, size) for axis, size in wanted.items() if axis in names)
     copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
     return FreezeAxes(kept).apply(copy).lowered
@@ -138,18 +138,16 @@ def _session(lowered: Lowered, threads: int) -> onnxruntime.InferenceSession:
 def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Random numbers, ones for masks, and the number of slots for lengths."""
     rng = np.random.default_rng(0)
-    full = {each.length_input: each.axis for each in lowered.padded_axes}
-    window = lowered.window
-    masks = {window.mask_input} if window is not None and window.mask_input else set()
+    full = {each.length_input: sizes[each.axis] for each in lowered.padded_axes}
+    full |= {cache.length_input: cache.slots for cache in lowered.caches}
+    masks = {cache.mask_input for cache in lowered.caches}
     feeds: dict[str, Any] = {}
     for value in lowered.model.graph.inputs:
         shape, name = [int(str(dim)) for dim in value.shape or ()], str(value.name)
         assert value.dtype is not None
         kind = value.dtype.numpy()
         if name in full:
-            feeds[name] = np.full(shape, sizes[full[name]], kind)
-        elif window is not None and name == window.length_input:
-            feeds[name] = np.full(shape, window.frames, kind)
+            feeds[name] = np.full(shape, full[name], kind)
         elif name in masks or name in {mask for each in lowered.padded_axes for mask in each.mask_inputs}:
             feeds[name] = np.ones(shape, kind)
         else:

@@ -48,7 +48,7 @@ from compiler.recipe.callables import importable
 from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.session import open_session
-from compiler.runners.stream import Runner, mask_of
+from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.gates import task_functions
 
@@ -122,8 +122,8 @@ def _contenders(exact: Lowered, static: QuantizeStatic) -> Iterator[tuple[str, L
     started = time.perf_counter()
     yield "static", static.apply(copy()).lowered, time.perf_counter() - started
     started = time.perf_counter()
-    alone = static.apply(copy(states=(), window=None, evidence=_RandomStates(exact))).lowered
-    back = dataclasses.replace(alone, states=exact.states, window=exact.window, evidence=exact.evidence)
+    alone = static.apply(copy(states=(), caches=(), evidence=_RandomStates(exact))).lowered
+    back = dataclasses.replace(alone, states=exact.states, caches=exact.caches, evidence=exact.evidence)
     yield "static, random states", back, time.perf_counter() - started
     started = time.perf_counter()
     tokens = QuantizeDynamic(static.placement, static.pins, static.keep_float)
@@ -136,12 +136,12 @@ class _RandomStates:
     def __init__(self, exact: Lowered) -> None:
         assert exact.evidence is not None
         generator = np.random.default_rng(0)
-        runner, window = Runner(exact, _Nothing()), exact.window
+        runner = Runner(exact, _Nothing())
         fixed: dict[str, Array] = {}
-        if window is not None:
-            fixed[window.length_input] = np.array([window.frames])
-            if window.mask_input is not None:
-                fixed[window.mask_input] = mask_of(fixed[window.length_input], window.frames, window.step_frames)
+        for cache in exact.caches:
+            fixed[cache.length_input] = np.array([cache.slots])
+            if cache.mask_input is not None:
+                fixed[cache.mask_input] = np.ones((1, cache.slots + cache.step), np.float32)
         known = {str(value.name) for value in exact.model.graph.inputs}
         fixed = {name: array for name, array in fixed.items() if name in known}
         self.streams = [
@@ -265,12 +265,14 @@ def _ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
 
 
 def _full_feed(exact: Lowered, session: onnxruntime.InferenceSession, rows: int) -> dict[str, Array]:
-    generator, window = np.random.default_rng(0), exact.window
+    generator = np.random.default_rng(0)
+    lengths = {cache.length_input: cache.slots for cache in exact.caches}
+    masks = {cache.mask_input for cache in exact.caches}
     feed: dict[str, Array] = {}
     for value in session.get_inputs():
-        if window is not None and value.name == window.length_input:
-            feed[value.name] = np.full(rows, window.frames)
-        elif window is not None and value.name == window.mask_input:
+        if value.name in lengths:
+            feed[value.name] = np.full(rows, lengths[value.name])
+        elif value.name in masks:
             feed[value.name] = np.ones(value.shape, np.float32)
         else:
             feed[value.name] = generator.standard_normal(value.shape).astype(np.float32)

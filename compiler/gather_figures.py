@@ -191,8 +191,7 @@ def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistog
 def time_original(start: Lowered, feeds: Sequence[Feed]) -> float:
     """Median milliseconds of one call of the captured graph on one thread, once its caches are full."""
     runner = Sessions.of(start, optimize=True).runner(start)
-    window = start.window
-    warm = 5 if window is None else window.frames // window.step_frames + 5
+    warm = 5 + max((cache.calls_to_fill for cache in start.caches), default=0)
     times_ms = []
     for count in range(warm + TIMED_CALLS):
         feed: Mapping[str, Array] = feeds[count % len(feeds)]

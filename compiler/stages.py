@@ -1,4 +1,7 @@
-"""The records handed from stage to stage: what a graph is, which states it carries, and what a pass did to it."""
+"""The records handed from stage to stage: what a graph is, which states it carries, and what a pass did to it.
+
+A cache axis is the record of the bundle format, `runtime_lite.format.cache_axis.CacheAxis`.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from compiler.errors import Place
+from compiler.errors import InternalError, Place, Refused
 from compiler.records.precision import PrecisionRecord
 from compiler.sizes.expressions import Dim
+from runtime_lite.format.cache_axis import CacheAxis, not_yet
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -24,33 +28,19 @@ class State:
         input: graph input that receives it.
         output: graph output that feeds it back.
         frames_axis: the axis along which frames are cached, or None for a state of fixed meaning such as a convolution
-            context. On this axis the newest frames come last.
+            context, which every call replaces.
+        cache: name of the cache axis that lies there; given together with `frames_axis`.
     """
 
     input: str
     output: str
     frames_axis: int | None
+    cache: str | None = None
 
-
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """A cache axis and how its true length reaches the graph.
-
-    Attributes:
-        axis: axis name in the recipe.
-        frames: slots of the window, the newest frames last (right-aligned).
-        step_frames: frames that one call adds.
-        length_input: name of the input with the true cache length, int64 [batch].
-        mask_input: name of the 0/1 float32 input [batch, frames + step_frames], or None when the graph computes it.
-        static: whether the graph's cache axis is already padded to `frames`.
-    """
-
-    axis: str
-    frames: int
-    step_frames: int
-    length_input: str
-    mask_input: str | None
-    static: bool = False
+    def __post_init__(self) -> None:
+        if (self.frames_axis is None) != (self.cache is None):
+            got = f"{self.frames_axis} and {self.cache}"
+            raise InternalError(f"state {self.input!r}: expected a frames axis and its cache or neither, got {got}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +93,20 @@ class PaddedAxis:
     maximum: int | None = None
 
 
+def require_lowered(cache: CacheAxis) -> None:
+    """Refuse, by its name, a kind of cache that no pass lowers yet.
+
+    Raises:
+        Refused: valid frames do not lie last, or a state along it is not replaced as a whole.
+    """
+    kind = not_yet(cache.side, cache.update)
+    if kind is not None:
+        raise Refused(f"{kind} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
+
+
+CACHE_CURE = "join each cache in front of the new frames, feed the whole back, and write side: right, update: replace"
+
+
 class StateMap(Protocol):
     """How the states of one stage follow from those of the stage before; the reference is carried through it."""
 
@@ -136,24 +140,24 @@ class Lowered:
         model: the ONNX graph. Passes own the copy they are given.
         first_call: the graph of the call that starts a stream, until it is merged; it has the same outputs in order.
         states: the states the graph carries now.
-        window: the cache axis, if the recipe declares one.
+        caches: the cache axes that the recipe declares.
         batch_axis: name of the batch axis, or None.
         data_outputs: outputs that are the caller's, under names that no pass may change.
         padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
-        is_padded: whether pad_axes has run.
+        is_padded: whether pad_axes has run; cache axes have as many entries as slots from then on.
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
             add_batch_axis empties it.
         lossy: whether a pass has rounded on purpose: half precision, int8.
         evidence: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
-        state_maps: from the original's states (cut to the window) to the present ones, in order.
+        state_maps: from the original's states (cut to the slots of their caches) to the present ones, in order.
     """
 
     graph: str
     model: ir.Model
     first_call: ir.Model | None = None
     states: tuple[State, ...] = ()
-    window: Window | None = None
+    caches: tuple[CacheAxis, ...] = ()
     batch_axis: str | None = None
     data_outputs: tuple[str, ...] = ()
     state_maps: tuple[StateMap, ...] = ()
@@ -168,6 +172,10 @@ class Lowered:
     def models(self) -> tuple[ir.Model, ...]:
         """The graph and, until it is merged, that of the first call."""
         return (self.model,) if self.first_call is None else (self.model, self.first_call)
+
+    def cache_of(self, state: State) -> CacheAxis | None:
+        """The cache axis that a state lies along; None for one of fixed meaning, or of an axis left as is."""
+        return next((cache for cache in self.caches if cache.axis == state.cache), None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -62,13 +62,14 @@ class GraphParts:
 
 def graph_record(name: str, graph: GraphParts) -> Graph:
     """The manifest's record of one graph."""
-    lowered, window = graph.lowered, graph.lowered.window
+    lowered = graph.lowered
+    cache = next(iter(lowered.caches), None)
     states = {state.input: state for state in lowered.states}
     roles = {state.input: "state" for state in lowered.states} | {state.output: "state" for state in lowered.states}
-    if window is not None:
-        roles[window.length_input] = "length"
-        if window.mask_input is not None:
-            roles[window.mask_input] = "mask"
+    for each in lowered.caches:
+        roles[each.length_input] = "length"
+        if each.mask_input is not None:
+            roles[each.mask_input] = "mask"
     padded = {each.axis: each for each in lowered.padded_axes}
     roles |= {each.length_input: "length" for each in lowered.padded_axes}
     inputs = tuple(_tensor(value, roles) for value in lowered.model.graph.inputs)
@@ -94,14 +95,14 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
                 initial=_zero(shapes[state.input].dtype),
                 update="replace",
                 frames_axis=state.frames_axis,
-                window=None if state.frames_axis is None or window is None else window.frames,
+                window=None if state.frames_axis is None or cache is None else cache.slots,
                 parts=tuple(graph.parts.get(state.input, (state.input,))),
             )
             for state in states.values()
         ),
         stream=None
-        if window is None
-        else StreamSpec(window.length_input, window.mask_input, window.frames, window.step_frames, "right"),
+        if cache is None
+        else StreamSpec(cache.length_input, cache.mask_input, cache.slots, cache.step, cache.side),
         artifacts=tuple(Artifact(dict(a.sizes), a.file, a.files) for a in graph.built.artifacts),
         golden=f"golden/{name}.npz",
         rows_independent=lowered.rows_independent,

@@ -62,7 +62,7 @@ def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
 def _plain(lowered: Lowered) -> dict[str, Any]:
     return {
         "states": [dataclasses.asdict(each) for each in lowered.states],
-        "window": None if lowered.window is None else dataclasses.asdict(lowered.window),
+        "caches": [dataclasses.asdict(each) for each in lowered.caches],
         "batch_axis": lowered.batch_axis,
         "data_outputs": list(lowered.data_outputs),
         "padded_axes": [dataclasses.asdict(each) for each in lowered.padded_axes],

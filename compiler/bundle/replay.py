@@ -3,7 +3,7 @@
 Four things are shown of every graph:
 
 1. The certificate holds: the independent checker replays every step between the two graphs that it names.
-2. The licences of the manifest follow from it: rows, true lengths with their smallest, the window, masks.
+2. The licences of the manifest follow from it: rows, true lengths with their smallest, caches, masks.
 3. What ships follows from what was proved: the passes after the last proof and the freezing of buckets run again, and
    give the very bytes of every graph file. Passes that rounded on measured data cannot run again; they are named.
 4. The graph that was proved takes and gives what the manifest says.
@@ -29,9 +29,10 @@ from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass
-from compiler.stages import Lowered, PaddedAxis, State, Window
+from compiler.stages import Lowered, PaddedAxis, State
 from compiler.targets.static_graphs import write_static
 from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import without_contract
 from runtime_lite.format.manifest import BATCH_AXIS, Graph
@@ -122,9 +123,9 @@ def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     right = [axis for axis, side in sides.items() if side == "right"]
     window = None
     if right:
-        known = proofs[0]["lowered"]["window"]
+        (known,) = proofs[0]["lowered"]["caches"]
         masks = [mask for proof in proofs for mask, (_, side) in proof["mask_inputs"].items() if side == "right"]
-        window = [lengths[right[0]], known["mask_input"], known["frames"], known["step_frames"]]
+        window = [lengths[right[0]], known["mask_input"], known["slots"], known["step"]]
         if minimum[right[0]] != 0 or (known["mask_input"] is not None and known["mask_input"] not in masks):
             window = ["not proved"]
     return {
@@ -228,7 +229,7 @@ def _lowered(name: str, known: Mapping[str, Any], model: onnx.ModelProto) -> Low
         name,
         ir.serde.deserialize_model(model),
         states=tuple(State(**each) for each in known["states"]),
-        window=None if known["window"] is None else Window(**known["window"]),
+        caches=tuple(CacheAxis(**each) for each in known["caches"]),
         data_outputs=tuple(known["data_outputs"]),
         padded_axes=tuple(map(_padded_axis, known["padded_axes"])),
         **rest,

@@ -86,7 +86,7 @@ class _Watched:
 
     def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
         self.feed = feeds
-        if self.lowered.window is not None and self.lowered.window.static:
+        if self.lowered.caches and self.lowered.is_padded:
             self.feed = poisoned(self.lowered, feeds, np.ones(1, np.bool_), [np.nan])
         return self.session.run(names, self.feed)
 

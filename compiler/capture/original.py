@@ -45,9 +45,10 @@ from compiler.stage_inputs import (
     surroundings_of,
     task_for_lowering,
 )
-from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State, Window
+from compiler.stages import Array, Feed, Lowered, PaddedAxis, RowPlace, State
 from compiler.verify.edge_feeds import CALLS, ranges_of
 from compiler.verify.edges import EdgeCase, edge_cases
+from runtime_lite.format.cache_axis import CacheAxis
 
 CHOOSING = ("calibration", "development")
 """Roles of data that passes look at: none of them may serve a gate."""
@@ -60,7 +61,7 @@ class Reference(Protocol):
     """The original, ready to run."""
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
         ...
 
 
@@ -309,21 +310,11 @@ class Original:
         for each in (model, first):
             if each is not None:
                 house.infer_shapes(each)
-        windows = {name: axis for name, axis in self.spec.axes.items() if axis.window is not None}
         states = states_of(self.spec)
         places = _row_places(self.spec, model)
-        window = None
-        if windows:
-            (axis_name, axis), *more = windows.items()
-            if more:
-                raise Refused(
-                    f"one cache axis per graph is supported, got {list(windows)}", cure="name all caches' axis alike"
-                )
-            assert axis.window is not None
-            added = step_frames(model, states, places, axis_name, self.name)
-            _check_overflow(self.places, self.name, axis.window, added, self.gate.chained_steps)
-            assert axis.length_input is not None
-            window = Window(axis_name, axis.window, added, axis.length_input, axis.mask_input)
+        caches = _caches(self.spec, self.name, model, states, places)
+        for cache in caches:
+            _check_overflow(self.places, self.name, cache, self.gate.chained_steps)
         _check_state_sizes(model, states, places, self.name)
         batch = self.spec.batch
         if batch is not None and not places:
@@ -332,11 +323,11 @@ class Original:
         data_outputs = tuple(name for name in self.spec.outputs if name not in fed_back)
         padded = tuple(_padded_axis(self.spec, name) for name in self.spec.padded)
         return Lowered(
-            self.name, model, first, states, window, batch, data_outputs, padded_axes=padded, row_places=places
+            self.name, model, first, states, caches, batch, data_outputs, padded_axes=padded, row_places=places
         )
 
     def reference(self) -> Reference:
-        """The original model, ready to run; its caches are cut to the window."""
+        """The original model, ready to run; its caches are cut to their slots."""
         if self._reference is None:
             from compiler.capture import torch_module
 
@@ -344,7 +335,6 @@ class Original:
                 self._reference = _OnnxReference(self.start())
             else:
                 first_source = self.spec.first_call
-                window = next((axis.window for axis in self.spec.axes.values() if axis.window is not None), None)
                 self._reference = torch_module.TorchReference(
                     torch_module.load_module(self.places, self.name, self.spec.source, "source"),
                     torch_module.load_module(self.places, self.name, first_source, "first_call")
@@ -352,7 +342,6 @@ class Original:
                     else None,
                     self.spec,
                     states_of(self.spec),
-                    window,
                     self.start().row_places if _is_for_one_row(self.spec) else (),
                 )
         return self._reference
@@ -403,13 +392,29 @@ def _with_weights(graph: Path) -> list[Path]:
     return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
 
 
-def _check_overflow(places: RecipePlaces, graph: str, window: int, step_frames: int, steps: int) -> None:
-    """Parity over chained steps must see the window overflow, or it shows nothing about the frames that leave it."""
-    needed = window // step_frames + 2
+def _caches(
+    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowPlace]
+) -> tuple[CacheAxis, ...]:
+    """The cache axes that a recipe declares, and how many frames the graph adds along each."""
+    found = []
+    if len(spec.caches) > 1:
+        raise Refused(
+            f"one cache axis per graph is supported, got {list(spec.caches)}", cure="name all caches' axis alike"
+        )
+    for name, axis in spec.caches.items():
+        assert axis.window is not None and axis.length_input is not None
+        step = step_frames(model, states, places, name, graph)
+        found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input))
+    return tuple(found)
+
+
+def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, steps: int) -> None:
+    """Parity over chained steps must see a cache overflow, or it shows nothing about the frames that leave it."""
+    needed = cache.slots // cache.step + 2
     if steps < needed:
         raise RecipeError(
             f"{places.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
-            f"steps, so that a window of {window} frames overflows at {step_frames} per call, got {steps}",
+            f"steps, so that a window of {cache.slots} frames overflows at {cache.step} per call, got {steps}",
             cure=f"write {needed} or more, and yield a stream that long",
         )
 
@@ -475,7 +480,7 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
     inputs = house.inputs_named(model)
     for state in states:
         frames_axis = _graph_axis(state, places)
-        if frames_axis is None:
+        if frames_axis is None or state.cache != axis:
             continue
         cache = inputs[state.input]
         for node in house.consumers_of(cache):
@@ -497,13 +502,13 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
 
 
 class _OnnxReference:
-    """An ONNX file as its own original; the runner cuts its caches to the window before each call."""
+    """An ONNX file as its own original; the runner cuts its caches to their slots before each call."""
 
     def __init__(self, lowered: Lowered) -> None:
         self.lowered = lowered
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs, and the states cut to the window."""
+        """Per chunk: all outputs, and the states cut to their slots."""
         runner = runner_of(self.lowered)
         for count, feed in enumerate(feeds):
             try:

@@ -313,7 +313,7 @@ def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
 
 def _example_size(spec: Graph, axis: str) -> int:
     order = [name for name, each in spec.axes.items() if each.fixed is None]
-    if spec.axes[axis].window:
+    if axis in spec.caches:
         return EXAMPLE_FRAMES + order.index(axis)
     if axis in spec.padded:  # a length that users have in mind; shorter ones may give some layer no frame at all
         return (spec.padded[axis].buckets or (EXAMPLE_FRAMES,))[-1] - order.index(axis)
@@ -430,14 +430,13 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
 
 
 class TorchReference:
-    """The original model, run as it was handed over: first call, then later calls with caches cut to the window.
+    """The original model, run as it was handed over: first call, then later calls with caches cut to their slots.
 
     Args:
         later: module of the later calls.
         first: module of the first call, or None when the later call starts streams with empty caches.
         spec: inputs and outputs.
         states: what is fed back.
-        window: newest frames kept before each call, or None.
         row_places: for an original that is written for one row, where its tensors have the batch.
     """
 
@@ -447,14 +446,13 @@ class TorchReference:
         first: torch.nn.Module | None,
         spec: Graph,
         states: Sequence[State],
-        window: int | None,
         row_places: Sequence[RowPlace] = (),
     ) -> None:
-        self.later, self.first, self.spec, self.states, self.window = later, first, spec, states, window
+        self.later, self.first, self.spec, self.states = later, first, spec, states
         self.places = {each.tensor: each for each in row_places}
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-        """Per chunk: all outputs by name, and the states (cut to the window) that the next call takes."""
+        """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
         torch.set_num_threads(1)  # the order of summation, and with it the last bit, depends on the number of threads
         states: dict[str, Array] | None = None if self.first is not None else self._empty()
         for feed in feeds:
@@ -467,9 +465,8 @@ class TorchReference:
             yield outputs, states
 
     def _cut(self, array: Array, state: State) -> Array:
-        return (
-            array if state.frames_axis is None or self.window is None else newest(array, state.frames_axis, self.window)
-        )
+        slots = None if state.cache is None else self.spec.caches[state.cache].window
+        return array if state.frames_axis is None or slots is None else newest(array, state.frames_axis, slots)
 
     def _empty(self, batch: int = 1) -> dict[str, Array]:
         return empty_states(self.spec, self.states, batch)
@@ -492,7 +489,7 @@ def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, 
     found: dict[str, Array] = {}
     for state in states:
         shape = [
-            dim if isinstance(dim, int) else 0 if spec.axes[dim].window else spec.axes[dim].fixed or batch
+            dim if isinstance(dim, int) else 0 if dim in spec.caches else spec.axes[dim].fixed or batch
             for dim in spec.inputs[state.input].shape
         ]
         found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)

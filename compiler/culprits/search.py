@@ -123,7 +123,7 @@ def first_of(lowered: Lowered) -> Lowered:
     model = house.clone(lowered.first_call)
     for value, name in zip(model.graph.outputs, house.outputs_named(lowered.model), strict=True):
         value.name = name
-    return dataclasses.replace(lowered, model=model, first_call=None, states=(), window=None, state_maps=())
+    return dataclasses.replace(lowered, model=model, first_call=None, states=(), caches=(), state_maps=())
 
 
 class _Search:

@@ -259,8 +259,8 @@ def _explanation(
 
 def _axes(lowered: Lowered) -> tuple[ShownAxis, ...]:
     sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
-    if lowered.window is not None and not lowered.window.static:
-        sides[lowered.window.axis] = Side.RIGHT
+    if not lowered.is_padded:
+        sides |= {cache.axis: Side(cache.side) for cache in lowered.caches}
     inputs: dict[str, list[str]] = {name: [] for name in sides}
     for value in lowered.model.graph.inputs:
         for name in sides:

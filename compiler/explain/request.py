@@ -19,7 +19,8 @@ from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.standard_passes import STANDARD_PASSES
 from compiler.report.progress import Progress
-from compiler.stages import Lowered, PaddedAxis, Pass, State, Window
+from compiler.stages import Lowered, PaddedAxis, Pass, State
+from runtime_lite.format.cache_axis import CacheAxis
 
 BATCH = "batch"
 """The axis of rows where none is named and the graph has it."""
@@ -81,7 +82,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
         graph=path.stem,
         model=model,
         states=states,
-        window=_window(model, states, request, known),
+        caches=_caches(model, states, request, known),
         batch_axis=batch,
         data_outputs=tuple(
             name for name in house.outputs_named(model) if name not in {state.output for state in states}
@@ -111,7 +112,7 @@ def from_recipe(
             cure="write windows, states, masks, lengths and the batch into the recipe",
         )
     spec = graphs[graph]
-    tracked = (*spec.padded, *(name for name, axis in spec.axes.items() if axis.window is not None))
+    tracked = (*spec.padded, *spec.caches)
     _check_known("--axis", request.axes, tracked, "a padded axis or window of the recipe")
     names = [each.name for each in spec.passes]
     if PadAxes.name not in names:
@@ -152,33 +153,33 @@ def _free_name(wanted: str, taken: Iterable[str]) -> str:
 
 
 def _states(model: ir.Model, request: Request) -> list[State]:
-    """Caches: the axis that grows is the one with a window."""
+    """Along the axis with a window, if there is one."""
     windows = {text.split("=", 1)[0] for text in request.windows}
     inputs = house.inputs_named(model)
     found = []
     for name, output in _pairs("--state", request.states, inputs, house.outputs_named(model)):
         names = [str(dim) for dim in house.dims_of(inputs[name]) or ()]
-        found.append(State(name, output, next((at for at, dim in enumerate(names) if dim in windows), None)))
+        at, cache = next(((at, dim) for at, dim in enumerate(names) if dim in windows), (None, None))
+        found.append(State(name, output, at, cache))
     return found
 
 
-def _window(model: ir.Model, states: Sequence[State], request: Request, known: Sequence[str]) -> Window | None:
-    """The cache axis."""
-    if not request.windows:
-        return None
-    if len(request.windows) > 1:
-        raise RecipeError("--window: expected one cache axis, got more", cure="name the axis of all caches alike")
-    axis, frames = _split("--window", request.windows[0], "AXIS=FRAMES")
-    _check_known("--window", [axis], known)
-    if not frames.isdigit() or int(frames) < 1:
-        raise RecipeError(f"--window {axis}: expected a number of frames, got {frames!r}", cure=f"write {axis}=64")
-    if not any(state.frames_axis is not None for state in states):
-        raise RecipeError(
-            f"--window {axis}: expected the caches that have this axis, got no --state with it",
-            cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
-        )
-    return Window(axis, int(frames), step_frames(model, states, (), axis, "explain"),
-                  _free_name(f"{axis}_length", house.inputs_named(model)), None)  # fmt: skip
+def _caches(model: ir.Model, states: Sequence[State], request: Request, known: Sequence[str]) -> tuple[CacheAxis, ...]:
+    """The cache axes."""
+    found = []
+    for text in request.windows:
+        axis, slots = _split("--window", text, "AXIS=FRAMES")
+        _check_known("--window", [axis], known)
+        if not slots.isdigit() or int(slots) < 1:
+            raise RecipeError(f"--window {axis}: expected a number of frames, got {slots!r}", cure=f"write {axis}=64")
+        if not any(state.cache == axis for state in states):
+            raise RecipeError(
+                f"--window {axis}: expected the caches that have this axis, got no --state with it",
+                cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
+            )
+        length = _free_name(f"{axis}_length", house.inputs_named(model))
+        found.append(CacheAxis(axis, int(slots), step_frames(model, states, (), axis, "explain"), length, None))
+    return tuple(found)
 
 
 def _axis_names(model: ir.Model) -> tuple[str, ...]:
@@ -197,9 +198,9 @@ def _check_known(
 
 
 def _check_disjoint(lowered: Lowered) -> None:
-    """An axis is rows, a window, or padded behind."""
+    """An axis is rows, a cache axis, or padded behind."""
     names = [each.axis for each in lowered.padded_axes]
-    names += [] if lowered.window is None else [lowered.window.axis]
+    names += [cache.axis for cache in lowered.caches]
     names += [] if lowered.batch_axis is None else [lowered.batch_axis]
     for name in names:
         if names.count(name) > 1:

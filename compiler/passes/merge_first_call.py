@@ -6,7 +6,7 @@ After:
     later(features, cache of length 0, context of zeros) alone
 
 Requires: both graphs simplified; outputs in the same order.
-Ensures: one graph; a stream starts with empty windows and zero states.
+Ensures: one graph; a stream starts with empty caches and zero states.
 Keeps: the later-call graph, node by node.
 Numerics: exact; the two graphs are proved to be the same expression, otherwise the pass refuses.
 Source: concatenation with an empty tensor is the identity; concatenation with zeros is padding with zeros.
@@ -23,7 +23,7 @@ from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered, Outcome, State, Window
+from compiler.stages import Lowered, Outcome, State
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MergeFirstCall:
 
 
 def _started(lowered: Lowered) -> ir.Model:
-    """The later-call graph with every window empty and every other state zero."""
+    """The later-call graph with every cache empty and every other state zero."""
     model = house.clone(lowered.model)
     inputs = house.inputs_named(model)
     for state in lowered.states:
@@ -59,7 +59,7 @@ def _started(lowered: Lowered) -> ir.Model:
         if state.frames_axis is None:
             _pad_instead(model, value)
         else:
-            _empty(model, value, state, lowered.window)
+            _empty(model, value, state)
     for state in lowered.states:
         model.graph.inputs.remove(inputs[state.input])
     return _canonical(model, lowered.graph)
@@ -73,7 +73,7 @@ def _canonical(model: ir.Model, graph: str) -> ir.Model:
     return model
 
 
-def _empty(model: ir.Model, value: ir.Value, state: State, window: Window | None) -> None:
+def _empty(model: ir.Model, value: ir.Value, state: State) -> None:
     """Drop a zero-length operand from its concatenations, and make its length 0."""
     rank = len(value.shape or ())
     for use in list(value.uses()):

@@ -34,13 +34,13 @@ class PackStates:
     lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Pack every group of two or more states with the same shape, type and frames axis.
+        """Pack every group of two or more states with the same shape, type, frames axis and cache.
 
         Raises:
             Refused: a state's shape is not static.
         """
         packed = [state for state in lowered.states if state.input in _carriers(lowered)]
-        groups: dict[tuple[str, str, int | None], list[State]] = {}
+        groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}
         inputs = house.inputs_named(lowered.model)
         for state in lowered.states:
             if state in packed:
@@ -53,7 +53,7 @@ class PackStates:
                     cure="put pad_axes before pack_states",
                     place=Place(tensor=state.input),
                 )
-            groups.setdefault((str(dims), str(value.dtype), state.frames_axis), []).append(state)
+            groups.setdefault((str(dims), str(value.dtype), state.frames_axis, state.cache), []).append(state)
         maps: list[tuple[str, tuple[str, ...]]] = []
         for members in groups.values():
             if len(members) == 1:
@@ -116,7 +116,7 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
         model.graph.outputs.remove(value)
     for value in values:
         model.graph.inputs.remove(value)
-    return State(name, f"next_{name}", None if frames_axis is None else frames_axis + 1)
+    return State(name, f"next_{name}", None if frames_axis is None else frames_axis + 1, members[0].cache)
 
 
 def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Value:

@@ -10,14 +10,14 @@ After:
 
 Requires: symbolic shapes.
 Ensures: for every row of the batch, outputs at valid places equal those of the original graph run on that row alone at
-    its true lengths; so rows are independent. No dimension mentions a window's axis any more.
+    its true lengths; so rows are independent. No dimension mentions a cache axis any more.
 Keeps: everything that neither padding nor the batch can change: fills and masks go only where a rule needs one.
 Numerics: exact at valid places up to the order of summation; padded keys have probability exactly 0.
 Source: interval contents per region of padding, segments, and one rule per operator: compiler/analysis.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +38,8 @@ from compiler.ir import OLDEST_OPSET, Dim
 from compiler.padding.forms import FORMS
 from compiler.padding.places import Length, Places, is_removed
 from compiler.padding.site import Site
-from compiler.stages import Array, Lowered, Outcome, Window, right_aligned
+from compiler.stages import Array, Lowered, Outcome, State, require_lowered, right_aligned
+from runtime_lite.format.cache_axis import CacheAxis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,35 +56,33 @@ class PadAxes:
         Raises:
             Refused: some op has no rule, or its rule does not hold; with node, axis, source line and cure.
         """
-        window = lowered.window if lowered.window is not None and not lowered.window.static else None
-        if lowered.is_padded or (window is None and not lowered.padded_axes and lowered.batch_axis is None):
+        if lowered.is_padded or not (lowered.caches or lowered.padded_axes or lowered.batch_axis is not None):
             return Outcome(lowered)
         if lowered.row_places:
             raise Refused("the graph is written for one row", cure="put add_batch_axis before pad_axes")
         _check_opset(lowered.model)
-        axes = _axes(lowered, window)
+        axes = _axes(lowered)
         limits = infer_settled(lowered.model, axes.behind)
         _check_axes(lowered.model, axes)
         before = sum(1 for _ in lowered.model.graph)
-        work = _Padding(lowered, window, axes)
+        work = _Padding(lowered, axes)
         derivation = work.derive()
-        _check_outputs(derivation, lowered, window)
+        _check_outputs(derivation, lowered)
         work.write(derivation)
         least = least_lengths(derivation, {axis: int(side is Side.LEFT) for axis, side in axes.sides.items()}, limits)
         most = longest_lengths(limits, axes.sides)
-        if window is not None:
-            _check_empty(least[window.axis], window)
-            _freeze(lowered.model, window)
+        for cache in lowered.caches:
+            _check_empty(least[cache.axis], cache)
+        if lowered.caches:
+            _freeze(lowered.model, lowered.caches)
         house.prune(lowered.model)
         house.infer_shapes(lowered.model)
         after = sum(1 for _ in lowered.model.graph)
         maps = lowered.state_maps
-        if window is not None:
-            states = tuple((each.input, each.frames_axis) for each in lowered.states if each.frames_axis is not None)
-            maps = (*maps, RightAligned(states, window.frames))
+        if lowered.caches:
+            maps = (*maps, RightAligned(tuple(_places_of_frames(lowered))))
         done = dataclasses.replace(
             lowered,
-            window=None if lowered.window is None else dataclasses.replace(lowered.window, static=True),
             padded_axes=tuple(
                 dataclasses.replace(each, minimum=least[each.axis], maximum=most.get(each.axis))
                 for each in lowered.padded_axes
@@ -111,11 +110,10 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
     Raises:
         Refused: what is asked for does not fit the graph's inputs, so that nothing can be derived.
     """
-    window = lowered.window if lowered.window is not None and not lowered.window.static else None
-    axes = _axes(lowered, window)
+    axes = _axes(lowered)
     infer_settled(lowered.model, axes.behind)
     _check_axes(lowered.model, axes)
-    work = _Padding(lowered, window, axes)
+    work = _Padding(lowered, axes)
     try:
         derivation = work.derive(tolerant=True)
     except Refused as refused:  # while something was written
@@ -127,30 +125,42 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
 
 @dataclasses.dataclass(frozen=True)
 class RightAligned:
-    """State map: the named states move to the end of `frames` slots, zeros in front."""
+    """State map: the named states move to the end of their slots, zeros in front.
 
-    axes: tuple[tuple[str, int], ...]
-    frames: int
+    Attributes:
+        frames: per state its frames axis, and how many slots that axis gets.
+    """
+
+    frames: tuple[tuple[str, int, int], ...]
 
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
         """Map state values by input name."""
-        axes = dict(self.axes)
-        return {
-            name: right_aligned(array, axes[name], self.frames) if name in axes else array
-            for name, array in states.items()
-        }
+        moved = {name: right_aligned(states[name], axis, slots) for name, axis, slots in self.frames}
+        return {**states, **moved}
 
 
-def _axes(lowered: Lowered, window: Window | None) -> Axes:
-    """What is tracked. Caches are cleaned at the input: their padding is zero in the states that leave, too."""
+def _places_of_frames(lowered: Lowered) -> Iterator[tuple[str, int, int]]:
+    for state in lowered.states:
+        cache = lowered.cache_of(state)
+        if cache is not None and state.frames_axis is not None:
+            yield state.input, state.frames_axis, cache.slots
+
+
+def _axes(lowered: Lowered) -> Axes:
+    """What is tracked. Caches are cleaned at the input: their padding is zero in the states that leave, too.
+
+    Raises:
+        Refused: a cache is of a kind that this pass cannot lower.
+    """
     sides = {each.axis: Side.LEFT for each in lowered.padded_axes}
     clean: set[str] = set()
-    if window is not None:
-        sides[window.axis] = Side.RIGHT
-        clean = {
+    for cache in lowered.caches:
+        require_lowered(cache)
+        sides[cache.axis] = Side(cache.side)
+        clean |= {
             str(value.name)
             for value in lowered.model.graph.inputs
-            if any(house.mentions(dim, window.axis) for dim in house.dims_of(value) or ())
+            if any(house.mentions(dim, cache.axis) for dim in house.dims_of(value) or ())
         }
     masks = frozenset(name for each in lowered.padded_axes for name in each.mask_inputs)
     return Axes(lowered.batch_axis, sides, masks, frozenset(clean))
@@ -180,14 +190,13 @@ class _Padding:
 
     Args:
         lowered: the graph.
-        window: its cache axis, if it is not static yet.
         axes: the tracked axes.
     """
 
-    def __init__(self, lowered: Lowered, window: Window | None, axes: Axes) -> None:
+    def __init__(self, lowered: Lowered, axes: Axes) -> None:
         self.lowered, self.model, self.axes = lowered, lowered.model, axes
         self.known = input_facts(self.model, axes)
-        self.places = _places(lowered, window, self.known)
+        self.places = _places(lowered, self.known)
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
@@ -366,20 +375,20 @@ def _after(model: ir.Model, value: ir.Value, otherwise: house.Inserter) -> house
     return house.Inserter(model, PadAxes.name, after=producer)
 
 
-def _places(lowered: Lowered, window: Window | None, known: dict[ir.Value, Fact]) -> Places:
+def _places(lowered: Lowered, known: dict[ir.Value, Fact]) -> Places:
     """The length inputs, added to the graph."""
     batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else _fixed_rows(lowered.model, known)
     lengths = []
     for each in lowered.padded_axes:
         lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
-    if window is not None:
-        size = house.symbol(window.axis) + window.step_frames
-        value = _input(lowered.model, window.length_input, ir.DataType.INT64, [batch])
+    for cache in lowered.caches:
+        size = house.symbol(cache.axis) + cache.step
+        value = _input(lowered.model, cache.length_input, ir.DataType.INT64, [batch])
         mask = None
-        if window.mask_input is not None:
+        if cache.mask_input is not None:
             shape: list[int | str] = [batch, str(size)]
-            mask = _input(lowered.model, window.mask_input, ir.DataType.FLOAT, shape)
-        lengths.append(Length(window.axis, value, window.frames, mask, size))
+            mask = _input(lowered.model, cache.mask_input, ir.DataType.FLOAT, shape)
+        lengths.append(Length(cache.axis, value, cache.slots, mask, size))
     return Places(lowered.model, lengths, batch, PadAxes.name)
 
 
@@ -408,9 +417,9 @@ def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str
     return value
 
 
-def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window | None) -> None:
-    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the window."""
-    frames_axes = {state.output: state.frames_axis for state in lowered.states}
+def _check_outputs(derivation: Derivation, lowered: Lowered) -> None:
+    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the newest."""
+    states = {state.output: state for state in lowered.states}
     for name, value in house.outputs_named(lowered.model).items():
         fact = derivation.fact(value)
         node = value.producer()
@@ -423,9 +432,9 @@ def _check_outputs(derivation: Derivation, lowered: Lowered, window: Window | No
                 "return one per row (expand it to the batch in front), or leave it out: callers know their lengths",
                 **place,
             )
-        state_axis = frames_axes.get(name)
-        if window is not None and state_axis is not None:
-            _check_state(fact, state_axis, value, window, place)
+        cache = lowered.cache_of(states[name]) if name in states else None
+        if cache is not None:
+            _check_state(fact, states[name], value, cache, place)
             continue
         for axis, layout in fact.axes:
             frames = fact.frames(axis)
@@ -444,47 +453,49 @@ def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None
     raise refuse(f"the batch {batch!r} is not the first axis of the output", "transpose the output", **place)
 
 
-def _check_state(fact: Fact, axis: int, value: ir.Value, window: Window, place: Mapping[str, str]) -> None:
-    """The newest frames of a state are the newest slots, at least the window's number, zero where there are none."""
+def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
+    """The newest frames of a state are the newest slots, at least as many as it has, zero where there are none."""
+    axis = state.frames_axis
+    assert axis is not None
     frames = fact.frames(axis)
     size = None if value.shape is None else value.shape[axis]
-    whole = house.symbol(window.axis) + window.step_frames
+    whole = house.symbol(cache.axis) + cache.step
     if frames is None:
-        if isinstance(size, int) and size == window.frames <= window.step_frames:
+        if isinstance(size, int) and size == cache.slots <= cache.step:
             return
     elif (
         frames.is_prefix_padded
         and len(fact.padded) == 1
         and fact.padding(axis).is_zero
-        and (frames.size == whole or _slots_when_full(frames.size, window) == window.frames)
+        and (frames.size == whole or _slots_when_full(frames.size, cache) == cache.slots)
     ):
         return
     raise refuse(
-        f"the state holds {fact}, not the cached frames and then {window.step_frames} new ones",
+        f"the state holds {fact}, not the cached frames and then {cache.step} new ones",
         "join the cache with the new frames, cache first, and feed the whole back",
-        axis=window.axis,
+        axis=cache.axis,
         **place,
     )
 
 
-def _slots_when_full(size: Dim, window: Window) -> int:
-    """Slots of an axis when the window is full."""
-    return int(sympy.sympify(size).subs(house.symbol(window.axis), window.frames))
+def _slots_when_full(size: Dim, cache: CacheAxis) -> int:
+    """Slots of an axis when the cache is full."""
+    return int(sympy.sympify(size).subs(house.symbol(cache.axis), cache.slots))
 
 
-def _check_empty(least: int, window: Window) -> None:
-    """A stream starts with an empty window."""
+def _check_empty(least: int, cache: CacheAxis) -> None:
+    """A stream starts with an empty cache."""
     if least > 0:
         raise refuse(
             f"something needs at least {least} cached frames, and a stream starts with none",
             "join at least one new frame to the cache before softmax or a reduction",
-            axis=window.axis,
+            axis=cache.axis,
         )
 
 
-def _freeze(model: ir.Model, window: Window) -> None:
-    """Write the window into the input shapes and let all other shapes follow."""
-    slots = {house.symbol(window.axis): window.frames}
+def _freeze(model: ir.Model, caches: Sequence[CacheAxis]) -> None:
+    """Write the slots into the input shapes and let all other shapes follow."""
+    slots = {house.symbol(cache.axis): cache.slots for cache in caches}
     for value in model.graph.inputs:
         dims = house.dims_of(value) or ()
         value.shape = ir.Shape([dim if isinstance(dim, int) else _number_or_text(dim.subs(slots)) for dim in dims])

@@ -39,7 +39,8 @@ from compiler.analysis.streaming.state_network import MEGA, figures, network_of
 from compiler.errors import RecipeError, Refused
 from compiler.passes.window_states import rename_output
 from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, Refusal, State
+from compiler.stages import Array, Lowered, Outcome, State, require_lowered
+from runtime_lite.format.cache_axis import CacheAxis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,17 +72,33 @@ class SelectStates:
         """Replace caches by what is cheaper to carry.
 
         Raises:
-            Refused: the cache axis is padded already, or not even the smallest states fit the memory.
+            Refused: a cache axis is padded already or of a kind that is not lowered yet, or not even the smallest
+                states fit the memory.
         """
-        window = lowered.window
-        if window is not None and window.static:
+        if lowered.caches and lowered.is_padded:
             raise Refused("the cache axis is padded already", cure="put select_states before pad_axes")
-        caches, refused = _caches(lowered)
+        if len(lowered.caches) > 1 and self.memory_mb is not None:
+            axes = ", ".join(cache.axis for cache in lowered.caches)
+            cure = "drop memory_mb, or name the axis of all caches alike"
+            raise Refused(f"memory_mb is not shared out between several cache axes yet ({axes})", cure=cure)
+        if not lowered.caches:
+            fixed = _fixed_bytes(lowered, ())
+            self._require_room(fixed, fixed)
+        made = Outcome(lowered)
+        for along in lowered.caches:
+            require_lowered(along)
+            made = _together(made, self._choose(made.lowered, along))
+        return made
+
+    def _choose(self, lowered: Lowered, along: CacheAxis) -> Outcome:
+        """Of the caches along one axis; those along others are states without a choice."""
+        house.infer_shapes(lowered.model)
+        caches, refused = find_caches(lowered, along)
         fixed = _fixed_bytes(lowered, caches)
-        if window is None or not caches:
+        if not caches:
             self._require_room(fixed, fixed)
             return Outcome(lowered, refused=refused)
-        stable = Stable(lowered.model, caches, window)
+        stable = Stable(lowered.model, caches, along)
         network = network_of(stable, Rates(self.multiply_adds_per_s, self.bytes_per_s))
         choice = choose(network, None if self.memory_mb is None else self._room - fixed)
         self._require_room(choice.held + fixed, fixed)
@@ -111,21 +128,25 @@ class SelectStates:
             raise Refused(
                 f"expected states of at most {self.memory_mb:g} MB for one stream, got {held / MEGA:g} MB at least, "
                 f"of which {fixed / MEGA:g} MB are states without a choice",
-                cure=f"allow memory_mb: {held / MEGA:g}, or make the window shorter",
+                cure=f"allow memory_mb: {held / MEGA:g}, or give the cache fewer slots",
             )
 
 
-def _caches(lowered: Lowered) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
-    if lowered.window is None:
-        return (), ()
-    house.infer_shapes(lowered.model)
-    return find_caches(lowered, lowered.window)
+def _together(one: Outcome, other: Outcome) -> Outcome:
+    """What was done along one axis after another."""
+    return Outcome(
+        other.lowered,
+        one.matched + other.matched,
+        one.rewritten + other.rewritten,
+        (*one.refused, *other.refused),
+        detail="; ".join(detail for detail in (one.detail, other.detail) if detail),
+    )
 
 
 def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
     """Bytes of the states of one stream that the pass has no say in."""
     chosen = {cache.state.input for cache in caches}
-    sizes = {} if lowered.window is None else {lowered.window.axis: lowered.window.frames}
+    sizes = {cache.axis: cache.slots for cache in lowered.caches}
     inputs = house.inputs_named(lowered.model)
     return bytes_of([inputs[state.input] for state in lowered.states if state.input not in chosen], sizes)
 
@@ -233,7 +254,7 @@ class _Split:
         node, axis = value.producer(), self.stable.axes[value]
         assert node is not None
         if node in self.again:
-            frames = -self.stable.window.step_frames
+            frames = -self.stable.along.step
             insert = house.Inserter(self.model, SelectStates.name, after=node)
             bounds = [insert.int64s(frames), insert.int64s(house.END), insert.int64s(axis)]
             self.new[value] = insert.op("Slice", [value, *bounds], name=f"{value.name}_new", dtype=value.dtype)
@@ -252,7 +273,7 @@ class _Split:
         count = sum(state.input.startswith(f"{owner.state.input}_carried_") for state in self.states)
         name = house.fresh_name(graph, f"{owner.state.input}_carried_{count}")
         dims = list(value.shape)
-        dims[axis] = ir.SymbolicDim(self.stable.window.axis)
+        dims[axis] = ir.SymbolicDim(self.stable.along.axis)
         state = ir.Value(name=name, type=value.type, shape=ir.Shape(dims))
         graph.inputs.append(state)
         new = self._new(value)
@@ -260,7 +281,7 @@ class _Split:
         joined = insert.op(
             "Concat", [state, new], {"axis": axis}, name=f"next_{name}", shape=list(value.shape), dtype=value.dtype
         )
-        self.states.append(State(name, str(joined.name), axis))
+        self.states.append(State(name, str(joined.name), axis, self.stable.along.axis))
         on_new_frames = {*self.stable.operators, *self.stable.lengths, *self.stable.newest} - self.again
         for use in list(value.uses()):
             if use.node not in on_new_frames:
@@ -304,7 +325,7 @@ class _Split:
             read = insert.op("Shape", [state], bounds, name=name, dtype=ir.DataType.INT64)
             if not frames or own is None:
                 return read
-            return insert.op("Add", [read, insert.int64s(self.stable.window.step_frames)], name=f"{name}_joined")
+            return insert.op("Add", [read, insert.int64s(self.stable.along.step)], name=f"{name}_joined")
 
         sizes = [size(at) for at in house.dims_read(node, len(value.shape))]
         whole = sizes[0]
@@ -329,7 +350,7 @@ class _Map:
         for value, output, name in zip(values, outputs, names, strict=True):
             assert value.shape is not None
             dims = list(value.shape)
-            dims[self.stable.axes[value]] = ir.SymbolicDim(self.stable.window.axis)
+            dims[self.stable.axes[value]] = ir.SymbolicDim(self.stable.along.axis)
             output.name, output.shape, output.type = name, ir.Shape(dims), value.type
         graph = ir.Graph(
             list(self.inputs.values()),

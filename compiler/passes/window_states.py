@@ -1,4 +1,4 @@
-"""Cut every cached state to the newest frames of the window inside the graph.
+"""Cut every cached state to the newest frames that its cache has slots for, inside the graph.
 
 Before:
     next_cache [batch, 144, W] = Concat(cache[128], new[16])
@@ -7,10 +7,10 @@ After:
 
 Requires: a static cache axis whose padding, if any, is in front (pad_axes).
 Ensures: each such state output has the shape of the input it feeds.
-Keeps: states without a frames axis, and states that have the window's length already.
+Keeps: states without a frames axis, and states that have no more frames than slots already.
 Numerics: exact; a static slice of a right-aligned axis keeps the newest frames for every true length, because padding
     moves out in front.
-Source: right-aligned windows, compiler/analysis/facts.py.
+Source: right-aligned caches, compiler/analysis/facts.py.
 """
 
 import dataclasses
@@ -25,29 +25,25 @@ from compiler.stages import Lowered, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class WindowStates:
-    """Keep the newest `window` frames."""
+    """Keep as many frames as there are slots, the newest."""
 
     name: ClassVar[str] = "window_states"
     lossy: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
-        """Insert one Slice per state that is longer than its window.
+        """Insert one Slice per state that is longer than its cache.
 
         Raises:
             Refused: the cache axis is not static yet.
         """
-        window = lowered.window
-        if window is None:
-            return Outcome(lowered)
-        if not window.static:
+        if lowered.caches and not lowered.is_padded:
+            axis = lowered.caches[0].axis
             raise Refused(
-                f"the axis {window.axis!r} is still dynamic",
-                cure="put pad_axes before window_states",
-                place=Place(axis=window.axis),
+                f"the axis {axis!r} is still dynamic", cure="put pad_axes before window_states", place=Place(axis=axis)
             )
         inputs, matched, rewritten = house.inputs_named(lowered.model), 0, 0
         for state in lowered.states:
-            if state.frames_axis is None:
+            if state.frames_axis is None or lowered.cache_of(state) is None:
                 continue
             matched += 1
             rewritten += _cut(lowered.model, state.output, state.frames_axis, inputs[state.input])

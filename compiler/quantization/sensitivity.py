@@ -69,12 +69,12 @@ class _Kept:
     def __init__(self, runner: Runner | RowsRunner) -> None:
         self.runner = runner
         self.states = dict(runner.states)
-        self.length = runner.length if isinstance(runner, Runner) else None
+        self.lengths = dict(runner.lengths) if isinstance(runner, Runner) else {}
 
     def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
         self.runner.states = dict(self.states)
-        if isinstance(self.runner, Runner) and self.length is not None:
-            self.runner.length = self.length
+        if isinstance(self.runner, Runner):
+            self.runner.lengths = dict(self.lengths)
         return [self.runner.step(feed) for feed in feeds]
 
 

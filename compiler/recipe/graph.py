@@ -57,6 +57,11 @@ class Graph(Record):
         return {name: axis for name, axis in self.axes.items() if axis.buckets and axis.length_input is not None}
 
     @property
+    def caches(self) -> dict[str, Axis]:
+        """The axes along which states keep frames, by name."""
+        return {name: axis for name, axis in self.axes.items() if axis.window is not None}
+
+    @property
     def batch(self) -> str | None:
         """The axis of rows."""
         return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)

@@ -164,14 +164,14 @@ class Bench:
         self.runner = self.sessions.runner(self.lowered)
 
     @property
-    def length(self) -> Array | None:
-        """True length of the caches; None for a graph that has none."""
-        return self.runner.length.copy() if isinstance(self.runner, Runner) else None
+    def lengths(self) -> Mapping[str, Array]:
+        """True lengths of the caches, per row, by cache axis."""
+        return dict(self.runner.lengths) if isinstance(self.runner, Runner) else {}
 
-    def continue_at(self, length: Array | None) -> None:
-        """Let the next call be one with caches of this true length."""
-        if isinstance(self.runner, Runner) and length is not None:
-            self.runner.started, self.runner.length = True, length.copy()
+    def continue_at(self, lengths: Mapping[str, Array]) -> None:
+        """Let the next call be one with caches of these true lengths."""
+        if isinstance(self.runner, Runner):
+            self.runner.started, self.runner.lengths = True, dict(lengths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Lesson:
     feed: Feed
     inputs_before: Feed
     inputs_after: Feed
-    length: Array | None
+    lengths: Mapping[str, Array]
     before_states: Mapping[str, Array]
     states: Mapping[str, Array]
     before: Mapping[str, Array]
@@ -283,13 +283,13 @@ class Lessons:
                 self.start.call(step.feed)
                 states = dict(self.start.runner.states)
                 for bench in (self.old, self.new, self.forced):
-                    bench.continue_at(self.start.length)
+                    bench.continue_at(self.start.lengths)
                 continue
             yield self._lesson(number, step.feed, states)
             states = dict(self.old.runner.states)
 
     def _lesson(self, number: int, feed: Feed, states: Mapping[str, Array]) -> Lesson:
-        length, given = self.old.length, mapped(self.maps, states)
+        lengths, given = self.old.lengths, mapped(self.maps, states)
         inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
         right = self.old.call(feed, states)
         own = self.new.call(feed, given)
@@ -299,7 +299,7 @@ class Lessons:
         places = {name: self._place(name, kept[name], own[name], feed) for name in kept}
         origins = {name: self.old.valid(name, array, feed) for name, array in kept.items()}
         cut = {name: array[origins[name]] for name, array in kept.items()}
-        lesson = Lesson(number, feed, *inputs, length, states, given, right, cut, own, {}, origins, places)
+        lesson = Lesson(number, feed, *inputs, lengths, states, given, right, cut, own, {}, origins, places)
         more = {f"{FORCED}{name}": lesson.given(name) for name in self.names}
         return dataclasses.replace(lesson, local=self.forced.call(feed, given, more))
 

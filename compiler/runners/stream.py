@@ -11,7 +11,7 @@ from compiler.errors import DataError, Place
 from compiler.runners.one_row import caller_dims, for_callers
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
-from compiler.stages import Array, Feed, Lowered, StateMap, newest
+from compiler.stages import Array, Feed, Lowered, State, StateMap, newest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Step:
     Attributes:
         feed: what the caller gives.
         outputs: every output by name, states among them as the original returns them.
-        states: what the next call takes, caches cut to the window.
+        states: what the next call takes, caches cut to their slots.
     """
 
     feed: Feed
@@ -73,7 +73,7 @@ class Runner:
         self.first = None if first is None else for_callers(first, lowered)
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
-        self.length = np.zeros(batch, np.int64)
+        self.lengths = {cache.axis: np.zeros(batch, np.int64) for cache in lowered.caches}
         dims = caller_dims(lowered)
         self.states = {state.input: self._initial(state.input, dims[state.input]) for state in lowered.states}
         self.started = False
@@ -81,21 +81,17 @@ class Runner:
     def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
         """Zeros; a dynamic cache starts with no frames."""
         value = self.inputs[name]
-        window = self.lowered.window
-        axis = window.axis if window is not None else None
-        shape = [
-            dim if isinstance(dim, int) else 0 if axis is not None and str(dim) == axis else self.batch for dim in dims
-        ]
+        shape = [dim if isinstance(dim, int) else 0 if str(dim) in self.lengths else self.batch for dim in dims]
         return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed with states, length and mask."""
         full = {**feed, **self.states}
-        window = self.lowered.window
-        if window is not None and window.length_input in self.inputs:
-            full[window.length_input] = self.length
-        if window is not None and window.mask_input is not None and window.mask_input in self.inputs:
-            full[window.mask_input] = mask_of(self.length, window.frames, window.step_frames)
+        for cache in self.lowered.caches:
+            length = self.lengths[cache.axis]
+            full[cache.length_input] = length
+            if cache.mask_input is not None:
+                full[cache.mask_input] = cache.mask(length).astype(np.float32)
         return {name: array for name, array in full.items() if name in self.inputs}
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
@@ -114,24 +110,17 @@ class Runner:
             full = {**self.full_feed(feed), **(more or {})}
             outputs = dict(zip(self.outputs, self.session.run(self.outputs, full), strict=True))
         self.started = True
-        window = self.lowered.window
         for state in self.lowered.states:
-            array = outputs[state.output]
-            cut = (
-                array
-                if state.frames_axis is None or window is None
-                else newest(array, state.frames_axis, window.frames)
-            )
-            self.states[state.input] = cut
-        if window is not None:
-            self.length = np.minimum(self.length + window.step_frames, window.frames)
+            self.states[state.input] = cut_to_slots(self.lowered, state, outputs[state.output])
+        for cache in self.lowered.caches:
+            self.lengths[cache.axis] = cache.after_call(self.lengths[cache.axis])
         return outputs
 
 
-def mask_of(length: Array, frames: int, step_frames: int) -> Array:
-    """The 0/1 float32 mask [rows, frames + step_frames] of right-aligned caches with these true lengths."""
-    slots = np.arange(frames + step_frames)
-    return (slots[None] >= frames - length[:, None]).astype(np.float32)
+def cut_to_slots(lowered: Lowered, state: State, array: Array) -> Array:
+    """The newest frames of a state, as many as its cache has slots; the whole of a state without frames."""
+    cache = lowered.cache_of(state)
+    return array if cache is None or state.frames_axis is None else newest(array, state.frames_axis, cache.slots)
 
 
 def expected_states(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
@@ -174,10 +163,10 @@ def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequen
 def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]) -> dict[str, Array]:
     """Copies of a feed with a row's poison in the padded slots of every cache, and in everything of a free row."""
     found: dict[str, Array] = {}
-    axes = {state.input: state.frames_axis for state in lowered.states}
-    window = lowered.window
+    states = {state.input: state for state in lowered.states}
+    masks = {cache.mask_input for cache in lowered.caches}
     for name, array in full.items():
-        if array.dtype.kind != "f" or (window is not None and name == window.mask_input):
+        if array.dtype.kind != "f" or name in masks:
             found[name] = array
             continue
         array = array.copy()
@@ -185,12 +174,13 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
             fills = np.array(poisons).astype(array.dtype)
         for row in np.flatnonzero(~active):
             array[row] = fills[row]
-        axis = axes.get(name)
-        if axis is not None and window is not None:
-            length = full[window.length_input]
+        axis = states[name].frames_axis if name in states else None
+        cache = lowered.cache_of(states[name]) if name in states else None
+        if axis is not None and cache is not None:
+            length = full[cache.length_input]
             for row in np.flatnonzero(active):
                 index: list[Any] = [slice(None)] * array.ndim
-                index[0], index[axis] = row, slice(0, window.frames - int(length[row]))
+                index[0], index[axis] = row, slice(0, cache.slots - int(length[row]))
                 array[tuple(index)] = fills[row]
         found[name] = array
     return found

@@ -59,7 +59,7 @@ def measure_drift(
         for name, array in expected_states(lowered, new_states).items():
             tallies.setdefault(name, _Tally(is_state=True)).add(runner.states[name][: len(array)], array)
         advance(done)
-    warm = 0 if lowered.window is None else -(-lowered.window.frames // lowered.window.step_frames)
+    warm = max((cache.calls_to_fill for cache in lowered.caches), default=0)
     return [tally.curve(name, warm) for name, tally in tallies.items()]
 
 

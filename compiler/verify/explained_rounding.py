@@ -97,7 +97,7 @@ class ExplainedError:
         """Take the errors of one call into account; the largest counts."""
         for rounding in sorted(set(self.roundings.values()), key=_coarseness):
             rng = np.random.default_rng(lesson.step)
-            self.bench.continue_at(lesson.length)
+            self.bench.continue_at(lesson.lengths)
             feed, states, more = (
                 {name: _off(array, rounding, rng) for name, array in given.items()}
                 for given in (

@@ -109,14 +109,15 @@ def _timed_calls(call: Callable[[], object]) -> list[float]:
 
 def full_feed(value: Any, emitted: Emitted) -> Array:
     """An input of one bucket: random numbers; lengths and masks of places that are all valid."""
-    shape, window = tuple(value.shape), emitted.lowered.window
+    shape = tuple(value.shape)
     for each in emitted.lowered.padded_axes:
         if value.name == each.length_input:
             return np.full(shape, emitted.sizes[each.axis], np.int64 if "64" in value.type else np.int32)
-    if window is not None and value.name == window.length_input:
-        return np.full(shape, window.frames, np.int64)
-    if window is not None and value.name == window.mask_input:
-        return np.ones(shape, np.float32)
+    for cache in emitted.lowered.caches:
+        if value.name == cache.length_input:
+            return np.full(shape, cache.slots, np.int64)
+        if value.name == cache.mask_input:
+            return np.ones(shape, np.float32)
     dtype = np.dtype(TYPES.get(value.type[7:-1], value.type[7:-1]))
     if dtype.kind != "f":
         return np.zeros(shape, dtype)

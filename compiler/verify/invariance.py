@@ -37,7 +37,7 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
         lowered: the graph's record.
         session: runs the artefact that ships.
         batch: its rows; row r is r calls late, so that the rows have different true lengths.
-        feeds: calls of one stream, at least enough to fill the window.
+        feeds: calls of one stream, at least enough to fill the caches.
 
     Raises:
         GateFailed: names the output, the poison and the step.
@@ -65,7 +65,7 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
                     rows=[GateRow("invariance", lowered.graph, changed, holds=False)],
                 )
             calls += 1
-        runner.length = np.where(active, runner.length, 0)
+        runner.lengths = {axis: np.where(active, each, 0) for axis, each in runner.lengths.items()}
         runner.states = {name: _reset(array, ~active) for name, array in runner.states.items()}
     return Invariance(batch, calls, tuple(POISONS))
 

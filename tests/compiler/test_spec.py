@@ -22,7 +22,7 @@ def test_a_graph_without_a_producer_is_our_fault() -> None:
         check_between_passes(lowered)
 
 
-@pytest.mark.parametrize("state", [State("gone", "next_past", 1), State("past", "gone", 1)])
+@pytest.mark.parametrize("state", [State("gone", "next_past", 1, "cache"), State("past", "gone", 1, "cache")])
 def test_a_state_must_be_fed_back(state: State) -> None:
     with pytest.raises(InternalError, match=f"state {state.input!r} is not fed by {state.output!r}"):
         check_between_passes(dataclasses.replace(streaming(), states=(state,)))

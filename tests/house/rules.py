@@ -129,6 +129,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
+            "runtime_lite.format.cache_axis",
         ),
     ),
     (
@@ -187,6 +188,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.ir",
             "compiler.runners",
             "compiler.analysis",
+            "runtime_lite.format.cache_axis",
         ),
     ),
     (
@@ -267,6 +269,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.precision",
             "compiler.quantization",
             "compiler.passes",
+            "runtime_lite.format.cache_axis",
         ),
     ),
     (
@@ -358,6 +361,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.report",
             "compiler.verify",
             "compiler.capture",
+            "runtime_lite.format.cache_axis",
         ),
     ),
     (

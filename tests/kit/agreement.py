@@ -10,7 +10,8 @@ from compiler.capture.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes
-from compiler.stages import Lowered, Outcome, PaddedAxis, State, Window
+from compiler.stages import Lowered, Outcome, PaddedAxis, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import check_meaning, check_padding, check_rows
 from tests.kit.graphs import parse
 from tests.kit.offline import check_padded
@@ -27,13 +28,13 @@ def lowered(
     batch: str | None = "batch",
     axes: tuple[str, ...] = ("time",),
     opset: int = 20,
-    window: Window | None = None,
+    caches: tuple[CacheAxis, ...] = (),
     states: tuple[State, ...] = (),
 ) -> Lowered:
     """A graph in ONNX text, as capture would hand it on."""
     padded = tuple(PaddedAxis(axis, f"{axis}_length") for axis in axes)
     model = parse(text, opset=opset)
-    return Lowered("small", model, states=states, window=window, batch_axis=batch, padded_axes=padded)
+    return Lowered("small", model, states=states, caches=caches, batch_axis=batch, padded_axes=padded)
 
 
 def judged(origin: Lowered, *, seeds: int = 2, tolerance: float = 1e-4) -> tuple[str, Outcome | Refused]:
@@ -63,7 +64,7 @@ def judged(origin: Lowered, *, seeds: int = 2, tolerance: float = 1e-4) -> tuple
         return REFUSED, refused
     after = ir.serde.serialize_model(outcome.lowered.model)
     check(before, after, json.loads(json.dumps(outcome.records[0])))
-    if origin.window is None:
+    if not origin.caches:
         for seed in range(seeds):
             check_padded(origin, outcome, seed=seed, rows=3 if origin.batch_axis else 1, tolerance=tolerance)
         return PROVED, outcome

@@ -49,7 +49,7 @@ def verify_pass(
         pass_: the pass.
         lowered: the graph before it; stays as it is.
         tolerance: largest accepted difference of any output or state, relative to values above 1.
-        steps: chained calls; enough to overflow the window.
+        steps: chained calls; enough to overflow the caches.
         origin: the dynamic graph that is the reference, when earlier passes made `lowered` of it.
         rows: rows of the batched comparisons.
 
@@ -76,7 +76,7 @@ def verify_pass(
         check_edges(origin or lowered, after, FINITE if pass_.lossy else limits_of(tolerance), count)
     if lowered.batch_axis is not None:
         check_rows(after, steps)
-    if after.window is not None and after.window.static:
+    if after.caches and after.is_padded:
         check_padding(after, steps)
     return outcome
 
@@ -104,7 +104,7 @@ def weights_of(model: ir.Model) -> dict[str, bytes]:
 
 
 def recorded(lowered: Lowered, feeds: Sequence[Feed], rows: int) -> list[Step]:
-    """The calls of a dynamic graph, its caches cut to the newest window frames: the reference."""
+    """The calls of a dynamic graph, its caches cut to their newest frames: the reference."""
     runner = runner_of(lowered, rows)
     return [Step(feed, runner.step(feed), dict(runner.states)) for feed in feeds]
 
@@ -129,10 +129,9 @@ def check_signature(before: Lowered, after: Lowered) -> None:
 
 
 def _data(lowered: Lowered, kind: str) -> list[tuple[str, str, int | None]]:
-    window = lowered.window
     made = {state.input if kind == "inputs" else state.output for state in lowered.states}
-    if window is not None:
-        made |= {window.length_input, str(window.mask_input)}
+    for cache in lowered.caches:
+        made |= {cache.length_input, str(cache.mask_input)}
     values = lowered.model.graph.inputs if kind == "inputs" else lowered.model.graph.outputs
     return [
         (str(value.name), str(value.dtype), None if value.shape is None else len(value.shape))
@@ -170,7 +169,7 @@ def check_idempotence(pass_: Pass, after: Lowered) -> None:
 
 
 def check_meaning(origin: Lowered, after: Lowered, tolerance: float, steps: int, rows: int) -> None:
-    """Every output and every state of chained calls past the window equals the dynamic graph's."""
+    """Every output and every state of chained calls past full caches equals the dynamic graph's."""
     reference = recorded(origin, feeds_of(origin, steps, rows), rows)
     try:
         differences = compare(after, runner_of(after, rows), reference)

@@ -12,7 +12,8 @@ from compiler import ir as house
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Bench, exposed
 from compiler.runners.stream import Step, chained_steps
-from compiler.stages import Array, Feed, Lowered, State, Window
+from compiler.stages import Array, Feed, Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import node_named, parse
 
 LAYERS, WIDTH, STEP, WINDOW = 12, 16, 4, 8
@@ -64,9 +65,11 @@ def _matrix(rng: np.random.Generator, rows: int, columns: int) -> Array:
 
 
 def deep_stream(layers: int = LAYERS) -> Lowered:
-    """Its record: caches that grow, a window of 8 frames."""
-    states = tuple(State(f"cache_{i}", f"next_cache_{i}", 1) for i in range(layers))
-    return Lowered("net", deep_model(layers), None, states, Window("cache", WINDOW, STEP, "length", None), "batch")
+    """Its record: caches that grow, with 8 slots each."""
+    states = tuple(State(f"cache_{i}", f"next_cache_{i}", 1, "cache") for i in range(layers))
+    return Lowered(
+        "net", deep_model(layers), None, states, (CacheAxis("cache", WINDOW, STEP, "length", None),), "batch"
+    )
 
 
 def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[Step]:

@@ -11,7 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.stages import Array, Feed, Lowered, State, Window
+from compiler.stages import Array, Feed, Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 
 OPSET = 20
 WINDOW, STEP, WIDTH, ROWS = 6, 2, 4, 16
@@ -141,21 +142,21 @@ def streaming(
         | {"table": (1, ROWS, w), "gamma": (w,), "beta": (w,), "kernel": (w, 1, 3)}
     )
     model = parse(text, weights)
-    states = [State("past", "next_past", 1), State("context", "next_context", None)]
+    states = [State("past", "next_past", 1, "cache"), State("context", "next_context", None)]
     if two_caches:
-        states.append(State("past_values", "next_past_values", 1))
+        states.append(State("past_values", "next_past_values", 1, "cache"))
     return Lowered(
         "tiny",
         model,
         states=tuple(states),
-        window=Window("cache", window, step, "real_length", mask_input),
+        caches=(CacheAxis("cache", window, step, "real_length", mask_input),),
         batch_axis=batch if isinstance(batch, str) else None,
     )
 
 
 def first_call_of(lowered: Lowered) -> ir.Model:
     """The call that starts a stream of `streaming()`: no caches go in, the convolution pads with zeros."""
-    step, w = (lowered.window.step_frames if lowered.window else STEP), WIDTH
+    step, w = (lowered.caches[0].step if lowered.caches else STEP), WIDTH
     text = f"""(float[{BATCH},{step},{w}] x,
        float[{w},{w}] wq, float[{w},{w}] wk, float[{w},{w}] wv, float[1,{ROWS},{w}] table,
        float[{w}] gamma, float[{w}] beta, float[{w},1,3] kernel)
@@ -195,9 +196,8 @@ def copy_of(lowered: Lowered) -> Lowered:
 
 def feeds_of(lowered: Lowered, count: int, rows: int = 1, seed: int = 7) -> list[Feed]:
     """Random data feeds: everything that is neither a state nor made by the runner."""
-    window = lowered.window
     made = {state.input for state in lowered.states}
-    made |= {name for name in (window.length_input, window.mask_input) if name} if window else set()
+    made |= {str(name) for cache in lowered.caches for name in (cache.length_input, cache.mask_input)}
     rng = np.random.default_rng(seed)
     values = [value for value in lowered.model.graph.inputs if value.name not in made]
     return [

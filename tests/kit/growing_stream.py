@@ -9,7 +9,8 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Step, chained_steps
-from compiler.stages import Array, Feed, Lowered, State, Window
+from compiler.stages import Array, Feed, Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.models.tiny_graph import stream_model
 
 
@@ -17,8 +18,8 @@ def growing(model: ir.Model | None = None) -> Lowered:
     """The graph of one screen with a cache that grows, before any pass."""
     captured = model or stream_model()
     house.infer_shapes(captured)
-    window = Window("cache", 8, 4, "real_length", None)
-    return Lowered("net", captured, None, (State("keys", "next_keys", 1),), window, "batch")
+    cache = CacheAxis("cache", 8, 4, "real_length", None)
+    return Lowered("net", captured, None, (State("keys", "next_keys", 1, "cache"),), (cache,), "batch")
 
 
 def padded() -> Lowered:

@@ -7,7 +7,8 @@ import onnx_ir as ir
 
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Array, Feed, Lowered, State, Window
+from compiler.stages import Array, Feed, Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.evidence import FixedEvidence
 from tests.kit.graphs import BATCH, feeds_of, parse, random_weights
 
@@ -65,14 +66,14 @@ GAINS = {"project": 0.3, "expand": 0.5, "reduce": 0.3, "wq": 0.05}
 
 
 def speech(changes: dict[str, Array] | None = None) -> Lowered:
-    """The graph with its window static and its padding proved, and calibration streams."""
+    """The graph with its cache static and its padding proved, and calibration streams."""
     weights = random_weights(SHAPES)
     for name, gain in GAINS.items():
         weights[name] *= np.float32(gain)
     model = parse(TEXT, weights | (changes or {}))
-    states = (State("past", "next_past", 1), State("context", "next_context", None))
-    window = Window("cache", WINDOW, STEP, "real_length", "mask")
-    graph = Lowered("speech", model, states=states, window=window, batch_axis=BATCH, data_outputs=("y",))
+    states = (State("past", "next_past", 1, "cache"), State("context", "next_context", None))
+    cache = CacheAxis("cache", WINDOW, STEP, "real_length", "mask")
+    graph = Lowered("speech", model, states=states, caches=(cache,), batch_axis=BATCH, data_outputs=("y",))
     for made in (PadAxes(), WindowStates()):
         graph = made.apply(graph).lowered
     return dataclasses.replace(graph, evidence=FixedEvidence(streams(graph)))

@@ -282,7 +282,7 @@ def test_a_twin_that_is_rewritten_is_caught() -> None:
 
 def test_a_twin_left_alone_for_another_reason_is_caught() -> None:
     with pytest.raises(AssertionError, match="expected the reason"):
-        verify_untouched(WindowStates(), dataclasses.replace(streaming(), window=None), refused="no rule")
+        verify_untouched(WindowStates(), dataclasses.replace(streaming(), caches=()), refused="no rule")
 
 
 def test_comparison_is_infinite_for_other_shapes_and_one_sided_nan() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.agreement import lowered
 
 
@@ -469,8 +470,8 @@ def _stream(text: str, batch: str | None) -> Callable[[], Lowered]:
         text,
         batch=batch,
         axes=(),
-        window=Window("cache", 6, 2, "real_length", None),
-        states=(State("past", "next", 1),),
+        caches=(CacheAxis("cache", 6, 2, "real_length", None),),
+        states=(State("past", "next", 1, "cache"),),
     )
 
 

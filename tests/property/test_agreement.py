@@ -4,7 +4,8 @@ import collections
 
 import pytest
 
-from compiler.stages import State, Window
+from compiler.stages import State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.agreement import PROVED, REFUSED, judged, lowered
 from tests.property.small_graphs import SCORES, Small, corpus, text_of
 
@@ -109,7 +110,9 @@ def test_a_batch_of_one_has_the_bounds_of_its_untracked_nodes_on_record() -> Non
         body + "p = Softmax<axis = -1>(s)  y = MatMul(p, joined)  next = Identity(joined)",
         "float[1,2,4] x, float[1,cache,4] past", "float[p,q,r] y, float[p,q,r] next",
     )  # fmt: skip
-    window = Window("cache", 6, 2, "real_length", None)
-    verdict, outcome = judged(lowered(text, batch=None, axes=(), window=window, states=(State("past", "next", 1),)))
+    cache = CacheAxis("cache", 6, 2, "real_length", None)
+    verdict, outcome = judged(
+        lowered(text, batch=None, axes=(), caches=(cache,), states=(State("past", "next", 1, "cache"),))
+    )
     assert verdict == PROVED and not isinstance(outcome, Exception)
     assert "LayerNormalization" in [record["op"] for record in outcome.records[0]["records"]]

@@ -2,7 +2,7 @@
 
 A cache that is joined as Concat(old, new) and fed back whole keeps its old frames as they are. So does every value
 that is computed from joined caches frame by frame, with constants beside them: f(Concat(old, new)) is
-Concat(f(old), f(new)), and f(old) is what earlier calls computed. Several caches over one window join alike.
+Concat(f(old), f(new)), and f(old) is what earlier calls computed. Several caches over one axis join alike.
 """
 
 import dataclasses
@@ -13,7 +13,8 @@ from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
 from compiler.analysis.shape_only import RANDOM
 from compiler.errors import Place
-from compiler.stages import Lowered, Refusal, State, Window
+from compiler.stages import Lowered, Refusal, State
+from runtime_lite.format.cache_axis import CacheAxis
 
 TO_THE_END = 2**31 - 1
 """Exporters with 32-bit indices write this for "to the end of the axis"; no axis is that long."""
@@ -21,7 +22,7 @@ TO_THE_END = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """A state that is joined once, in front of the new frames, and fed back whole.
+    """A state along a cache axis that is joined once, in front of the new frames, and fed back whole.
 
     Attributes:
         state: the state; its frames axis is known.
@@ -44,7 +45,7 @@ class Stable:
     Args:
         model: a graph with symbolic shapes.
         caches: the caches to start from.
-        window: the axis that they share.
+        along: the cache axis that they share.
 
     Attributes:
         caches: the caches.
@@ -55,9 +56,9 @@ class Stable:
         lengths: Shape nodes of stable values that read no more than their lengths, their rows and fixed sizes.
     """
 
-    def __init__(self, model: ir.Model, caches: tuple[Cache, ...], window: Window) -> None:
+    def __init__(self, model: ir.Model, caches: tuple[Cache, ...], along: CacheAxis) -> None:
         self.caches = caches
-        self.window = window
+        self.along = along
         self.axes: dict[ir.Value, int] = {cache.joined: cache.axis for cache in caches}
         self.operators: list[ir.Node] = []
         self.demanded: list[ir.Value] = []
@@ -93,7 +94,7 @@ class Stable:
         axes = pointwise_axes(node, {i: self.axes[value] for i, value in enumerate(node.inputs) if value in self.axes})
         if axes is None:
             return None
-        length = house.symbol(self.window.axis) + self.window.step_frames
+        length = house.symbol(self.along.axis) + self.along.step
         shapes = [house.dims_of(output) for output in node.outputs]
         if any(dims is None or dims[axis] != length for dims, axis in zip(shapes, axes, strict=True)):
             return None
@@ -128,7 +129,7 @@ class Stable:
         steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
         if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
             return False
-        cached, new = house.symbol(self.window.axis), self.window.step_frames
+        cached, new = house.symbol(self.along.axis), self.along.step
         to_the_end = ends[0] == cached + new or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
         axis = self.axes[value]
         return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (cached, -new)
@@ -139,17 +140,17 @@ class Stable:
         return numbers and bool(value.shape) and value.shape is not None and str(value.shape[0]) == self.rows_name
 
 
-def find_caches(lowered: Lowered, window: Window) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
-    """The caches of a graph, and a reason for every state with frames that is none.
+def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
+    """The caches of a graph along one axis, and a reason for every state along it that is none.
 
     Args:
         lowered: a graph with symbolic shapes.
-        window: its cache axis.
+        along: the cache axis.
     """
     inputs, outputs = house.inputs_named(lowered.model), house.outputs_named(lowered.model)
     caches, refused = [], []
     for state in lowered.states:
-        if state.frames_axis is None:
+        if state.frames_axis is None or state.cache != along.axis:
             continue
         old, output = inputs[state.input], outputs[state.output]
         readers = [node for node in house.consumers_of(old) if not house.is_op(node, "Shape")]
@@ -160,10 +161,10 @@ def find_caches(lowered: Lowered, window: Window) -> tuple[tuple[Cache, ...], tu
         if new is None:
             reason = "the cache is not joined exactly once, in front of the new frames, and fed back whole"
             refused.append(Refusal(reason, place))
-        elif not _has_frames(old, state.frames_axis, window.axis) or not _has_frames(
-            new, state.frames_axis, str(window.step_frames)
+        elif not _has_frames(old, state.frames_axis, along.axis) or not _has_frames(
+            new, state.frames_axis, str(along.step)
         ):
-            expected = f"{window.axis} cached frames and {window.step_frames} new ones"
+            expected = f"{along.axis} cached frames and {along.step} new ones"
             refused.append(Refusal(f"expected {expected}, got shapes {old.shape} and {new.shape}", place))
         elif not all(
             reads_rows_and_frames(node, state.frames_axis, rows) for node in house.consumers_of(old) if node is not join

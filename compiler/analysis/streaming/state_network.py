@@ -1,4 +1,4 @@
-"""Prices for what is stable in a streaming graph: time per call of one stream on full windows."""
+"""Prices for what is stable in a streaming graph: time per call of one stream on full caches."""
 
 from compiler.analysis.operator_costs import Rates, bytes_moved, bytes_of, multiply_adds
 from compiler.analysis.streaming.carrying_cut import Carrying, Choice, Network, Operator
@@ -10,27 +10,27 @@ MEGA = 1e6
 def network_of(stable: Stable, rates: Rates) -> Network:
     """What there is to choose from, in picoseconds.
 
-    A carried value is joined, which reads and writes all its frames, and cut to the window, which reads and writes the
+    A carried value is joined, which reads and writes all its frames, and cut to the slots, which reads and writes the
     newest. An operator that runs again costs what it does for the cached frames; for the new ones it runs in any case.
 
     Args:
         stable: what can be carried, and who reads it.
         rates: of the target.
     """
-    window = stable.window
-    sizes, joined = {window.axis: window.frames}, window.frames + window.step_frames
+    along = stable.along
+    sizes, joined = {along.axis: along.slots}, along.slots + along.step
     sources = {cache.joined for cache in stable.caches}
     values, operators = {}, []
     for value in stable.axes:
         frame = -(-bytes_of([value], sizes) // joined)
-        cost = rates.picoseconds(0, frame * (2 * joined + 2 * window.frames))
+        cost = rates.picoseconds(0, frame * (2 * joined + 2 * along.slots))
         can = value in sources or stable.can_be_state(value)
-        values[str(value.name)] = Carrying(cost if can else None, frame * window.frames)
+        values[str(value.name)] = Carrying(cost if can else None, frame * along.slots)
     for node in stable.operators:
         time = rates.picoseconds(multiply_adds(node, sizes), bytes_moved(node, sizes))
         reads = dict.fromkeys(str(value.name) for value in node.inputs if value is not None and value in stable.axes)
         makes = tuple(str(value.name) for value in node.outputs)
-        operators.append(Operator(tuple(reads), makes, time * window.frames // joined))
+        operators.append(Operator(tuple(reads), makes, time * along.slots // joined))
     return Network(values, tuple(operators), frozenset(str(value.name) for value in stable.demanded))
 
 
@@ -42,11 +42,11 @@ def figures(stable: Stable, choice: Choice, fixed: int) -> str:
         choice: what is carried.
         fixed: bytes of the states without a choice.
     """
-    window = stable.window
-    sizes, joined = {window.axis: window.frames}, window.frames + window.step_frames
+    along = stable.along
+    sizes, joined = {along.axis: along.slots}, along.slots + along.step
     every = [multiply_adds(node, sizes) for node in stable.operators]
-    after = [count if i in choice.again else count * window.step_frames // joined for i, count in enumerate(every)]
-    caches = sum(bytes_of([cache.joined], sizes) * window.frames // joined for cache in stable.caches)
+    after = [count if i in choice.again else count * along.step // joined for i, count in enumerate(every)]
+    caches = sum(bytes_of([cache.joined], sizes) * along.slots // joined for cache in stable.caches)
     return (
         f"values carried for {len(stable.caches)} caches: {len(choice.carried)}, "
         f"{sum(every) / MEGA:.4g} -> {sum(after) / MEGA:.4g} M multiply-adds of theirs, "

@@ -136,7 +136,7 @@ CERTIFICATES: dict[str, tuple[Edit, str]] = {
         "the graph with SHA-256",
     ),
     "another window": (
-        lambda c: proof(c)["lowered"]["window"].update(step_frames=1),
+        lambda c: proof(c)["lowered"]["caches"][0].update(step=1),
         "window to follow from the proof",
     ),
 }

@@ -18,4 +18,4 @@ def test_states_of_a_recipe_know_their_frames_axis() -> None:
         axes={"batch": Axis(buckets=(1,)), "frames": Axis(window=6)},
         passes=(),
     )
-    assert states_of(spec) == (State("cache", "next_cache", 2), State("context", "next_context", None))
+    assert states_of(spec) == (State("cache", "next_cache", 2, "frames"), State("context", "next_context", None))

@@ -327,8 +327,8 @@ def test_original_starts_with_its_first_call_and_cuts_its_caches() -> None:
         {"batch": Axis(buckets=(1,)), "cache": Axis(window=8)},
     )
     later, first, chunks = tiny_asr.build().eval(), tiny_asr.build_first().eval(), one_recording(1, 5)
-    with_first = list(torch_module.TorchReference(later, first, spec, states_of(spec), 8).run(chunks))
-    without = list(torch_module.TorchReference(later, None, spec, states_of(spec), 8).run(chunks))
+    with_first = list(torch_module.TorchReference(later, first, spec, states_of(spec)).run(chunks))
+    without = list(torch_module.TorchReference(later, None, spec, states_of(spec)).run(chunks))
     assert [states["cache_0"].shape[1] for _, states in with_first] == [4, 8, 8, 8, 8]
     assert with_first[-1][0]["next_cache_0"].shape[1] == 12
     for (a, _), (b, _) in zip(with_first, without, strict=True):
@@ -354,7 +354,7 @@ def test_original_of_one_row_gets_and_gives_rows_in_front() -> None:
     )
     places = [RowPlace("features", None), RowPlace("cache", None), RowPlace("logits", 0), RowPlace("next", None)]
     chunks = one_recording(1, 4)
-    calls = list(torch_module.TorchReference(OneRow(), None, spec, states_of(spec), 8, places).run(chunks))
+    calls = list(torch_module.TorchReference(OneRow(), None, spec, states_of(spec), places).run(chunks))
     assert [states["cache"].shape for _, states in calls] == [(1, 4, 8), *[(1, 8, 8)] * 3]
     assert calls[-1][0]["next"].shape == (1, 12, 8)
     joined = np.concatenate([chunk["features"] for chunk in chunks[:2]], axis=1)

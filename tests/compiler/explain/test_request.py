@@ -53,9 +53,8 @@ def test_batch_is_named_or_the_usual_one_or_none(tmp_path: Path) -> None:
 def test_windows_know_their_caches_and_what_a_call_adds(tmp_path: Path) -> None:
     states = ["past=next_past", "context=next_context"]
     lowered, _ = from_file(write(tmp_path, streaming().model), Request(windows=["cache=6"], states=states))
-    assert lowered.window is not None
-    assert (lowered.window.axis, lowered.window.frames, lowered.window.step_frames) == ("cache", 6, 2)
-    assert lowered.states == (State("past", "next_past", 1), State("context", "next_context", None))
+    assert [(cache.axis, cache.slots, cache.step) for cache in lowered.caches] == [("cache", 6, 2)]
+    assert lowered.states == (State("past", "next_past", 1, "cache"), State("context", "next_context", None))
     assert lowered.data_outputs == ("y",)
 
 

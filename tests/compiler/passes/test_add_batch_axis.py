@@ -15,7 +15,8 @@ from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Stepper
-from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State, Window
+from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, random_weights, streaming
 from tests.kit.offline import check_padded
@@ -215,8 +216,8 @@ def stream_of_one_row(cache: int | None) -> Lowered:
     lowered = one_row(text, places, WEIGHTS)
     return dataclasses.replace(
         lowered,
-        states=(State("past", "next_past", 1), State("context", "next_context", None)),
-        window=Window("cache", 6, 2, "real_length", None),
+        states=(State("past", "next_past", 1, "cache"), State("context", "next_context", None)),
+        caches=(CacheAxis("cache", 6, 2, "real_length", None),),
         data_outputs=("y",),
     )
 

@@ -10,7 +10,8 @@ import pytest
 from compiler import ir as house
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.simplify import Simplify
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import first_call_of, node_named, parse, streaming
 
@@ -113,5 +114,7 @@ def test_bodies_that_read_values_around_them_are_equal_to_no_other() -> None:
         .replace("float[batch,cache,4] past, ", "")
         .replace("Concat<axis = 1>(past, x)", "Identity(x)")
     )
-    lowered = Lowered("tiny", later, first, (State("past", "next_past", 1),), Window("cache", 6, 2, "n", None), "batch")
+    lowered = Lowered(
+        "tiny", later, first, (State("past", "next_past", 1, "cache"),), (CacheAxis("cache", 6, 2, "n", None),), "batch"
+    )
     verify_refusal(MergeFirstCall(), lowered, message="not the later call", cure="two graphs", op="If")

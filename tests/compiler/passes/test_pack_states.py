@@ -23,7 +23,10 @@ def windowed(**variant: Any) -> tuple[Lowered, Lowered]:
 def test_two_caches_become_one() -> None:
     origin, lowered = windowed(two_caches=True)
     outcome = verify_pass(PackStates(), lowered, tolerance=1e-5, origin=origin, steps=15)
-    assert outcome.lowered.states == (State("packed_0", "next_packed_0", 2), State("context", "next_context", None))
+    assert outcome.lowered.states == (
+        State("packed_0", "next_packed_0", 2, "cache"),
+        State("context", "next_context", None),
+    )
     assert ops_of(outcome.lowered.model).count("Where") == ops_of(lowered.model).count("Where") - 1
 
 
@@ -86,7 +89,7 @@ SHIFTS = """(float[batch,NEW,2] x, float[batch,4,2] a, float[batch,4,2] b)
 def test_shifts_of_every_width_keep_their_meaning(new: int, start: int) -> None:
     # regression: a shift by other than the number of new frames, or by more than the window, was rewritten wrongly
     text = SHIFTS.replace("NEW", str(new)).replace("START", str(start)).replace("END", str(start + 4))
-    states = (State("a", "next_a", 1), State("b", "next_b", 1))
+    states = (State("a", "next_a", 1, "cache"), State("b", "next_b", 1, "cache"))
     verify_pass(PackStates(), Lowered("tiny", parse(text), states=states, batch_axis=BATCH), tolerance=0.0)
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.pad_axes import PadAxes, RightAligned
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import ContractBroken, check_meaning, content_of, verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, ROWS, STEP, WINDOW, copy_of, ops_of, parse, random_weights, streaming
 
@@ -64,7 +65,7 @@ def test_certificate_has_one_record_per_judged_node() -> None:
 
 
 def test_without_a_padded_axis_rows_are_proved_and_nothing_is_written() -> None:
-    outcome = PadAxes().apply(copy_of(dataclasses.replace(streaming(), window=None)))
+    outcome = PadAxes().apply(copy_of(dataclasses.replace(streaming(), caches=())))
     assert outcome.rewritten == 0
     assert outcome.lowered.rows_independent
 
@@ -74,7 +75,7 @@ def test_a_padded_graph_stays() -> None:
 
 
 def test_states_are_mapped_to_the_right() -> None:
-    mapped = RightAligned((("a", 1),), 4).apply({"a": np.ones((1, 2, 1)), "b": np.ones(3)})
+    mapped = RightAligned((("a", 1, 4),)).apply({"a": np.ones((1, 2, 1)), "b": np.ones(3)})
     assert mapped["a"].reshape(-1).tolist() == [0, 0, 1, 1]
     assert mapped["b"].tolist() == [1, 1, 1]
 
@@ -100,8 +101,8 @@ def attend(
         {"w": (4, 4), "table": (1, ROWS, 4), "flat": (ROWS, 4), "square": (1, ROWS, ROWS), "g": (4,)}
     )
     return Lowered(
-        "tiny", parse(text, weights), states=(State("past", "next_past", frames_axis),),
-        window=Window("cache", window, STEP, "real_length", None), batch_axis=batch,
+        "tiny", parse(text, weights), states=(State("past", "next_past", frames_axis, "cache"),),
+        caches=(CacheAxis("cache", window, STEP, "real_length", None),), batch_axis=batch,
     )  # fmt: skip
 
 
@@ -215,14 +216,14 @@ def test_refusals_name_node_operator_source_and_cure(name: str) -> None:
 
 
 def test_an_axis_that_no_input_has_is_refused() -> None:
-    lowered = dataclasses.replace(streaming(), window=Window("frames", 6, 2, "real_length", None))
+    lowered = dataclasses.replace(streaming(), caches=(CacheAxis("frames", 6, 2, "real_length", None),))
     verify_refusal(
         PadAxes(), lowered, message="no input has an axis 'frames'", cure="name the growing axis", axis="frames"
     )
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    lowered = dataclasses.replace(streaming(), window=Window("cache", 6, 2, "x", None))
+    lowered = dataclasses.replace(streaming(), caches=(CacheAxis("cache", 6, 2, "x", None),))
     verify_refusal(PadAxes(), lowered, message="has an input 'x' already", cure="another length_input")
 
 
@@ -284,8 +285,7 @@ def test_positions_split_into_heads_after_canonical_reshapes() -> None:
 def test_a_graph_that_is_padded_wrongly_does_not_hold() -> None:
     origin = streaming()
     padded = PadAxes().apply(copy_of(origin)).lowered
-    assert padded.window is not None
-    other = dataclasses.replace(padded, window=dataclasses.replace(padded.window, step_frames=1))
+    other = dataclasses.replace(padded, caches=(dataclasses.replace(padded.caches[0], step=1),))
     with pytest.raises((ContractBroken, ValueError)):
         check_meaning(origin, other, 1e-5, 12, 1)
 
@@ -293,6 +293,7 @@ def test_a_graph_that_is_padded_wrongly_does_not_hold() -> None:
 BYTES = """
 import hashlib, sys
 from compiler.passes import PASSES
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import content_of
 from tests.kit.graphs import streaming
 lowered = streaming(lookup="projected", two_caches=True)

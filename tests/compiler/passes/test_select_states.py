@@ -12,7 +12,8 @@ from compiler.passes import select_states
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
 from compiler.runners.session import open_session
-from compiler.stages import Lowered, Outcome, State, Window
+from compiler.stages import Lowered, Outcome, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming
 
@@ -28,8 +29,10 @@ def caching(body: str, outputs: str = "", inputs: str = "", frames_axis: int = 1
         {body}
     }}"""
     model = parse(text, random_weights({"w": (4, 4), "g": (4,), "b": (4,)}))
-    states = (State("past", "next_past", frames_axis),)
-    return Lowered("tiny", model, states=states, window=Window("cache", 6, 2, "real_length", None), batch_axis=BATCH)
+    states = (State("past", "next_past", frames_axis, "cache"),)
+    return Lowered(
+        "tiny", model, states=states, caches=(CacheAxis("cache", 6, 2, "real_length", None),), batch_axis=BATCH
+    )
 
 
 DEAR = SelectStates(multiply_adds_per_s=1e9)
@@ -147,7 +150,7 @@ def test_a_window_cut_inside_the_graph_is_reported() -> None:
 
 
 def test_without_a_window_there_is_nothing_to_do() -> None:
-    verify_untouched(SelectStates(), dataclasses.replace(streaming(), window=None))
+    verify_untouched(SelectStates(), dataclasses.replace(streaming(), caches=()))
 
 
 def test_after_padding_it_is_too_late() -> None:
@@ -192,8 +195,10 @@ def caching_wide(body: str, frames_width: int = 32) -> Lowered:
         {body}
     }}"""
     model = parse(text, random_weights({"w": (4, frames_width), "v": (frames_width, 4)}))
-    states = (State("past", "next_past", 1),)
-    return Lowered("tiny", model, states=states, window=Window("cache", 6, 2, "real_length", None), batch_axis=BATCH)
+    states = (State("past", "next_past", 1, "cache"),)
+    return Lowered(
+        "tiny", model, states=states, caches=(CacheAxis("cache", 6, 2, "real_length", None),), batch_axis=BATCH
+    )
 
 
 WIDE = "t = Transpose<perm = [0, 2, 1]>(keys)  s = MatMul(q, t)  p = Softmax<axis = -1>(s)  y = MatMul(p, keys)"
@@ -241,7 +246,7 @@ def test_what_two_caches_make_together_replaces_both() -> None:
     body = "next_other = Concat<axis = 1>(other, z)  both = Mul(next_past, next_other)  keys = MatMul(both, w)  " + MIX
     inputs, outputs = ", float[batch,cache,4] other, float[batch,2,4] z", ", float[batch,kept,4] next_other"
     origin = caching(body, outputs, inputs)
-    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1)))
+    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1, "cache")))
     outcome = verify_pass(DEAR, origin, tolerance=1e-5)
     assert (list(carried(outcome)), outcome.rewritten) == (["past_carried_0"], 2)
 
@@ -274,7 +279,7 @@ def test_a_cache_of_which_only_the_new_frames_are_read_is_gone() -> None:
     body = "next_other = Concat<axis = 1>(other, x)  new = Slice(next_other, newest, end, one)  "
     body += "keys = MatMul(next_past, w)  " + MIX.replace("y =", "m =") + "  y = Add(m, new)"
     origin = caching(body, ", float[batch,kept,4] next_other", ", float[batch,cache,4] other")
-    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1)))
+    origin = dataclasses.replace(origin, states=(*origin.states, State("other", "next_other", 1, "cache")))
     assert list(carried(verify_pass(CHEAP, origin, tolerance=1e-5))) == ["past_carried_0"]
 
 
@@ -316,7 +321,7 @@ def test_states_that_do_not_fit_are_refused_with_what_would() -> None:
 
 def test_states_without_a_window_must_fit_too() -> None:
     small = SelectStates(memory_mb=FIXED / 2e6)
-    lowered = dataclasses.replace(streaming(), window=None, states=(State("context", "next_context", None),))
+    lowered = dataclasses.replace(streaming(), caches=(), states=(State("context", "next_context", None),))
     verify_refusal(small, lowered, message="got 3.2e-05 MB at least", cure="allow memory_mb")
 
 

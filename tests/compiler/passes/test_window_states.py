@@ -36,7 +36,7 @@ def test_a_model_that_cuts_its_cache_itself_stays() -> None:
 
 
 def test_without_a_window_there_is_nothing_to_do() -> None:
-    verify_untouched(WindowStates(), dataclasses.replace(streaming(), window=None))
+    verify_untouched(WindowStates(), dataclasses.replace(streaming(), caches=()))
 
 
 def test_a_dynamic_axis_is_refused() -> None:

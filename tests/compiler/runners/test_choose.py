@@ -11,6 +11,6 @@ from tests.kit.growing_stream import growing
 
 def test_padded_axes_run_as_rows_and_states_as_streams() -> None:
     stream = growing()
-    rows = dataclasses.replace(stream, states=(), window=None, padded_axes=(PaddedAxis("cache", "cache_length"),))
+    rows = dataclasses.replace(stream, states=(), caches=(), padded_axes=(PaddedAxis("cache", "cache_length"),))
     assert isinstance(runner_of(stream), Runner)
     assert isinstance(runner_of(rows), RowsRunner)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import DataError
-from compiler.runners.stream import Step, chained_steps, expected_states, mapped, mask_of
+from compiler.runners.stream import Step, chained_steps, expected_states, mapped
 from compiler.stages import Array
 from compiler.verify.differences import max_abs_difference
 from tests.kit.growing_stream import padded, steps_of
@@ -31,10 +31,6 @@ def test_growing_graph_answers_as_by_hand_until_the_window_overflows() -> None:
     for step, expected in zip(steps_of(feeds), step_by_hand(feeds), strict=True):
         assert max_abs_difference(step.outputs["logits"], expected.astype(np.float32)) < 1e-5
         assert step.states["keys"].shape[1] <= 8
-
-
-def test_mask_is_right_aligned() -> None:
-    assert mask_of(np.array([0, 2, 3]), 3, 1).tolist() == [[0, 0, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]]
 
 
 def test_original_that_answers_nan_is_the_users_fault() -> None:

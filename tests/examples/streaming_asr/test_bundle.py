@@ -46,7 +46,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         torch_module.load_module(loaded, "encoder", spec.first_call, "first_call"),
         spec,
         states_of(spec),
-        128,
     )
     return Made(path, report, original)
 

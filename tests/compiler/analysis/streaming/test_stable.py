@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from compiler.analysis.streaming.stable import Stable, find_caches, is_constant
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import BATCH, node_named, parse, random_weights
 
-WINDOW = Window("cache", 6, 2, "real_length", None)
+ALONG = CacheAxis("cache", 6, 2, "real_length", None)
 
 
 def caching(body: str, past: str = "float[batch,cache,4]") -> Lowered:
@@ -19,14 +20,14 @@ def caching(body: str, past: str = "float[batch,cache,4]") -> Lowered:
      int64[1] end = {{9223372036854775807}}, int64[1] eight = {{8}}, int64[1] end32 = {{2147483647}}>
     {{ joined = Concat<axis = 1>(past, x)  {body} }}"""
     model = parse(text, random_weights({"w": (4, 4), "g": (4,)}))
-    return Lowered("tiny", model, states=(State("past", "joined", 1),), window=WINDOW, batch_axis=BATCH)
+    return Lowered("tiny", model, states=(State("past", "joined", 1, "cache"),), caches=(ALONG,), batch_axis=BATCH)
 
 
 def stable_of(body: str) -> Stable:
     lowered = caching(body)
-    caches, refused = find_caches(lowered, WINDOW)
+    caches, refused = find_caches(lowered, ALONG)
     assert not refused
-    return Stable(lowered.model, caches, WINDOW)
+    return Stable(lowered.model, caches, ALONG)
 
 
 MIX = "y = Softmax<axis = 1>(v)"
@@ -87,14 +88,14 @@ def test_lengths_are_no_reason_to_keep_a_value() -> None:
 
 def test_a_cache_that_is_joined_twice_is_none() -> None:
     lowered = caching(f"again = Concat<axis = 1>(past, x)  v = Add(joined, again)  {MIX}")
-    caches, (refused,) = find_caches(lowered, WINDOW)
+    caches, (refused,) = find_caches(lowered, ALONG)
     assert not caches
     assert "joined exactly once" in refused.reason
 
 
 def test_new_frames_of_another_number_are_reported() -> None:
     lowered = caching(f"v = Add(joined, g)  {MIX}")
-    other = dataclasses.replace(WINDOW, step_frames=3)
+    other = dataclasses.replace(ALONG, step=3)
     caches, (refused,) = find_caches(lowered, other)
     assert not caches
     assert "expected cache cached frames and 3 new ones, got shapes [batch,cache,4] and [batch,2,4]" in refused.reason
@@ -102,7 +103,7 @@ def test_new_frames_of_another_number_are_reported() -> None:
 
 def test_another_size_of_the_cache_that_is_read_is_reported() -> None:
     lowered = caching(f"n = Shape<start = 2, end = 3>(past)  v = Add(joined, g)  {MIX}", "float[batch,cache,width]")
-    caches, (refused,) = find_caches(lowered, WINDOW)
+    caches, (refused,) = find_caches(lowered, ALONG)
     assert not caches
     assert "is read as a number" in refused.reason
 

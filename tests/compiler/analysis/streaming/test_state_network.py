@@ -4,10 +4,11 @@ from compiler.analysis.operator_costs import Rates
 from compiler.analysis.streaming.carrying_cut import choose
 from compiler.analysis.streaming.stable import Stable, find_caches
 from compiler.analysis.streaming.state_network import figures, network_of
-from compiler.stages import Lowered, State, Window
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import parse, random_weights
 
-WINDOW = Window("cache", 6, 2, "real_length", None)
+ALONG = CacheAxis("cache", 6, 2, "real_length", None)
 
 RATES = Rates(multiply_adds=1e12, bytes=1e12)
 """One picosecond per multiply-add and per byte."""
@@ -22,8 +23,10 @@ def stable() -> Stable:
         moved = Transpose<perm = [1, 0, 2]>(wide)
         y = Softmax<axis = 0>(moved)
     }"""
-    lowered = Lowered("tiny", parse(text, random_weights({"w": (4, 16)})), states=(State("past", "joined", 1),))
-    return Stable(lowered.model, find_caches(lowered, WINDOW)[0], WINDOW)
+    lowered = Lowered(
+        "tiny", parse(text, random_weights({"w": (4, 16)})), states=(State("past", "joined", 1, "cache"),)
+    )
+    return Stable(lowered.model, find_caches(lowered, ALONG)[0], ALONG)
 
 
 def test_a_carried_value_is_read_and_written_by_the_join_and_by_the_cut() -> None:

@@ -1,0 +1,59 @@
+"""An axis along which states keep frames from call to call: one record for recipes, passes, manifests and the runtime.
+
+A call joins the cached frames and its new ones, `slots + step` places. How many cached frames are valid is counted per
+row, for rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def not_yet(side: str, update: str) -> str | None:
+    """What a cache asks for that neither the passes nor the runtime can do yet, by name; None where they can."""
+    if side != "right":
+        return f"{side}-aligned caches"
+    return None if update == "replace" else f"caches that {update}"
+
+
+@dataclass(frozen=True)
+class CacheAxis:
+    """A cache axis, and how the true length of every row reaches the graph.
+
+    Attributes:
+        axis: its name.
+        slots: cached frames that there is room for.
+        step: frames that one call adds.
+        length_input: graph input that takes the true length per row, int32 or int64 [rows].
+        mask_input: graph input float32 [rows, slots + step], 1 at valid places and at new frames; None where the graph
+            computes it from the length.
+        side: where valid frames lie: `right`, the newest in the last slot, or `left`, the oldest in the first.
+        update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
+            `append`, by writing the new frames, all that the graph gives, behind the valid ones.
+    """
+
+    axis: str
+    slots: int
+    step: int
+    length_input: str
+    mask_input: str | None
+    side: str = "right"
+    update: str = "replace"
+
+    @property
+    def calls_to_fill(self) -> int:
+        """Calls after which all slots of a stream are valid."""
+        return -(-self.slots // self.step)
+
+    def after_call(self, lengths: NDArray[Any]) -> NDArray[Any]:
+        """The true lengths [rows] of the next call: the oldest frames make room."""
+        grown: NDArray[Any] = np.minimum(lengths + self.step, self.slots)
+        return grown
+
+    def mask(self, lengths: NDArray[Any]) -> NDArray[np.bool_]:
+        """The mask [rows, slots + step] as booleans of right-aligned caches with these true lengths [rows]."""
+        places = np.arange(self.slots + self.step)
+        valid: NDArray[np.bool_] = places >= self.slots - lengths[:, None]
+        return valid
