@@ -20,7 +20,7 @@ from compiler.cache.results import Code, StageResults
 from compiler.cache.store import StageCache, default_folder
 from compiler.cache.tool_versions import tool_versions
 from compiler.errors import GateFailed, InternalError
-from compiler.lowering import EDGE_CURE, Lowering
+from compiler.lowering.lowering import EDGE_CURE, Lowering
 from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.streams import locate_files

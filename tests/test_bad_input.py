@@ -314,20 +314,20 @@ RECIPES = [
     Row(
         "window_states before pad_axes",
         recipe("- pad_axes\n      - window_states", "- window_states\n      - pad_axes"),
-        REFUSED,
-        ("stage window_states", "axis cache", "put pad_axes before window_states"),
+        WRONG,
+        ("graphs.net.passes.window_states: expected pad_axes before window_states, got it behind", "list pad_axes"),
     ),
     Row(
         "pack_states before pad_axes",
         recipe("- pad_axes\n", "- pack_states\n      - pad_axes\n"),
-        REFUSED,
-        ("stage pack_states", "put pad_axes before pack_states"),
+        WRONG,
+        ("graphs.net.passes.pack_states: expected pad_axes before pack_states, got it behind", "list pad_axes"),
     ),
     Row(
         "select_states after pad_axes",
         recipe("- pad_axes\n", "- pad_axes\n      - select_states\n"),
-        REFUSED,
-        ("stage select_states", "put select_states before pad_axes"),
+        WRONG,
+        ("graphs.net.passes.pad_axes: expected select_states before pad_axes, got it behind", "list select_states"),
     ),
     Row(
         "no pad_axes at all",

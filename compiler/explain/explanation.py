@@ -17,7 +17,7 @@ from compiler.analysis.layout import Side, symbols_of
 from compiler.analysis.propagate import Derivation, chain_to
 from compiler.errors import GateFailed, Place, Refused
 from compiler.explain.words import Kind, kind_of, need_words, padding_words, shape_text
-from compiler.lowering import replay_certificates
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.pad_axes import PadAxes, derive_tolerantly
 from compiler.report.graph_drawing import Box
 from compiler.stages import Lowered, Outcome, Pass

@@ -13,7 +13,8 @@ from compiler.capture.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original, step_frames
 from compiler.errors import Place, RecipeError, did_you_mean
 from compiler.explain.words import shape_text
-from compiler.passes import PASSES, make_pass
+from compiler.lowering.plan import check_passes
+from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
@@ -91,7 +92,7 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
     )
     _check_disjoint(lowered)
     names = STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name) + 1]
-    return lowered, tuple(PASSES[name]() for name in names)
+    return lowered, tuple(make_pass(name, {}) for name in names)
 
 
 def from_recipe(
@@ -111,6 +112,7 @@ def from_recipe(
             "--recipe: expected no other option on axes than --axis, got one",
             cure="write windows, states, masks, lengths and the batch into the recipe",
         )
+    check_passes(loaded)
     spec = graphs[graph]
     tracked = (*spec.padded, *spec.caches)
     _check_known("--axis", request.axes, tracked, "a padded axis or window of the recipe")

@@ -1,4 +1,4 @@
-"""The passes by name. Order lives in the recipes."""
+"""The passes there are. Their order lives in the recipes; what must have run before one is its `after`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,31 +23,36 @@ from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
 from compiler.stages import Pass
 
-PASSES: dict[str, type[Pass]] = {
-    "simplify": Simplify,
-    "canonicalize_attention": CanonicalizeAttention,
-    "canonicalize_transposes": CanonicalizeTransposes,
-    "canonicalize_positions": CanonicalizePositions,
-    "canonicalize_reshapes": CanonicalizeReshapes,
-    "fold_mask_inputs": FoldMaskInputs,
-    "add_batch_axis": AddBatchAxis,
-    "merge_first_call": MergeFirstCall,
-    "select_states": SelectStates,
-    "pad_axes": PadAxes,
-    "window_states": WindowStates,
-    "project_positions": ProjectPositions,
-    "pack_states": PackStates,
-    "rescale_streams": RescaleStreams,
-    "lower_precision": LowerPrecision,
-    "equalize_channels": EqualizeChannels,
-    "quantize_static": QuantizeStatic,
-    "quantize_dynamic": QuantizeDynamic,
-}
+PASSES: list[type[Pass]] = [
+    Simplify,
+    CanonicalizeAttention,
+    CanonicalizeTransposes,
+    CanonicalizePositions,
+    CanonicalizeReshapes,
+    FoldMaskInputs,
+    AddBatchAxis,
+    MergeFirstCall,
+    SelectStates,
+    PadAxes,
+    WindowStates,
+    ProjectPositions,
+    PackStates,
+    RescaleStreams,
+    LowerPrecision,
+    EqualizeChannels,
+    QuantizeStatic,
+    QuantizeDynamic,
+]
+
+
+def pass_kinds() -> dict[str, type[Pass]]:
+    """The passes by name."""
+    return {kind.name: kind for kind in PASSES}
 
 
 def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
     """The pass that a recipe names, with its options; lists of a recipe are tuples in it."""
-    return PASSES[name](**{option: _hashable(value) for option, value in options.items()})
+    return pass_kinds()[name](**{option: _hashable(value) for option, value in options.items()})
 
 
 def _hashable(value: Any) -> Any:

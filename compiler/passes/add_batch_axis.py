@@ -41,6 +41,8 @@ class AddBatchAxis:
 
     name: ClassVar[str] = "add_batch_axis"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.
@@ -52,8 +54,6 @@ class AddBatchAxis:
             return Outcome(lowered)
         if lowered.batch_axis is None:
             raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
-        if lowered.is_padded:
-            raise Refused("the graph is padded already", cure="put add_batch_axis before pad_axes")
         forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
         matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
         return Outcome(dataclasses.replace(lowered, row_places=()), matched=matched, rewritten=matched)

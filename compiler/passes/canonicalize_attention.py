@@ -47,6 +47,8 @@ class CanonicalizeAttention:
 
     name: ClassVar[str] = "canonicalize_attention"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph and the first-call graph."""

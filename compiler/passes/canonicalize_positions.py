@@ -39,6 +39,8 @@ class CanonicalizePositions:
 
     name: ClassVar[str] = "canonicalize_positions"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the lookups of the graph and of the first-call graph."""

@@ -30,6 +30,8 @@ class CanonicalizeReshapes:
 
     name: ClassVar[str] = "canonicalize_reshapes"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite every Reshape of the graph and of the first-call graph."""

@@ -30,6 +30,8 @@ class CanonicalizeTransposes:
 
     name: ClassVar[str] = "canonicalize_transposes"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph and the first-call graph."""

@@ -42,6 +42,8 @@ class EqualizeChannels:
 
     name: ClassVar[str] = "equalize_channels"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

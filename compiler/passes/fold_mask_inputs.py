@@ -61,6 +61,8 @@ class FoldMaskInputs:
 
     name: ClassVar[str] = "fold_mask_inputs"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

@@ -32,6 +32,8 @@ class FreezeAxes:
 
     name: ClassVar[str] = "freeze_axes"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
     sizes: tuple[tuple[str, int], ...] = ()
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -64,6 +64,8 @@ class LowerPrecision:
 
     name: ClassVar[str] = "lower_precision"
     lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
     type: str = "float16"
     sqnr_db: float = 40.0
     headroom: float = 2.0

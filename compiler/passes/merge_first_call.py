@@ -32,6 +32,8 @@ class MergeFirstCall:
 
     name: ClassVar[str] = "merge_first_call"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis",)
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Compare the two graphs as expressions.

@@ -32,6 +32,8 @@ class PackStates:
 
     name: ClassVar[str] = "pack_states"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Pack every group of two or more states with the same shape, type, frames axis and cache.
@@ -49,8 +51,8 @@ class PackStates:
             dims = list(value.shape or ())
             if not all(isinstance(dim, int) for dim in dims[1:]):
                 raise Refused(
-                    f"state {state.input!r} has shape {value.shape}",
-                    cure="put pad_axes before pack_states",
+                    f"expected sizes behind the batch in state {state.input!r}, got {value.shape}",
+                    cure="fix its axes, or give the one that grows a window",
                     place=Place(tensor=state.input),
                 )
             groups.setdefault((str(dims), str(value.dtype), state.frames_axis, state.cache), []).append(state)

@@ -48,6 +48,8 @@ class PadAxes:
 
     name: ClassVar[str] = "pad_axes"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "select_states")
+    expensive: ClassVar[bool] = False
 
     @paused()
     def apply(self, lowered: Lowered) -> Outcome:
@@ -58,8 +60,6 @@ class PadAxes:
         """
         if lowered.is_padded or not (lowered.caches or lowered.padded_axes or lowered.batch_axis is not None):
             return Outcome(lowered)
-        if lowered.row_places:
-            raise Refused("the graph is written for one row", cure="put add_batch_axis before pad_axes")
         _check_opset(lowered.model)
         axes = _axes(lowered)
         limits = infer_settled(lowered.model, axes.behind)

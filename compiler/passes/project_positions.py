@@ -36,6 +36,8 @@ class ProjectPositions:
 
     name: ClassVar[str] = "project_positions"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Fold until no consumer of a lookup is a row-wise function of constants."""

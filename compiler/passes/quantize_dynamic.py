@@ -51,6 +51,8 @@ class QuantizeDynamic:
 
     name: ClassVar[str] = "quantize_dynamic"
     lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

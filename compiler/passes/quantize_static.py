@@ -53,6 +53,8 @@ class QuantizeStatic:
 
     name: ClassVar[str] = "quantize_static"
     lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring.

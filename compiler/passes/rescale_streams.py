@@ -53,6 +53,8 @@ class RescaleStreams:
 
     name: ClassVar[str] = "rescale_streams"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
     headroom: float = 2.0
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -58,6 +58,8 @@ class SelectStates:
 
     name: ClassVar[str] = "select_states"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call")
+    expensive: ClassVar[bool] = False
     memory_mb: float | None = None
     multiply_adds_per_s: float = Rates.multiply_adds
     bytes_per_s: float = Rates.bytes
@@ -72,11 +74,9 @@ class SelectStates:
         """Replace caches by what is cheaper to carry.
 
         Raises:
-            Refused: a cache axis is padded already or of a kind that is not lowered yet, or not even the smallest
+            Refused: a cache axis is of a kind that is not lowered yet, or not even the smallest
                 states fit the memory.
         """
-        if lowered.caches and lowered.is_padded:
-            raise Refused("the cache axis is padded already", cure="put select_states before pad_axes")
         if len(lowered.caches) > 1 and self.memory_mb is not None:
             axes = ", ".join(cache.axis for cache in lowered.caches)
             cure = "drop memory_mb, or name the axis of all caches alike"

@@ -42,6 +42,8 @@ class Simplify:
 
     name: ClassVar[str] = "simplify"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
     rounds: int = 4
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -29,18 +29,15 @@ class WindowStates:
 
     name: ClassVar[str] = "window_states"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Insert one Slice per state that is longer than its cache.
 
         Raises:
-            Refused: the cache axis is not static yet.
+            Refused: the model keeps fewer frames of a state than the window has.
         """
-        if lowered.caches and not lowered.is_padded:
-            axis = lowered.caches[0].axis
-            raise Refused(
-                f"the axis {axis!r} is still dynamic", cure="put pad_axes before window_states", place=Place(axis=axis)
-            )
         inputs, matched, rewritten = house.inputs_named(lowered.model), 0, 0
         for state in lowered.states:
             if state.frames_axis is None or lowered.cache_of(state) is None:

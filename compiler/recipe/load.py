@@ -4,7 +4,7 @@ Nothing is converted silently. Every message reads `<file>:<line>: <key>: expect
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.located_yaml import Node, read_document
 from compiler.recipe.messages import first_problem
 from compiler.recipe.record import Recipe, Target
-from compiler.recipe.standard_passes import STANDARD, add_default_passes
+from compiler.recipe.standard_passes import add_default_passes
 from compiler.recipe.tree import (
     Key,
     apply_override,
@@ -75,49 +75,6 @@ class LoadedRecipe(RecipePlaces):
     def places(self) -> RecipePlaces:
         """All that a stage may know of it besides its declared inputs."""
         return RecipePlaces(self.path, self.tree)
-
-    def check_passes(self, registry: Mapping[str, Collection[str]]) -> None:
-        """Refuse passes and pass options that do not exist.
-
-        Args:
-            registry: option names by pass name.
-
-        Raises:
-            RecipeError: a pass or an option is not in the registry.
-        """
-        for name, graph in self.recipe.graphs.items():
-            for index, spec in enumerate(graph.passes):
-                where = self.where("graphs", name, "passes", index)
-                if spec.name not in registry:
-                    known = [*registry, STANDARD]
-                    raise RecipeError(
-                        f"{where}: expected the name of a pass, got {spec.name!r}", cure=did_you_mean(spec.name, known)
-                    )
-                _check_options(where, "pass", spec.name, spec.options, registry)
-
-    def check_targets(self, registry: Mapping[str, Collection[str]]) -> None:
-        """Refuse target kinds and options that do not exist.
-
-        Args:
-            registry: option names by target kind.
-
-        Raises:
-            RecipeError: a target or an option is not in the registry.
-        """
-        for index, target in enumerate(self.recipe.targets):
-            _check_options(self.where("targets", index), "target", target.kind, target.options, registry)
-
-
-def _check_options(
-    where: str, what: str, name: str, options: Collection[str], registry: Mapping[str, Collection[str]]
-) -> None:
-    if name not in registry:
-        raise RecipeError(f"{where}: expected the name of a {what}, got {name!r}", cure=did_you_mean(name, registry))
-    for option in options:
-        if option not in registry[name]:
-            raise RecipeError(
-                f"{where}: expected an option of {name}, got {option!r}", cure=did_you_mean(option, registry[name])
-            )
 
 
 def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: str | None = None) -> LoadedRecipe:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import passes
-from compiler.lowering import Lowering
+from compiler.lowering.lowering import Lowering
 from compiler.records.drift_curves import curve_of
 from compiler.verify.differences import Difference
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
@@ -134,7 +134,7 @@ def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_round
 
     project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, lossy: {max_abs: 1.0e-3}}")
     sabotage(monkeypatch, "pack_states", spoil)
-    monkeypatch.setattr(passes.PASSES["pack_states"], "lossy", True)
+    monkeypatch.setattr(passes.pass_kinds()["pack_states"], "lossy", True)
     monkeypatch.setattr(Lowering, "_compare", lambda *arguments: (Difference("logits", 1, 0.0, 1.0, 0, 0.0, 0.0), 1.0))
     ended = project.build()
     assert ended.code == 4, ended.err

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from compiler.commands.arguments import make_parser
-from compiler.passes import PASSES
+from compiler.lowering.plan import check_passes
+from compiler.passes import pass_kinds
 from compiler.recipe.load import load_recipe
 from runtime_lite import __main__ as runtime_commands
 from tests.house import rules
@@ -63,8 +64,7 @@ def test_checkpoints_and_data_stay_small() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.name)
 def test_recipe_loads(path: Path) -> None:
-    loaded = load_recipe(str(path))
-    loaded.check_passes({name: tuple(vars(kind).get("__dataclass_fields__", ())) for name, kind in PASSES.items()})
+    check_passes(load_recipe(str(path)))
 
 
 def commands_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -78,7 +78,7 @@ def commands_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_readme_names_only_what_exists() -> None:
     options, commands = commands_of(make_parser()), commands_of(runtime_commands._parser())
-    problems = rules.readme_problems(ROOT, options, commands, set(PASSES))
+    problems = rules.readme_problems(ROOT, options, commands, set(pass_kinds()))
     assert problems == [], "\n".join(problems)
 
 

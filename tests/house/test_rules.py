@@ -38,7 +38,7 @@ HOUSE = {
     "compiler/errors.py": "class Oops(Exception):\n    pass\n",
     "compiler/ir.py": "AXIS = 1\n",
     "compiler/capture/torch_module.py": "import torch\n\n\ndef capture():\n    return torch\n\n\nCAPTURED = capture\nprint(CAPTURED)\n",
-    "compiler/passes/__init__.py": 'from compiler.passes.pad_axes import PadAxes\n\nPASSES = {"pad_axes": PadAxes}\n',
+    "compiler/passes/__init__.py": "from compiler.passes.pad_axes import PadAxes\n\nPASSES = [\n    PadAxes,\n]\n",
     "compiler/passes/pad_axes.py": PASS,
     "runtime_lite/model.py": "import numpy\n\n\ndef run():\n    import tensorrt\n    return numpy, tensorrt\n\n\nprint(run)\n",
     "examples/asr/model.py": "from torch import nn\n\n\nclass Conformer(nn.Module):\n    pass\n\n\nclass Config:\n    pass\n",

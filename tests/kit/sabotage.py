@@ -19,6 +19,8 @@ class Saboteur:
 
     name: ClassVar[str] = ""
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
     real: ClassVar[Any] = None
     spoil: ClassVar[Spoil]
 
@@ -30,5 +32,7 @@ class Saboteur:
 
 def sabotage(monkeypatch: pytest.MonkeyPatch, name: str, spoil: Spoil) -> None:
     """Let a pass spoil the graph once it has done its work."""
-    members = {"name": name, "real": passes.PASSES[name], "spoil": staticmethod(spoil)}
-    monkeypatch.setitem(passes.PASSES, name, type("Saboteur", (Saboteur,), members))
+    real = passes.pass_kinds()[name]
+    members = {"name": name, "real": real, "after": real.after, "spoil": staticmethod(spoil)}
+    spoilt = type("Saboteur", (Saboteur,), members)
+    monkeypatch.setattr(passes, "PASSES", [spoilt if kind is real else kind for kind in passes.PASSES])

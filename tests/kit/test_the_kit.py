@@ -31,6 +31,8 @@ class Sabotage:
 
     name: ClassVar[str] = "sabotage"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
     change: Change
     honest: PadAxes | WindowStates | None = None
     claim: int | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import Refused
-from compiler.lowering import replay_certificates
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session

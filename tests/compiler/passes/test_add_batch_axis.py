@@ -160,7 +160,6 @@ def test_a_body_that_reads_a_row_is_refused() -> None:
     ("change", "message"),
     [
         ({"batch_axis": None}, "names no batch axis"),
-        ({"is_padded": True}, "padded already"),
         ({"row_places": (RowPlace("x", 1), RowPlace("y", 0), RowPlace("z", 0))}, "expected a 1 at axis 1 of 'x'"),
         ({"row_places": (RowPlace("x", 0), RowPlace("y", 1), RowPlace("z", 0))}, "expected a 1 at axis 1 of 'y'"),
     ],
@@ -176,11 +175,6 @@ def test_an_old_operator_set_is_refused() -> None:
     lowered.model.graph.opset_imports[""] = 11
     with pytest.raises(Refused, match="operator set 11"):
         AddBatchAxis().apply(lowered)
-
-
-def test_padding_before_the_batch_axis_is_refused() -> None:
-    with pytest.raises(Refused, match="written for one row; put add_batch_axis before pad_axes"):
-        PadAxes().apply(one_row(HARD_ONES, {"x": 0, "y": 0, "z": 0}, WEIGHTS))
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.passes import PASSES
+from compiler.passes import make_pass
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.standard_passes import STANDARD_PASSES
@@ -230,7 +230,7 @@ def test_it_is_proved_and_padded(form: str) -> None:
     }
     lowered = offline(PADDED.replace("LINES", FORMS[form]), weights, opset=23)
     for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
-        lowered = PASSES[name]().apply(lowered).lowered
+        lowered = make_pass(name, {}).apply(lowered).lowered
     assert "Attention" not in ops_of(lowered.model)
     verify_offline(lowered)
 
@@ -249,7 +249,7 @@ def test_a_mask_that_tells_of_padding_leaves_nothing_behind(kind: str, lines: st
     axis = PaddedAxis("time", "time_length", mask_inputs=("mask",))
     lowered = Lowered("tiny", parse(text, opset=23), batch_axis="batch", padded_axes=(axis,))
     for name in STANDARD_PASSES[: STANDARD_PASSES.index(PadAxes.name)]:
-        lowered = PASSES[name]().apply(lowered).lowered
+        lowered = make_pass(name, {}).apply(lowered).lowered
     assert [value.name for value in lowered.model.graph.inputs] == ["x"]
     assert not {"Where", "Greater", "Add"} & set(ops_of(lowered.model))
     verify_offline(lowered)

@@ -44,7 +44,7 @@ def test_states_of_different_shapes_stay() -> None:
 
 
 def test_a_dynamic_state_is_refused() -> None:
-    verify_refusal(PackStates(), streaming(), message="has shape", cure="pad_axes before", tensor="past")
+    verify_refusal(PackStates(), streaming(), message="sizes behind the batch", cure="fix its axes", tensor="past")
 
 
 STEPS = """(float[batch,SHAPE] x, float[batch,SHAPE] a, float[batch,SHAPE] b)

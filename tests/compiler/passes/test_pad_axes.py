@@ -292,13 +292,13 @@ def test_a_graph_that_is_padded_wrongly_does_not_hold() -> None:
 
 BYTES = """
 import hashlib, sys
-from compiler.passes import PASSES
+from compiler.passes import make_pass
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import content_of
 from tests.kit.graphs import streaming
 lowered = streaming(lookup="projected", two_caches=True)
 for name in sys.argv[1:]:
-    lowered = PASSES[name]().apply(lowered).lowered
+    lowered = make_pass(name, {}).apply(lowered).lowered
 sys.stdout.write(hashlib.sha256(content_of(lowered)).hexdigest())
 """
 CHAIN = ("simplify", "canonicalize_reshapes", "select_states", "pad_axes", "window_states", "project_positions",
@@ -306,11 +306,11 @@ CHAIN = ("simplify", "canonicalize_reshapes", "select_states", "pad_axes", "wind
 
 
 def test_all_passes_write_the_same_bytes_under_every_hash_seed() -> None:
-    from compiler.passes import PASSES
+    from compiler.passes import make_pass
 
     lowered = streaming(lookup="projected", two_caches=True)
     for name in CHAIN:
-        lowered = PASSES[name]().apply(lowered).lowered
+        lowered = make_pass(name, {}).apply(lowered).lowered
     expected = hashlib.sha256(content_of(lowered)).hexdigest()
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(root)}

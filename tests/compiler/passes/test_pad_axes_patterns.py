@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import Refused
-from compiler.lowering import replay_certificates
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import simplify_model

@@ -2,7 +2,9 @@
 
 import pytest
 
-from compiler.passes import PASSES, make_pass
+from compiler.passes import PASSES, make_pass, pass_kinds
+from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.stages import Pass
 
 
 def test_lists_of_a_recipe_are_tuples_in_a_pass() -> None:
@@ -11,6 +13,20 @@ def test_lists_of_a_recipe_are_tuples_in_a_pass() -> None:
     hash(made)
 
 
-@pytest.mark.parametrize("name", PASSES)
-def test_every_pass_has_its_name(name: str) -> None:
-    assert PASSES[name].name == name
+def test_every_pass_is_known_by_its_name() -> None:
+    assert [kind.name for kind in pass_kinds().values()] == list(pass_kinds()) == [kind.name for kind in PASSES]
+
+
+@pytest.mark.parametrize("kind", PASSES)
+def test_what_must_have_run_before_a_pass_exists_and_waits_for_nothing_that_waits_for_it(kind: type[Pass]) -> None:
+    kinds = pass_kinds()
+    waited_for = list(kind.after)
+    for name in waited_for:
+        waited_for += [each for each in kinds[name].after if each not in waited_for]
+    assert kind.name not in waited_for
+
+
+def test_the_standard_passes_stand_in_order() -> None:
+    for index, name in enumerate(STANDARD_PASSES):
+        assert not set(pass_kinds()[name].after) & set(STANDARD_PASSES[index + 1 :])
+        assert set(pass_kinds()[name].after) <= set(STANDARD_PASSES)

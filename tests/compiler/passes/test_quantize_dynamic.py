@@ -8,7 +8,7 @@ import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
 from compiler.calib.instrument import noise_between
-from compiler.lowering import replay_certificates
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.runners.choose import runner_of
 from tests.kit.contract import verify_pass

@@ -8,7 +8,7 @@ import pytest
 
 from compiler.calib.instrument import noise_between
 from compiler.errors import GateFailed, Refused
-from compiler.lowering import replay_certificates
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.records.precision import Pin, TensorRange
 from compiler.stages import Lowered

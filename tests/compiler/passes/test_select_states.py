@@ -153,11 +153,6 @@ def test_without_a_window_there_is_nothing_to_do() -> None:
     verify_untouched(SelectStates(), dataclasses.replace(streaming(), caches=()))
 
 
-def test_after_padding_it_is_too_late() -> None:
-    padded = PadAxes().apply(copy_of(streaming())).lowered
-    verify_refusal(SelectStates(), padded, message="padded already", cure="before pad_axes")
-
-
 def test_carried_values_of_empty_caches_are_empty() -> None:
     lowered = DEAR.apply(copy_of(streaming())).lowered
     (state_map,) = lowered.state_maps

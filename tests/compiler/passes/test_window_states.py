@@ -39,10 +39,6 @@ def test_without_a_window_there_is_nothing_to_do() -> None:
     verify_untouched(WindowStates(), dataclasses.replace(streaming(), caches=()))
 
 
-def test_a_dynamic_axis_is_refused() -> None:
-    verify_refusal(WindowStates(), streaming(), message="still dynamic", cure="pad_axes before", axis="cache")
-
-
 def test_fewer_frames_than_the_window_are_refused() -> None:
     # regression: a Slice from a negative start was written
     lowered = padded()[1]

@@ -10,25 +10,7 @@ from hypothesis import strategies
 
 from compiler.errors import RecipeError
 from compiler.recipe.load import find_recipe, load_recipe, render_recipe
-from compiler.recipe.standard_passes import STANDARD_PASSES
 from tests.kit.recipes import GOOD, changed, load, refusal, write
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        ("window_stattes", "expected the name of a pass, got 'window_stattes'; did you mean 'window_states'?"),
-        ("simplify: {round: 2}", "expected an option of simplify, got 'round'; did you mean 'rounds'?"),
-    ],
-)
-def test_a_pass_behind_standard_is_known_by_its_name_and_line(entry: str, words: str, tmp_path: Path) -> None:
-    """Its number in the list that `standard` stands for is no number of the recipe."""
-    text = changed("      - pad_axes: {fill: 0.0}\n      - simplify\n", f"      - standard\n      - {entry}\n")
-    (line,) = [at for at, each in enumerate(text.splitlines(), 1) if entry in each]
-    loaded = load_recipe(write(tmp_path, text))
-    with pytest.raises(RecipeError) as refused:
-        loaded.check_passes({name: {"rounds"} if name == "simplify" else set() for name in STANDARD_PASSES})
-    assert f"tiny.yaml:{line}: graphs.encoder.passes.{entry.split(':')[0]}: {words}" in str(refused.value)
 
 
 def test_effective_text_holds_defaults_and_loads_to_the_same_record(tmp_path: Path) -> None:
@@ -288,23 +270,6 @@ def test_where_names_the_line_of_a_key(tmp_path: Path) -> None:
     assert loaded.where("graphs", "encoder", "inputs", "cache_2").endswith(
         "tiny.yaml:11: graphs.encoder.inputs.cache_2"
     )
-
-
-def test_passes_and_targets_are_checked_against_registries(tmp_path: Path) -> None:
-    loaded = load_recipe(write(tmp_path, GOOD))
-    loaded.check_passes({"pad_axes": {"fill"}, "simplify": set()})
-    loaded.check_targets({"onnx_static": {"opset"}})
-    with pytest.raises(
-        RecipeError,
-        match=r"tiny.yaml:18: graphs.encoder.passes.simplify: expected the name of a pass, got 'simplify'; did",
-    ):
-        loaded.check_passes({"pad_axes": {"fill"}, "simplify_graph": set()})
-    with pytest.raises(
-        RecipeError, match=r"tiny.yaml:17: graphs.encoder.passes.pad_axes: expected an option of pad_axes, got 'fill'"
-    ):
-        loaded.check_passes({"pad_axes": {"filling"}, "simplify": set()})
-    with pytest.raises(RecipeError, match=r"tiny.yaml:24: targets.0: expected the name of a target, got 'onnx_static'"):
-        loaded.check_targets({"null": set()})
 
 
 FRAGMENTS = strategies.sampled_from(

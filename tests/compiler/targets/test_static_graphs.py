@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from compiler.errors import Refused
-from compiler.passes import PASSES
+from compiler.passes import make_pass
 from compiler.recipe.gates import Limits
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
@@ -41,7 +41,7 @@ def heavy() -> tuple[Lowered, Lowered]:
     plain = Lowered("big", big, batch_axis=BATCH)
     lowered = copy_of(origin)
     for name in ("pad_axes", "window_states", "pack_states"):
-        lowered = PASSES[name]().apply(lowered).lowered
+        lowered = make_pass(name, {}).apply(lowered).lowered
     return plain, lowered
 
 

@@ -13,17 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
-
 from compiler import ir as house
-from compiler.analysis.rows_alone import AFTER
 from compiler.bundle.proof_files import Proof, proof_of
 from compiler.capture.original import Original
-from compiler.checker.check import check
-from compiler.checker.graph import Rejected
 from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
-from compiler.passes import make_pass
+from compiler.lowering.certificates import replay_certificates
+from compiler.lowering.plan import plan_of
 from compiler.recipe.gates import Limits
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.precision import PrecisionRecord
@@ -33,7 +29,7 @@ from compiler.runners.forced_values import Sessions
 from compiler.runners.stream import Step
 from compiler.runners.structure import is_same
 from compiler.spec import check_between_passes
-from compiler.stage_inputs import PassInputs, TargetInputs, key_of
+from compiler.stage_inputs import TargetInputs, key_of
 from compiler.stages import Lowered, Outcome, Pass
 from compiler.targets.base import Built, Target
 from compiler.verify import gates
@@ -67,7 +63,7 @@ class Lowering:
         self.lowered: Lowered | None = None
         self.proofs: dict[str, Proof] = {}
         self.key = key_of(original.lowering_inputs())
-        self.plan = self._plan()
+        self.plan = plan_of(self.key, original.passes)
         last = self.plan[-1][1] if self.plan else self.key
         self.target_key = key_of(TargetInputs(last, target.name, repr(target), self.buckets))
 
@@ -77,14 +73,6 @@ class Lowering:
             self._recall()
         else:
             self._run_passes()
-
-    def _plan(self) -> list[tuple[Pass, str]]:
-        """Every pass with the key of its result."""
-        plan, key = [], self.key
-        for spec in self.original.passes:
-            key = key_of(PassInputs(key, spec))
-            plan.append((make_pass(spec.name, spec.options), key))
-        return plan
 
     def is_known(self) -> bool:
         """Whether the reports of all passes and the artefacts are in the cache."""
@@ -308,22 +296,3 @@ def _check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> 
             f"expected a proof that rows are independent for buckets of {rows[-1]} rows, got none",
             cure="put pad_axes into the recipe's passes, or build buckets: [1]",
         ).at(axis=str(lowered.batch_axis))
-
-
-def replay_certificates(before: Lowered, outcome: Outcome) -> int:
-    """Have the independent checker replay what a pass claims; the number of steps.
-
-    Raises:
-        GateFailed: a step does not hold.
-    """
-    if not outcome.records:
-        return 0
-    house.infer_shapes(before.model)
-    unpadded, padded = (ir.serde.serialize_model(each) for each in (before.model, outcome.lowered.model))
-    try:
-        return sum(check(padded if record.get(AFTER) else unpadded, padded, record) for record in outcome.records)
-    except Rejected as rejected:
-        raise GateFailed(
-            f"expected a certificate that holds, got: {rejected}",
-            cure="report it: the prover and the checker disagree; nothing unproved is shipped",
-        ) from None

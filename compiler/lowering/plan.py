@@ -1,0 +1,46 @@
+"""The passes of a graph as its recipe lists them: made, checked, and each with the key of its result."""
+
+from collections.abc import Sequence
+
+from compiler.errors import RecipeError
+from compiler.passes import make_pass, pass_kinds
+from compiler.recipe.graph_parts import PassSpec
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.options import make
+from compiler.recipe.pass_order import check_order
+from compiler.stage_inputs import PassInputs, key_of
+from compiler.stages import Pass
+
+
+def check_passes(loaded: LoadedRecipe) -> None:
+    """Make every pass once, so that a wrong one is answered with its line before anything runs.
+
+    Raises:
+        RecipeError: a pass or an option does not exist, has a wrong value, comes before one that must have run, or
+            rounds on purpose where the recipe does not say how much may be lost.
+    """
+    kinds = pass_kinds()
+    for name, graph in loaded.recipe.graphs.items():
+        for index, spec in enumerate(graph.passes):
+            where = loaded.where("graphs", name, "passes", index)
+            made = make(where, "pass", spec.name, kinds, spec.options)
+            if made.lossy and loaded.recipe.gates.parity[name].lossy is None:
+                raise RecipeError(
+                    f"{where}: expected gates.parity.{name}.lossy, as {spec.name} rounds on purpose, got none",
+                    cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
+                )
+        check_order(loaded, name, {each: kind.after for each, kind in kinds.items()})
+
+
+def plan_of(key: str, specs: Sequence[PassSpec]) -> list[tuple[Pass, str]]:
+    """Every pass with the key of its result.
+
+    Args:
+        key: of what the first pass is given.
+        specs: as the recipe has them.
+    """
+    plan = []
+    for spec in specs:
+        key = key_of(PassInputs(key, spec))
+        plan.append((make_pass(spec.name, spec.options), key))
+    return plan

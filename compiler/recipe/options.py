@@ -1,0 +1,67 @@
+"""Passes and targets are frozen records whose options a recipe writes; what does not fit is answered with its line."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from compiler.errors import RecipeError, did_you_mean
+from compiler.recipe.standard_passes import STANDARD
+
+Made = TypeVar("Made")
+
+
+def make(
+    where: str, what: str, name: str, kinds: Mapping[str, Callable[..., Made]], options: Mapping[str, Any]
+) -> Made:
+    """A pass or a target with its options.
+
+    Args:
+        where: the place in the recipe.
+        what: `pass` or `target`.
+        name: which one.
+        kinds: all there are, by name.
+        options: as the recipe has them.
+
+    Raises:
+        RecipeError: there is none of the name, it has no such option, or the value does not fit.
+    """
+    if name not in kinds:
+        known = [*kinds, STANDARD] if what == "pass" else kinds
+        raise RecipeError(f"{where}: expected the name of a {what}, got {name!r}", cure=did_you_mean(name, known))
+    kind = kinds[name]
+    fields = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for option, value in options.items():
+        if option not in fields:
+            raise RecipeError(
+                f"{where}: expected an option of {name}, got {option!r}", cure=did_you_mean(option, fields)
+            )
+        if not _fits(value, fields[option]):
+            raise RecipeError(
+                f"{where}: {name}: {option}: expected {_name_of(fields[option])}, got {value!r}",
+                cure="change the value",
+            )
+    try:
+        return kind(**options)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {name}: {error.message}", cure=error.cure) from None
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value of the recipe is of a field's type; an int is a float, a bool is neither."""
+    if isinstance(wanted, types.UnionType):
+        return any(_fits(value, each) for each in wanted.__args__)
+    if wanted is types.NoneType:
+        return value is None
+    if wanted is float:
+        return type(value) in (int, float)
+    if typing.get_origin(wanted) is tuple:
+        return isinstance(value, list | tuple) and all(_fits(each, typing.get_args(wanted)[0]) for each in value)
+    return wanted not in (bool, int, str) or type(value) is wanted
+
+
+def _name_of(wanted: Any) -> str:
+    if typing.get_origin(wanted) is tuple:
+        return f"a list of {_name_of(typing.get_args(wanted)[0])}"
+    return str(wanted) if isinstance(wanted, types.UnionType) else str(wanted.__name__)
