@@ -14,6 +14,8 @@ class SplitGemm:
 
     name: ClassVar[str] = "split_gemm"
     lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
