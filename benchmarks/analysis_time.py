@@ -29,6 +29,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis
+from compiler.targets import placements
 
 SIZES = (250, 500, 1000, 2000, 5000, 10_000, 20_000)
 """Nodes of the stacks, about."""
@@ -77,7 +78,7 @@ def recipe_graph(recipe: str) -> Lowered:
         for each in spec.passes:
             if each.name == PadAxes.name:
                 return lowered
-            lowered = make_pass(each.name, each.options).apply(lowered).lowered
+            lowered = make_pass(each.name, each.options, placements()).apply(lowered).lowered
     raise SystemExit(f"{recipe}: expected {PadAxes.name} among the passes, got none")
 
 

@@ -33,6 +33,7 @@ from compiler.passes.freeze_axes import FreezeAxes
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.stages import Lowered
+from compiler.targets import placements
 
 CALLS = 5
 """Calls per graph and round."""
@@ -57,7 +58,7 @@ def main() -> None:
             lowered = original.start()
             for each in spec.passes:
                 if each.name not in left_out:
-                    lowered = make_pass(each.name, each.options).apply(lowered).lowered
+                    lowered = make_pass(each.name, each.options, placements()).apply(lowered).lowered
             graphs[label] = _frozen(lowered, sizes)
     table = Table(title=f"{options.recipe}: {options.without}, {', '.join(f'{k} {v}' for k, v in sizes.items())}")
     for column in ("threads", "without, ms", "with, ms", "with / without", "10th..90th percentile", "multiply-adds, M"):

@@ -44,6 +44,7 @@ from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
+from compiler.targets import placements
 from compiler.verify.gates import task_functions
 
 HALF = ir.DataType.FLOAT16
@@ -78,7 +79,7 @@ def main() -> None:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), evidence=original.evidence())
-        passes = [make_pass(each.name, each.options) for each in spec.passes]
+        passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         for made in passes:
             if made.lossy or isinstance(made, RescaleStreams):
                 break

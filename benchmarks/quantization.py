@@ -50,6 +50,7 @@ from compiler.report.progress import Progress
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
+from compiler.targets import placements
 from compiler.verify.gates import task_functions
 
 ROUND_S = 0.05
@@ -67,7 +68,7 @@ def main() -> None:
         cache = StageCache(options.cache or Path(scratch))
         original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
         plain = dataclasses.replace(original.start(), evidence=original.evidence())
-        passes = [make_pass(each.name, each.options) for each in spec.passes]
+        passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         exact = plain
         for made in passes:
             if made.lossy:

@@ -30,6 +30,7 @@ from compiler.checker.graph import Rejected
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass
 from compiler.stages import Lowered, PaddedAxis, State
+from compiler.targets import placements
 from compiler.targets.static_graphs import write_static
 from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.cache_axis import CacheAxis
@@ -192,7 +193,7 @@ def _build_again(
     """Run what came after the last proof again, and compare every graph file with what comes out."""
     recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
     given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
-    passes = [make_pass(key, options or {}) for each in given for key, options in each.items()]
+    passes = [make_pass(key, options or {}, placements()) for each in given for key, options in each.items()]
     names = [each.name for each in passes]
     first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
     rounding = [each.name for each in passes[first + 1 :] if each.lossy]

@@ -1,7 +1,7 @@
 """Ranges that a tensor may be given, all from one histogram: min-max, percentiles, least square error, entropy.
 
 Which of them is best only the tensor's consumers can tell: see `compiler.quantization.choice`.
-Source: the entropy method is that of TensorRT's 8-bit calibration (Migacz 2017).
+Source: the entropy method is that of Migacz, 8-bit inference (2017).
 """
 
 import dataclasses

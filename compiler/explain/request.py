@@ -21,6 +21,7 @@ from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.standard_passes import STANDARD_PASSES
 from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis, Pass, State
+from compiler.targets import placements
 from runtime_lite.format.cache_axis import CacheAxis
 
 BATCH = "batch"
@@ -124,7 +125,7 @@ def from_recipe(
         )
     original = Original(loaded, graph, spec, cache, progress, with_data=False)
     return original.start(), tuple(
-        make_pass(each.name, each.options) for each in spec.passes[: names.index(PadAxes.name) + 1]
+        make_pass(each.name, each.options, placements()) for each in spec.passes[: names.index(PadAxes.name) + 1]
     )
 
 

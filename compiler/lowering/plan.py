@@ -1,15 +1,18 @@
 """The passes of a graph as its recipe lists them: made, checked, and each with the key of its result."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from compiler.errors import RecipeError
 from compiler.passes import make_pass, pass_kinds
+from compiler.quantization.placement import with_placement
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.options import make
 from compiler.recipe.pass_order import check_order
 from compiler.stage_inputs import PassInputs, key_of
 from compiler.stages import Pass
+from compiler.targets import placements
 
 
 def check_passes(loaded: LoadedRecipe) -> None:
@@ -23,13 +26,20 @@ def check_passes(loaded: LoadedRecipe) -> None:
     for name, graph in loaded.recipe.graphs.items():
         for index, spec in enumerate(graph.passes):
             where = loaded.where("graphs", name, "passes", index)
-            made = make(where, "pass", spec.name, kinds, spec.options)
+            made = make(where, "pass", spec.name, kinds, _options(where, spec))
             if made.lossy and loaded.recipe.gates.parity[name].lossy is None:
                 raise RecipeError(
                     f"{where}: expected gates.parity.{name}.lossy, as {spec.name} rounds on purpose, got none",
                     cure="say how much may be lost, as in lossy: {max_abs: 0.5, sqnr_db: 25}",
                 )
         check_order(loaded, name, {each: kind.after for each, kind in kinds.items()})
+
+
+def _options(where: str, spec: PassSpec) -> dict[str, Any]:
+    try:
+        return with_placement(spec.options, placements())
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {spec.name}: {error.message}", cure=error.cure) from None
 
 
 def plan_of(key: str, specs: Sequence[PassSpec]) -> list[tuple[Pass, str]]:
@@ -42,5 +52,5 @@ def plan_of(key: str, specs: Sequence[PassSpec]) -> list[tuple[Pass, str]]:
     plan = []
     for spec in specs:
         key = key_of(PassInputs(key, spec))
-        plan.append((make_pass(spec.name, spec.options), key))
+        plan.append((make_pass(spec.name, spec.options, placements()), key))
     return plan

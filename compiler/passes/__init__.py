@@ -21,7 +21,11 @@ from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
 from compiler.passes.window_states import WindowStates
+from compiler.quantization.placement import CPU, Placement, with_placement
 from compiler.stages import Pass
+
+PLACEMENTS = {CPU.name: CPU}
+"""Those that need no target."""
 
 PASSES: list[type[Pass]] = [
     Simplify,
@@ -50,9 +54,19 @@ def pass_kinds() -> dict[str, type[Pass]]:
     return {kind.name: kind for kind in PASSES}
 
 
-def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
-    """The pass that a recipe names, with its options; lists of a recipe are tuples in it."""
-    return pass_kinds()[name](**{option: _hashable(value) for option, value in options.items()})
+def make_pass(name: str, options: Mapping[str, Any], placements: Mapping[str, Placement] = PLACEMENTS) -> Pass:
+    """The pass that a recipe names, with its options; lists of a recipe are tuples in it.
+
+    Args:
+        name: of the pass.
+        options: as the recipe writes them.
+        placements: rules of the targets, by the name that recipes write.
+
+    Raises:
+        RecipeError: an option names rules that are not among them.
+    """
+    given = with_placement(options, placements)
+    return pass_kinds()[name](**{option: _hashable(value) for option, value in given.items()})
 
 
 def _hashable(value: Any) -> Any:

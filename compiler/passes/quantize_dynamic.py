@@ -23,9 +23,9 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.grid import Array, quantize_weights
-from compiler.passes.quantize_static import check_options
+from compiler.passes.quantize_static import check_pins
 from compiler.quantization.choice import pinned_sites
-from compiler.quantization.placement import PLACEMENTS, Placement
+from compiler.quantization.placement import CPU, Placement
 from compiler.quantization.sites import PINS, Site, find_sites
 from compiler.stages import Lowered, Outcome
 
@@ -45,7 +45,7 @@ class QuantizeDynamic:
         keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
     """
 
-    placement: str = "cpu"
+    placement: Placement = CPU
     pins: tuple[str, ...] = PINS
     keep_float: tuple[str, ...] = ()
 
@@ -60,9 +60,9 @@ class QuantizeDynamic:
         Raises:
             Refused: rows would depend on each other.
         """
-        check_options(self.placement, self.pins)
+        check_pins(self.pins)
         house.infer_shapes(lowered.model)
-        placement = PLACEMENTS[self.placement]
+        placement = self.placement
         sites = [site for site in find_sites(lowered.model) if not site.is_convolution]
         pins = pinned_sites(find_sites(lowered.model), lowered.data_outputs, placement, self.pins, self.keep_float)
         free = [site for site in sites if site.name not in pins]

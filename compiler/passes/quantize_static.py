@@ -12,7 +12,7 @@ Keeps: sites that the recipe pins, and those that the task asks for: ranked by w
     outputs, decided by the task's distance on the development data. Softmax, normalisation, residual sums and
     products of two computed values stay in float.
 Numerics: rounds. Scales are constant, so a row's result does not depend on its partners.
-Source: Q/DQ as ONNX Runtime and TensorRT read it; ranges by the error behind the consumers, weights clipped by the
+Source: Q/DQ as ONNX Runtime and vendors read it; ranges by the error behind the consumers, weights clipped by the
     square error weighted with E[x^2], bias corrected by E[W x - W_q x_q] (Nagel et al. 2019).
 """
 
@@ -26,7 +26,7 @@ from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.errors import Refused
 from compiler.quantization.choice import choose, pinned_sites
-from compiler.quantization.placement import PLACEMENTS, Placement
+from compiler.quantization.placement import CPU, Placement
 from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
@@ -40,13 +40,13 @@ class QuantizeStatic:
     """Integers with fixed grids.
 
     Attributes:
-        placement: the target's rules, of `compiler.quantization.placement.PLACEMENTS`.
+        placement: the target's rules; recipes write their name.
         pins: kinds of sites that stay in float.
         keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
         max_task_increase: largest distance of the task's results on the development data from the original's.
     """
 
-    placement: str = "cpu"
+    placement: Placement = CPU
     pins: tuple[str, ...] = PINS
     keep_float: tuple[str, ...] = ()
     max_task_increase: float = 0.01
@@ -63,9 +63,9 @@ class QuantizeStatic:
             Refused: there is no calibration data, no choice satisfies the task, or rows would depend on each other.
             DataError: the calibration data show nothing of some value.
         """
-        check_options(self.placement, self.pins)
+        check_pins(self.pins)
         house.infer_shapes(lowered.model)
-        placement, evidence = PLACEMENTS[self.placement], lowered.evidence
+        placement, evidence = self.placement, lowered.evidence
         sites = find_sites(lowered.model)
         pins = pinned_sites(sites, lowered.data_outputs, placement, self.pins, self.keep_float)
         free = [site for site in sites if site.name not in pins]
@@ -111,14 +111,12 @@ def _write(lowered: Lowered, names: frozenset[str], placement: Placement, plans:
     Writer(lowered.model, QuantizeStatic.name, placement, plans).write(sites)
 
 
-def check_options(placement: str, pins: tuple[str, ...]) -> None:
-    """Refuse options that name nothing.
+def check_pins(pins: tuple[str, ...]) -> None:
+    """Refuse pins that name nothing.
 
     Raises:
         Refused: says what is known.
     """
-    if placement not in PLACEMENTS:
-        raise Refused(f"expected a placement of {sorted(PLACEMENTS)}, got {placement!r}", cure="write one of them")
     for pin in pins:
         if pin not in PINS:
             raise Refused(f"expected pins of {sorted(PINS)}, got {pin!r}", cure="write some of them, or keep_float")

@@ -1,11 +1,14 @@
 """Where a target wants QuantizeLinear and DequantizeLinear, and of which types: one record per kind of target.
 
-Sources: for CPUs, the graphs that ONNX Runtime 1.31 makes of each form, and their times (benchmarks/README.md); for
-TensorRT, its parser and the vendor's guide: symmetric int8, inputs of weighted operators only, bias in float.
+Those of a vendor lie in its folder. Source, for CPUs: the graphs that ONNX Runtime 1.31 makes of each form, and their
+times (benchmarks/README.md).
 """
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import RecipeError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +31,21 @@ class Placement:
     least_channels: int = 1
 
 
-PLACEMENTS: Mapping[str, Placement] = {
-    "cpu": Placement("cpu", signed=False, rounds_convolution_outputs=True, splits_bias=True),
-    "tensorrt": Placement(
-        "tensorrt", signed=True, rounds_convolution_outputs=False, splits_bias=False, least_channels=16
-    ),
-}
+CPU = Placement("cpu", signed=False, rounds_convolution_outputs=True, splits_bias=True)
+
+
+def with_placement(options: Mapping[str, Any], placements: Mapping[str, Placement]) -> dict[str, Any]:
+    """Options of a pass with the rules of a target in place of the name that a recipe gives them.
+
+    Raises:
+        RecipeError: there are no rules of this name.
+    """
+    given = dict(options)
+    name = given.get("placement")
+    if name is None:
+        return given
+    if not isinstance(name, str) or name not in placements:
+        raise RecipeError(
+            f"expected a placement of {', '.join(sorted(placements))}, got {name!r}", cure="write one of them"
+        )
+    return {**given, "placement": placements[name]}

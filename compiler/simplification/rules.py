@@ -18,7 +18,7 @@ Left out, and why:
     Pad before ConvInteger          pads with 0, but the operator pads with its zero point
     auto_pad as numbers             forgets dilations
     zero bias of Conv, Gemm         turns -0.0 into 0.0
-    BatchNormalization into Conv    rounds differently; ONNX Runtime and TensorRT do it when they load the graph
+    BatchNormalization into Conv    rounds differently; runtimes do it when they load the graph
     Reshape around MatMul           sums in another order, and does not look at the shape in the middle
     Slice, Slice as Split           halves an odd size the other way round
     ScatterND of everything         does not look at `reduction`

@@ -1,8 +1,14 @@
-"""The targets by name."""
+"""The targets by name, the only place that names a vendor outside its folder."""
 
+from compiler.quantization.placement import Placement
 from compiler.targets.base import Target
 from compiler.targets.null import Null
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.tensorrt.target import Tensorrt
 
-TARGETS: dict[str, type[Target]] = {"onnx_static": OnnxStatic, "null": Null, "tensorrt": Tensorrt}
+TARGETS: dict[str, type[Target]] = {each.name: each for each in (Null, OnnxStatic, Tensorrt)}
+
+
+def placements() -> dict[str, Placement]:
+    """Rules for QuantizeLinear and DequantizeLinear, by the name that recipes write."""
+    return {kind.placement.name: kind.placement for kind in TARGETS.values() if kind.placement is not None}

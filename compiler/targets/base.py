@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from compiler.errors import InternalError
 from compiler.passes.freeze_axes import FreezeAxes
+from compiler.quantization.placement import Placement
 from compiler.runners.session import Session
 from compiler.spec import check_static
 from compiler.stages import Lowered, Pass
@@ -85,6 +86,7 @@ class Target(abc.ABC):
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
         times_here: whether what runs a finished artefact on this machine takes the time that it takes where it ships.
+        placement: its rules for QuantizeLinear and DequantizeLinear, where it has any.
         trial: script of the bundle that tries on the device what cannot be tried without it; empty where none ships.
     """
 
@@ -92,6 +94,7 @@ class Target(abc.ABC):
     ships: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", "onnxruntime")
     times_here: ClassVar[bool] = True
+    placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session, open_session
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
@@ -19,6 +20,7 @@ class OnnxStatic(Target):
     """Write `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`."""
 
     name: ClassVar[str] = "onnx_static"
+    placement: ClassVar[Placement | None] = CPU
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Freeze, check and write every combination of bucket sizes.

@@ -280,6 +280,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.ir",
             "compiler.runners",
             "compiler.spec",
+            "compiler.quantization",
             "compiler.passes",
             "compiler.targets",
             "runtime_lite",
@@ -378,6 +379,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.spec",
             "compiler.analysis",
             "compiler.checker",
+            "compiler.quantization",
             "compiler.passes",
             "compiler.targets",
             "compiler.report",
@@ -398,6 +400,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.recipe",
             "compiler.analysis",
             "compiler.passes",
+            "compiler.targets",
             "compiler.report",
             "compiler.capture",
             "compiler.lowering",
@@ -581,6 +584,24 @@ def unwanted_libraries(root: Path) -> list[str]:
             wrong.append(f"{place}: imports {library}; the checker shares no library with the prover but onnx")
         if found.path.parts[0] == "compiler" and library == FRAMEWORK and str(found.path) not in FRAMEWORK_FILES:
             wrong.append(f"{place}: imports {library}; only {', '.join(FRAMEWORK_FILES)} may")
+    return wrong
+
+
+def named_vendors(root: Path) -> list[str]:
+    """A vendor is known in its own folder, in the one list of targets, and to what runs its engines."""
+    vendors = {path.parent.name for path in (root / "compiler" / "targets").glob("*/*.py")}
+    shared = (Path("compiler/targets/__init__.py"), Path("runtime_lite/executors"))
+    wrong = []
+    for path in python_files(root):
+        if path.parts[0] not in ("compiler", "runtime_lite", "build.py") or any(map(path.is_relative_to, shared)):
+            continue
+        others = vendors - {path.parts[2] if path.parts[:2] == ("compiler", "targets") else ""}
+        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+            wrong += [
+                f"{path}:{number}: names {vendor}; ask the target, or move it to compiler/targets/{vendor}"
+                for vendor in sorted(others)
+                if vendor in line.lower()
+            ]
     return wrong
 
 

@@ -31,6 +31,7 @@ DATA_SUFFIXES = frozenset({".safetensors", ".flac", ".ogg", ".opus", ".wav", ".n
         rules.wrong_directions,
         rules.import_cycles,
         rules.unwanted_libraries,
+        rules.named_vendors,
         rules.late_imports,
         rules.wrong_passes,
         rules.mentioned_examples,

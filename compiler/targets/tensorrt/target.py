@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from compiler.errors import RecipeError
+from compiler.quantization.placement import Placement
 from compiler.runners.session import Session, session_of
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Compiled, Emitted, Part, Target
@@ -27,6 +28,7 @@ from compiler.targets.tensorrt.builder import number_of
 from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.operators import needed_version
 from compiler.targets.tensorrt.parts import parts_here
+from compiler.targets.tensorrt.placement import SYMMETRIC
 from compiler.targets.tensorrt.rule import Limits
 from compiler.targets.toolchain import Toolchain
 from runtime_lite import errors
@@ -79,6 +81,7 @@ class Tensorrt(Target):
     """
 
     name: ClassVar[str] = "tensorrt"
+    placement: ClassVar[Placement | None] = SYMMETRIC
     trial: ClassVar[str] = f"{FOLDER}/verify_t4.py"
 
     compute_capability: str = "7.5"

@@ -19,6 +19,7 @@ PASSES = "      - pad_axes: {fill: 0.0}\n      - simplify\n"
         ("window_stattes", "expected the name of a pass, got 'window_stattes'; did you mean 'window_states'?"),
         ("simplify: {round: 2}", "expected an option of simplify, got 'round'"),
         ("merge_first_call", "expected merge_first_call before select_states, got it behind"),
+        ("quantize_dynamic: {placement: a}", "quantize_dynamic: expected a placement of cpu, tensorrt, got 'a'; write"),
         ("quantize_dynamic", "expected gates.parity.encoder.lossy, as quantize_dynamic rounds on purpose, got none"),
     ],
 )

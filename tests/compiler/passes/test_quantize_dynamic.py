@@ -11,6 +11,7 @@ from compiler.calib.instrument import noise_between
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.runners.choose import runner_of
+from compiler.targets import placements
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of, ops_of
 from tests.kit.models.shared import shared_project
@@ -21,7 +22,7 @@ from tests.kit.quantization import one_product, speech, streams
 @pytest.mark.parametrize("placement", ["cpu", "tensorrt"])
 def test_contract(placement: str) -> None:
     graph = speech()
-    outcome = verify_pass(QuantizeDynamic(placement, pins=()), graph, tolerance=0.2)
+    outcome = verify_pass(QuantizeDynamic(placements()[placement], pins=()), graph, tolerance=0.2)
     assert outcome.rewritten == 5 and ops_of(outcome.lowered.model).count("MatMulInteger") == 5
     assert replay_certificates(graph, outcome) > 30
     assert 1e-7 < noise_between(graph, outcome.lowered, streams(graph))["y"] < 1e-3

@@ -76,8 +76,6 @@ def test_without_calibration_data_it_is_refused() -> None:
 
 
 def test_unknown_options() -> None:
-    with pytest.raises(Refused, match="a placement of"):
-        QuantizeStatic(placement="toaster").apply(copy_of(speech()))
     with pytest.raises(Refused, match="pins of"):
         QuantizeStatic(pins=("first",)).apply(copy_of(speech()))
 

@@ -6,8 +6,8 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.quantization.choice import SHARES, choose, pinned_sites
-from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.sites import PINS, find_sites
+from compiler.targets import placements
 from tests.kit.quantization import speech
 
 SITES = find_sites(speech().model)
@@ -15,15 +15,15 @@ LOSSES = {site.name: 1e-4 * (number + 1) for number, site in enumerate(SITES)}
 
 
 def test_default_pins() -> None:
-    pins = pinned_sites(SITES, ("y",), PLACEMENTS["cpu"], PINS, ())
+    pins = pinned_sites(SITES, ("y",), placements()["cpu"], PINS, ())
     assert set(pins) == {"slid_conv", "depth_conv", "logits_matmul"}
     assert pins["depth_conv"].reason == "a depthwise convolution" and pins["depth_conv"].source
 
 
 def test_patterns_of_names_and_operators() -> None:
-    found = pinned_sites(SITES, ("y",), PLACEMENTS["cpu"], (), ("expand*", "op:Conv"))
+    found = pinned_sites(SITES, ("y",), placements()["cpu"], (), ("expand*", "op:Conv"))
     assert set(found) == {"slid_conv", "depth_conv", "expanded_matmul"}
-    assert set(pinned_sites(SITES, ("y",), PLACEMENTS["tensorrt"], (), ())) == {"slid_conv", "depth_conv"}
+    assert set(pinned_sites(SITES, ("y",), placements()["tensorrt"], (), ())) == {"slid_conv", "depth_conv"}
 
 
 def test_everything_where_the_task_agrees_or_is_not_there() -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from compiler.calib.histogram import Histogram, Table
-from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.plans import make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sites import find_sites
+from compiler.targets import placements
 from tests.kit.quantization import SHAPES, speech, streams
 
-CPU = PLACEMENTS["cpu"]
+CPU = placements()["cpu"]
 
 
 def planned(**changes: np.ndarray):  # type: ignore[no-untyped-def]  # noqa: ANN201
@@ -59,7 +59,7 @@ def test_signed_placement_has_no_zero_point() -> None:
     graph = speech()
     sites = find_sites(graph.model)
     table = record(graph, inputs_of(sites), streams(graph))
-    plans = make_plans(sites, table, PLACEMENTS["tensorrt"])
+    plans = make_plans(sites, table, placements()["tensorrt"])
     assert {(plan.data.type, plan.data.zero_point, plan.result) for plan in plans.values()} == {("int8", 0, None)}
 
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_of
+from compiler.targets import placements
 from tests.kit.quantization import speech, streams
 
-CPU = PLACEMENTS["cpu"]
+CPU = placements()["cpu"]
 
 
 def test_losses_are_those_of_graphs_with_one_site_quantised() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from compiler import ir as house
 from compiler.passes.freeze_axes import FreezeAxes
-from compiler.quantization.placement import PLACEMENTS
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sites import find_sites
@@ -19,6 +18,7 @@ from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered
+from compiler.targets import placements
 from compiler.targets.tensorrt.lint import lint
 from compiler.targets.tensorrt.rule import Limits as TensorrtLimits
 from tests.kit.graphs import ops_of
@@ -29,10 +29,10 @@ def written(placement: str = "cpu", names: frozenset[str] | None = None) -> tupl
     graph = speech()
     sites = find_sites(graph.model)
     table = record(graph, inputs_of(sites), streams(graph))
-    plans = make_plans(sites, table, PLACEMENTS[placement])
+    plans = make_plans(sites, table, placements()[placement])
     copy = dataclasses.replace(graph, model=house.clone(graph.model))
     chosen = [site for site in find_sites(copy.model) if names is None or site.node.outputs[0].name in names]
-    Writer(copy.model, "quantize_static", PLACEMENTS[placement], plans).write(chosen)
+    Writer(copy.model, "quantize_static", placements()[placement], plans).write(chosen)
     house.infer_shapes(copy.model)
     return graph, copy
 
@@ -82,8 +82,8 @@ def test_switches_choose_between_both_forms() -> None:
     sites = find_sites(graph.model)
     table = record(graph, inputs_of(sites), streams(graph))
     copy = dataclasses.replace(graph, model=house.clone(graph.model))
-    plans = make_plans(sites, table, PLACEMENTS["cpu"])
-    switches = Writer(copy.model, "probe", PLACEMENTS["cpu"], plans).write_switched(find_sites(copy.model))
+    plans = make_plans(sites, table, placements()["cpu"])
+    switches = Writer(copy.model, "probe", placements()["cpu"], plans).write_switched(find_sites(copy.model))
     session = open_session(house.serialized(copy.model))
     feed = streams(graph)[0][0]
     off = {name: np.zeros((), np.float32) for name in switches.values()}

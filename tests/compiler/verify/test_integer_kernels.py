@@ -16,6 +16,7 @@ from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.recipe.gates import BudgetGate
 from compiler.stages import Lowered, Pass
+from compiler.targets import placements
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.integer_kernels import Ratio, check_integer_kernels, check_ratios, integer_sites, time_ratio
 from tests.kit.graphs import copy_of, random_weights
@@ -45,7 +46,7 @@ def test_nothing_quantised_is_nothing_to_check(tmp_path: Path) -> None:
 def test_a_bias_that_the_runtime_fuses_first_is_caught_and_named(tmp_path: Path) -> None:
     """Without the bias in a shape of its own, products become Gemm before their operands are seen to be integers."""
     with pytest.raises(GateFailed, match="expected 5 products") as caught:
-        check_integer_kernels(shipped(tmp_path, QuantizeStatic("tensorrt", pins=())), "speech")
+        check_integer_kernels(shipped(tmp_path, QuantizeStatic(placements()["tensorrt"], pins=())), "speech")
     assert "expanded_matmul_int8_node" in str(caught.value)
 
 
