@@ -32,7 +32,8 @@ from rich.table import Table
 
 from compiler import ir as house
 from compiler.cache.store import StageCache
-from compiler.calib.instrument import HALF_MAX, largest_magnitudes, noise_between
+from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
+from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
 from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision

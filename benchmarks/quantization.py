@@ -38,7 +38,7 @@ from rich.table import Table
 
 from compiler import ir as house
 from compiler.cache.store import StageCache
-from compiler.calib.instrument import noise_between
+from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes

@@ -13,7 +13,9 @@ from compiler.lowering.lowering import PASS_STEPS, Lowering
 from compiler.records.precision import Pin, PrecisionRecord, TensorRange
 from compiler.report.graph_drawing import Box
 from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
-from compiler.runners.forced_values import Bench, Sessions, common_values, exposed
+from compiler.runners.choose import runner_of
+from compiler.runners.forced_values import Bench, common_values
+from compiler.runners.instrumented import exposed
 from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.differences import max_abs_difference
@@ -142,7 +144,7 @@ def worst_histograms(exact: Lowered | None, final: Lowered, steps: Sequence[Step
 
 
 def _outputs(final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array, Array]]:
-    runner = Sessions.of(final).runner(final)
+    runner = runner_of(final)
     states = {state.output for state in final.states}
     for step in steps:
         outputs = runner.step(step.feed)
@@ -160,8 +162,8 @@ def _values(exact: Lowered, final: Lowered, steps: Sequence[Step]) -> Iterator[t
         for name in names:
             yield (
                 name,
-                right[name][old.valid(name, right[name], step.feed)],
-                got[name][new.valid(name, got[name], step.feed)],
+                right[name][old.runner.valid(name, right[name], step.feed)],
+                got[name][new.runner.valid(name, got[name], step.feed)],
             )
 
 
@@ -190,7 +192,7 @@ def _histogram(name: str, source: str, right: Array, got: Array) -> TensorHistog
 
 def time_original(start: Lowered, feeds: Sequence[Feed]) -> float:
     """Median milliseconds of one call of the captured graph on one thread, once its caches are full."""
-    runner = Sessions.of(start, optimize=True).runner(start)
+    runner = runner_of(start, optimize=True)
     warm = 5 + max((cache.calls_to_fill for cache in start.caches), default=0)
     times_ms = []
     for count in range(warm + TIMED_CALLS):

@@ -16,10 +16,9 @@ from compiler import ir as house
 from compiler.calib.noise import Noise
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.half_precision import EXACT
+from compiler.runners.instrumented import switch, switched
 from compiler.runners.session import open_session
 from compiler.stages import Array
-
-SWITCH = "slipway.switch."
 
 
 def rounding_nodes(model: ir.Model) -> list[ir.Node]:
@@ -74,20 +73,19 @@ def _has_weights(node: ir.Node) -> bool:
 def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
     """A copy with a switch behind every node that rounds, and the switches' input names by node."""
     copy = house.clone(model)
+
+    def rounded(value: ir.Value) -> ir.Value:
+        insert = house.Inserter(copy, "with_switches", after=value.producer())
+        narrow = insert.op("Cast", [value], {"to": int(kind)}, name="narrow")
+        return insert.op("Cast", [narrow], {"to": int(ir.DataType.FLOAT)}, name="wide")
+
     switches = {}
-    for index, node in enumerate(rounding_nodes(copy)):
-        switch = ir.val(f"{SWITCH}{index}", ir.DataType.BOOL, [])
-        copy.graph.inputs.append(switch)
-        switches[str(node.name)] = str(switch.name)
-        insert = house.Inserter(copy, "with_switches", after=node)
+    for node in rounding_nodes(copy):
+        by = switch(copy)
+        switches[str(node.name)] = str(by.name)
         for output in node.outputs:
             if output.dtype == ir.DataType.FLOAT:
-                narrow = insert.op("Cast", [output], {"to": int(kind)}, name="narrow", dtype=kind)
-                wide = insert.op("Cast", [narrow], {"to": int(ir.DataType.FLOAT)}, name="wide", dtype=output.dtype)
-                chosen = insert.op(
-                    "Where", [switch, wide, output], name="chosen", shape=output.shape, dtype=output.dtype
-                )
-                house.take_over(copy, output, chosen, except_in=[narrow.producer(), chosen.producer()])  # type: ignore[list-item]
+                switched(copy, output, by, rounded)
     return copy, switches
 
 

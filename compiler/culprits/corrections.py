@@ -10,42 +10,15 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import onnx_ir as ir
 
-from compiler import ir as house
 from compiler.calib.noise import share_of
 from compiler.recipe.gates import Limits
-from compiler.runners.forced_values import Lesson, Sessions
+from compiler.runners.choose import runners_of
+from compiler.runners.forced_values import Lesson
+from compiler.runners.instrumented import ADDED, REPLACED, correctable
 from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.differences import Difference, compare, worst_of
-
-ADDED, REPLACED = "added.", "replaced."
-"""Prefixes of the inputs of a correction: what is added, and where it takes the place of the value."""
-
-
-def correctable(lowered: Lowered, names: Sequence[str]) -> Lowered:
-    """A copy in which every one of these values can be corrected by two further inputs."""
-    model = house.clone(lowered.model)
-    wanted = set(names)
-    for node in house.nodes_of(model):
-        for value in node.outputs:
-            if str(value.name) in wanted:
-                _make_correctable(model, node, value)
-    return dataclasses.replace(lowered, model=model)
-
-
-def _make_correctable(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
-    name = str(value.name)
-    added = ir.Value(name=f"{ADDED}{name}", type=value.type)
-    replaced = ir.Value(name=f"{REPLACED}{name}", type=ir.TensorType(ir.DataType.BOOL))
-    model.graph.inputs.extend((added, replaced))
-    insert = house.Inserter(model, "correction", after=node)
-    total = insert.op("Add", [value, added], name=f"{name}_corrected_all", shape=value.shape, dtype=value.dtype)
-    chosen = insert.op(
-        "Where", [replaced, added, total], name=f"{name}_corrected", shape=value.shape, dtype=value.dtype
-    )
-    house.take_over(model, value, chosen, except_in=[each for each in (total.producer(),) if each is not None])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +94,7 @@ class Injection:
         self.lowered, self.names = correctable(after, names), tuple(names)
         self.steps, self.lessons, self.limits = steps, lessons, limits
         self.dtypes = {str(value.name): value.dtype for value in self.lowered.model.graph.inputs}
-        self.sessions = Sessions.of(self.lowered, optimize=optimize)
+        self.fresh = runners_of(self.lowered, optimize=optimize)
         self.trials: dict[tuple[frozenset[str], bool], Trial] = {}
 
     def without(self, corrected: Collection[str], *, replace: bool = False) -> Trial:
@@ -160,7 +133,7 @@ class _Corrected:
 
     def __init__(self, injection: Injection, corrected: Collection[str], replace: bool) -> None:
         self.injection, self.corrected, self.replace, self.number = injection, corrected, replace, 0
-        self.runner = injection.sessions.runner(injection.lowered)
+        self.runner = injection.fresh()
         self.states = self.runner.states
 
     def step(self, feed: Feed) -> dict[str, Array]:

@@ -21,7 +21,7 @@ from compiler.culprits.records import Culprit, Findings, LocalError, TensorStati
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
-from compiler.runners.forced_values import Lesson, Lessons, Sessions, common_values, read_by, region_of
+from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
 from compiler.runners.stream import Step
 from compiler.stages import Array, Lowered
 from compiler.verify.differences import compare, worst_of
@@ -186,7 +186,7 @@ class _Search:
 
     def fails(self) -> bool:
         """Whether the gate fails on these steps."""
-        runner = Sessions.of(self.after, optimize=self.optimize).runner(self.after)
+        runner = runner_of(self.after, optimize=self.optimize)
         return not worst_of(compare(self.after, runner, self.steps), self.limits).holds(self.limits)
 
     def _lessons(self, names: Sequence[str] | None = None) -> Lessons:

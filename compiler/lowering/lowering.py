@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ from compiler.recipe.gates import Limits
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.precision import PrecisionRecord
 from compiler.report.progress import StageHandle
-from compiler.runners.choose import runner_of
-from compiler.runners.forced_values import Sessions
-from compiler.runners.stream import Step
+from compiler.runners.choose import runner_of, runners_of
+from compiler.runners.stream import CallRunner, Step
 from compiler.runners.structure import is_same
 from compiler.spec import check_between_passes
 from compiler.stage_inputs import TargetInputs, key_of
@@ -163,12 +162,12 @@ class Lowering:
     def _compare(self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance) -> tuple[Difference, float]:
         """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
-        sessions = Sessions.of(after)
-        differences = compare(after, sessions.runner(after), steps)
+        fresh = runners_of(after)
+        differences = compare(after, fresh(), steps)
         limits = self.gate.limits(lossy=after.lossy)
         worst = worst_of(differences, limits)
         if worst.holds(limits):
-            self._compare_edges(stage, before, after, sessions, advance)
+            self._compare_edges(stage, before, after, fresh, advance)
             return worst, worst.limit(limits)
         gates.require_parity(
             self.name, "capture", compare(before, runner_of(before), steps), limits,
@@ -183,15 +182,14 @@ class Lowering:
         raise explained(error, before, after, steps, limits, self.failures, advance=advance)
 
     def _compare_edges(
-        self, stage: str, before: Lowered, after: Lowered, sessions: Sessions, advance: gates.Advance
+        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner], advance: gates.Advance
     ) -> None:
         """The same on edge feeds."""
         cases, limits = self.original.edges(), self.edge_limits(after)
-        found = first_disagreement(after, lambda: sessions.runner(after), cases, limits)
+        found = first_disagreement(after, fresh, cases, limits)
         if found is None:
             return
-        was = Sessions.of(before)
-        earlier = first_disagreement(before, lambda: was.runner(before), [found.case], self.edge_limits(before))
+        earlier = first_disagreement(before, runners_of(before), [found.case], self.edge_limits(before))
         if earlier is not None:
             raise earlier.failure(
                 self.name, "capture",

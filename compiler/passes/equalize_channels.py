@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.grid import Array
-from compiler.errors import Refused
+from compiler.calib.watched_streams import evidence_of
 from compiler.quantization.recording import Wanted, record
 from compiler.quantization.sites import Site, find_sites
 from compiler.stages import Lowered, Outcome, Refusal
@@ -49,7 +49,7 @@ class EqualizeChannels:
         """See the module docstring.
 
         Raises:
-            Refused: there is no calibration data.
+            Refused: there are no calibration data, or the first call is a graph of its own.
         """
         house.infer_shapes(lowered.model)
         sites = {site.node: site for site in find_sites(lowered.model)}
@@ -65,12 +65,8 @@ class EqualizeChannels:
                 refused.append(Refusal(f"{node.name} is read by more than products with constant weights"))
         if not found:
             return Outcome(lowered, refused=tuple(refused))
-        if lowered.evidence is None:
-            raise Refused(
-                "expected calibration data to measure channels on, got none",
-                cure="give the recipe data.calibration, or leave equalize_channels out",
-            )
-        table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in found], lowered.evidence.streams)
+        streams = evidence_of(lowered, otherwise=f"leave {self.name} out").streams
+        table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in found], streams)
         changed = 0
         for node, products in found:
             largest = table.tensors[str(Wanted(str(node.outputs[0].name), -1))].largest

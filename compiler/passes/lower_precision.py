@@ -27,10 +27,11 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.calib.instrument import largest_magnitudes, noise_between, streams_of
+from compiler.calib.magnitudes import largest_magnitudes
 from compiler.calib.noise import decibels, share_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
+from compiler.calib.watched_streams import evidence_of, noise_between
 from compiler.errors import GateFailed, RecipeError
 from compiler.precision.plan import Plan, Planner
 from compiler.precision.write import write_types
@@ -87,7 +88,8 @@ class LowerPrecision:
             RecipeError: a pin fits no node.
             GateFailed: no choice keeps the figures.
         """
-        streams = streams_of(lowered)
+        evidence = evidence_of(lowered)
+        streams = evidence.streams
         kind = KINDS[self.type]
         plain = without_quantized_pairs(lowered)
         magnitudes, feeds = largest_magnitudes(plain, streams)
@@ -100,7 +102,7 @@ class LowerPrecision:
             after = write_types(plain, plan.float32, kind) if plain is not lowered else None
             rounded = write_types(lowered, plan.float32, kind)
             measured = max(noise_between(plain, after or rounded, streams).values(), default=0.0)
-            if measured <= wanted and self._keeps_task(lowered.evidence, rounded):
+            if measured <= wanted and self._keeps_task(evidence, rounded):
                 return self._outcome(rounded, planner, plan, measured, tries)
             if plan.noise == 0.0:
                 break
@@ -111,8 +113,8 @@ class LowerPrecision:
             cure="lower sqnr_db, raise max_task_increase, or pin what matters under float32",
         )
 
-    def _keeps_task(self, evidence: Evidence | None, rounded: Lowered) -> bool:
-        distance = None if evidence is None else evidence.task_distance(rounded)
+    def _keeps_task(self, evidence: Evidence, rounded: Lowered) -> bool:
+        distance = evidence.task_distance(rounded)
         return distance is None or distance <= self.max_task_increase
 
     def _outcome(self, rounded: Lowered, planner: Planner, plan: Plan, measured: float, tries: int) -> Outcome:

@@ -24,6 +24,7 @@ from typing import ClassVar
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
+from compiler.calib.watched_streams import evidence_of
 from compiler.errors import Refused
 from compiler.quantization.choice import choose, pinned_sites
 from compiler.quantization.placement import CPU, Placement
@@ -60,22 +61,19 @@ class QuantizeStatic:
         """See the module docstring.
 
         Raises:
-            Refused: there is no calibration data, no choice satisfies the task, or rows would depend on each other.
+            Refused: there are no calibration data, the first call is a graph of its own, no choice satisfies the task,
+                or rows would depend on each other.
             DataError: the calibration data show nothing of some value.
         """
         check_pins(self.pins)
         house.infer_shapes(lowered.model)
-        placement, evidence = self.placement, lowered.evidence
+        placement = self.placement
         sites = find_sites(lowered.model)
         pins = pinned_sites(sites, lowered.data_outputs, placement, self.pins, self.keep_float)
         free = [site for site in sites if site.name not in pins]
         if not free:
             return Outcome(lowered, precision=tuple(pins.values()))
-        if evidence is None:
-            raise Refused(
-                "expected calibration data to choose ranges from, got none",
-                cure="give the recipe data.calibration, or use quantize_dynamic, which needs none",
-            )
+        evidence = evidence_of(lowered, otherwise="use quantize_dynamic, which needs none")
         table = record(lowered, inputs_of(free), evidence.streams)
         plans = make_plans(free, table, placement)
         losses = sensitivities(lowered, plans, placement, evidence.streams)

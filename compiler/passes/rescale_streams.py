@@ -25,7 +25,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.calib.instrument import HALF_MAX, largest_magnitudes, streams_of
+from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
+from compiler.calib.watched_streams import evidence_of
 from compiler.errors import Place
 from compiler.stages import Lowered, Outcome, Refusal
 
@@ -63,7 +64,7 @@ class RescaleStreams:
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
         """
-        magnitudes, _ = largest_magnitudes(lowered, streams_of(lowered))
+        magnitudes, _ = largest_magnitudes(lowered, evidence_of(lowered).streams)
         limit = HALF_MAX / self.headroom
         large = [value for value in _computed(lowered.model) if magnitudes.get(str(value.name), 0.0) > limit]
         seen: set[ir.Value] = set()

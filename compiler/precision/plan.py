@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.operator_costs import Rates, bytes_of, multiply_adds
-from compiler.calib.instrument import HALF_MAX
+from compiler.calib.magnitudes import HALF_MAX
 from compiler.precision.cut import Carried, Choosable, choose_float32
 from compiler.precision.pin_patterns import pinned_by
 from compiler.records.precision import Pin

@@ -6,14 +6,15 @@ Streams begin with empty caches and carry them from call to call: numbers drawn 
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+import onnx_ir as ir
+
 from compiler import ir as house
 from compiler.calib.histogram import Histogram, Table
-from compiler.calib.instrument import run_streams
+from compiler.calib.watched_streams import run_streams
 from compiler.errors import DataError
 from compiler.quantization.sites import Site
+from compiler.runners.instrumented import measured
 from compiler.stages import Feed, Lowered
-
-STAMP = "record"
 
 SHOWN = "slipway.shown."
 """Begins the names of outputs that show a value."""
@@ -53,7 +54,8 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
     """
     tensors = {str(each): Histogram(each.channel_axis) for each in wanted}
     calls = 0
-    for call in run_streams(_showing(lowered, [each.value for each in wanted]), streams):
+    watched = measured(lowered, [each.value for each in wanted], SHOWN, _itself)
+    for call in run_streams(watched, streams):
         for each in wanted:
             tensors[str(each)].add(call.outputs[f"{SHOWN}{each.value}"])
         calls += 1
@@ -67,13 +69,5 @@ def record(lowered: Lowered, wanted: Sequence[Wanted], streams: Sequence[Sequenc
     return Table(tensors, calls)
 
 
-def _showing(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy whose graph returns these values, too, under names of their own."""
-    model = house.clone(lowered.model)
-    computed = (output for node in model.graph for output in node.outputs)
-    values = {str(value.name): value for value in (*model.graph.inputs, *computed)}
-    for name in dict.fromkeys(names):
-        value = values[name]
-        insert = house.Inserter(model, STAMP)
-        model.graph.outputs.append(insert.op("Identity", [value], name=f"{SHOWN}{name}", shape=value.shape))
-    return dataclasses.replace(lowered, model=model)
+def _itself(insert: house.Inserter, value: ir.Value) -> ir.Value:
+    return insert.op("Identity", [value], name="shown", shape=value.shape)

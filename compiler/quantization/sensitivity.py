@@ -16,9 +16,8 @@ from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
 from compiler.quantization.sites import find_sites
 from compiler.quantization.writer import Writer
-from compiler.runners.padded_rows import RowsRunner
+from compiler.runners.choose import runner_on
 from compiler.runners.session import open_session
-from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
 
 PROBE_CALLS = 4
@@ -46,36 +45,24 @@ def sensitivities(
     switches = Writer(model, "probe", placement, plans).write_switched(sites)
     session = open_session(house.serialized(model), optimize=True)
     mixed = dataclasses.replace(lowered, model=model)
-    off = {name: np.zeros((), np.float32) for name in switches.values()}
+    off = {name: np.array(False) for name in switches.values()}
     stream = max(streams, key=len)
     start = max((len(stream) - calls) // 2, 0)
     probe = stream[start : start + calls]
-    runner = RowsRunner(mixed, session) if lowered.padded_axes else Runner(mixed, session)
-    if isinstance(runner, Runner):
-        for feed in stream[:start]:
-            runner.step({**feed, **off})
-    kept = _Kept(runner)
-    exact = kept.run([{**feed, **off} for feed in probe])
-    found = {}
-    for site, switch in switches.items():
-        on = {**off, switch: np.ones((), np.float32)}
-        found[site] = _noise(exact, kept.run([{**feed, **on} for feed in probe]), lowered.data_outputs)
-    return found
+    runner = runner_on(session, mixed)
+    for feed in stream[:start] if runner.states else ():
+        runner.step(feed, off)
+    states, lengths = dict(runner.states), dict(runner.lengths)
 
+    def answers(switched: Feed) -> list[dict[str, Array]]:
+        runner.reset(states, lengths)
+        return [runner.step(feed, switched) for feed in probe]
 
-class _Kept:
-    """Runs calls from the same states again and again."""
-
-    def __init__(self, runner: Runner | RowsRunner) -> None:
-        self.runner = runner
-        self.states = dict(runner.states)
-        self.lengths = dict(runner.lengths) if isinstance(runner, Runner) else {}
-
-    def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
-        self.runner.states = dict(self.states)
-        if isinstance(self.runner, Runner):
-            self.runner.lengths = dict(self.lengths)
-        return [self.runner.step(feed) for feed in feeds]
+    exact = answers(off)
+    return {
+        site: _noise(exact, answers({**off, switch: np.array(True)}), lowered.data_outputs)
+        for site, switch in switches.items()
+    }
 
 
 def _noise(exact: Sequence[Mapping[str, Array]], rounded: Sequence[Mapping[str, Array]], names: Sequence[str]) -> float:

@@ -16,6 +16,7 @@ from compiler.calib.grid import Grid
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
 from compiler.quantization.sites import Site
+from compiler.runners.instrumented import switch, switched
 
 
 class Writer:
@@ -40,24 +41,16 @@ class Writer:
         house.prune(self.model)
 
     def write_switched(self, sites: Iterable[Site]) -> dict[str, str]:
-        """Add quantised forms beside sites: a graph input per site, float32 [], is 1 to use it and 0 to leave it.
+        """Add quantised forms beside sites: a graph input per site, bool [], is true to use it.
 
         Returns:
             Name of the input by name of the site.
         """
         switches = {}
-        for index, site in enumerate(sites):
-            exact, rounded = site.result, self._quantised(site)
-            switch = ir.Value(name=house.fresh_name(self.model.graph, f"switch_{index}"), shape=ir.Shape([]))
-            switch.dtype = ir.DataType.FLOAT
-            self.model.graph.inputs.append(switch)
-            insert = house.Inserter(self.model, self.stamp, after=rounded.producer())
-            missed = insert.op("Sub", [rounded, exact], name=f"{exact.name}_missed", shape=exact.shape)
-            chosen = insert.op("Mul", [missed, switch], name=f"{exact.name}_chosen", shape=exact.shape)
-            mixed = insert.op("Add", [exact, chosen], name=f"{exact.name}_mixed", shape=exact.shape)
-            added = [node for value in (mixed, missed) if (node := value.producer()) is not None]
-            house.take_over(self.model, exact, mixed, except_in=added)
-            switches[site.name] = str(switch.name)
+        for site in sites:
+            by = switch(self.model)
+            switched(self.model, site.result, by, lambda _, site=site: self._quantised(site))  # type: ignore[misc]
+            switches[site.name] = str(by.name)
         return switches
 
     def _quantised(self, site: Site) -> ir.Value:

@@ -3,20 +3,41 @@
 from collections.abc import Callable
 
 from compiler.runners.padded_rows import RowsRunner
-from compiler.runners.session import session_of
-from compiler.runners.stream import Runner, Stepper
+from compiler.runners.session import Session, session_of
+from compiler.runners.stream import CallRunner, Runner
 from compiler.stages import Lowered
 
 
-def runner_of(lowered: Lowered, batch: int = 1) -> Stepper:
-    """A runner of an intermediate graph, with optimisation off so that only our rewrites are measured."""
-    return runners_of(lowered, batch)()
+def runner_of(lowered: Lowered, batch: int = 1, *, optimize: bool = False) -> CallRunner:
+    """A runner of an intermediate graph; see `runners_of`."""
+    return runners_of(lowered, batch, optimize=optimize)()
 
 
-def runners_of(lowered: Lowered, batch: int = 1) -> Callable[[], Stepper]:
-    """Makes runners as `runner_of` does, one per stream; all share one session."""
-    session = session_of(lowered.model)
+def runners_of(lowered: Lowered, batch: int = 1, *, optimize: bool = False) -> Callable[[], CallRunner]:
+    """Makes runners, one per stream; all share one session.
+
+    Args:
+        lowered: the graph; while its first call is a graph of its own, that runs first.
+        batch: rows of every call of a graph that carries states.
+        optimize: whether the runtime may rewrite the graph; without it only our rewrites are measured.
+    """
+    session = session_of(lowered.model, optimize=optimize)
+    first = None if lowered.first_call is None else session_of(lowered.first_call, optimize=optimize)
+    return lambda: runner_on(session, lowered, first=first, batch=batch)
+
+
+def runner_on(
+    session: Session, lowered: Lowered, *, first: Session | None = None, batch: int = 1, fill: float = 0.0
+) -> CallRunner:
+    """A runner on what is open already.
+
+    Args:
+        session: runs the graph.
+        lowered: its record.
+        first: runs the first call, where that is to be a graph of its own.
+        batch: rows of every call of a graph that carries states.
+        fill: what lies behind the entries of rows with lengths of their own.
+    """
     if lowered.padded_axes:
-        return lambda: RowsRunner(lowered, session)
-    first = None if lowered.first_call is None else session_of(lowered.first_call)
-    return lambda: Runner(lowered, session, batch, first)
+        return RowsRunner(lowered, session, fill=fill)
+    return Runner(lowered, session, batch, first)

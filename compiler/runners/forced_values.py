@@ -16,44 +16,10 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.runners.half_precision import with_rounding
-from compiler.runners.padded_rows import RowsRunner
-from compiler.runners.session import Session, open_model
-from compiler.runners.stream import Runner, Step, mapped
+from compiler.runners.choose import runner_of
+from compiler.runners.instrumented import FORCED, exposed, forced, values_named
+from compiler.runners.stream import Step, mapped
 from compiler.stages import Array, Feed, Lowered, newest
-
-FORCED = "forced."
-"""Prefix of the input that stands in for a value."""
-
-
-def exposed(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy whose graph returns these values besides its outputs; the later calls alone."""
-    model = house.clone(lowered.model)
-    _return(model, _values(model, names).values())
-    return dataclasses.replace(lowered, model=model, first_call=None)
-
-
-def forced(lowered: Lowered, names: Iterable[str]) -> Lowered:
-    """A copy that reads every one of these values from an input of its own, and returns what it would have been."""
-    model = house.clone(lowered.model)
-    values = _values(model, names)
-    _return(model, values.values())
-    for name, value in values.items():
-        given = ir.Value(name=f"{FORCED}{name}", type=value.type, shape=value.shape)
-        model.graph.inputs.append(given)
-        for use in list(value.uses()):
-            use.node.replace_input_with(use.idx, given)
-    return dataclasses.replace(lowered, model=model, first_call=None)
-
-
-def _values(model: ir.Model, names: Iterable[str]) -> dict[str, ir.Value]:
-    wanted = set(names)
-    return {str(output.name): output for node in model.graph for output in node.outputs if str(output.name) in wanted}
-
-
-def _return(model: ir.Model, values: Iterable[ir.Value]) -> None:
-    present = set(model.graph.outputs)
-    model.graph.outputs.extend(value for value in values if value not in present)
 
 
 def common_values(before: Lowered, after: Lowered) -> list[str]:
@@ -83,7 +49,7 @@ def _is_counted(value: ir.Value, lowered: Lowered) -> bool:
 def region_of(lowered: Lowered, name: str, ends: Iterable[str]) -> tuple[ir.Node, ...]:
     """The nodes between the values `ends`, or the inputs, and a value; in graph order."""
     stop = set(ends)
-    start = _values(lowered.model, [name])[name].producer()
+    start = values_named(lowered.model, [name])[name].producer()
     found: set[ir.Node] = set()
     waiting = [start] if start is not None else []
     while waiting:
@@ -111,7 +77,7 @@ def read_by(nodes: Sequence[ir.Node]) -> list[ir.Value]:
 
 
 class Bench:
-    """Runs the later calls of a graph one by one, its states given each time.
+    """Runs the later calls of a graph one by one, its states given each time, in the types that the graph takes.
 
     Args:
         lowered: the graph.
@@ -119,15 +85,11 @@ class Bench:
     """
 
     def __init__(self, lowered: Lowered, *, optimize: bool = False) -> None:
-        self.lowered = lowered
-        self.sessions = Sessions.of(lowered, optimize=optimize)
-        self.runner = self.sessions.runner(lowered)
+        self.runner = runner_of(lowered, optimize=optimize)
         self.dtypes = {str(value.name): value.dtype for value in lowered.model.graph.inputs}
 
     def full_feed(self, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
         """Every input of the next call."""
-        if isinstance(self.runner, RowsRunner):
-            return self.runner.full_feed([feed])
         self.runner.states = self._typed(states)
         return self.runner.full_feed(feed)
 
@@ -139,11 +101,9 @@ class Bench:
             states: in place of those of the call before, by input name.
             more: further inputs as the graph has them.
         """
-        if isinstance(self.runner, RowsRunner):
-            return self.runner.whole([feed], more=self._typed(more or {}))
         if states is not None:
             self.runner.states = self._typed(states)
-        return self.runner.step(feed, self._typed(more or {}))
+        return self.runner.call(feed, self._typed(more or {}))
 
     def _typed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         found = {}
@@ -153,48 +113,9 @@ class Bench:
                 found[name] = array if dtype is None else array.astype(dtype.numpy())
         return found
 
-    def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
-        """The place in a value that is not padding behind an axis."""
-        if isinstance(self.runner, RowsRunner):
-            return self.runner.place_of(name, 0, self.runner.lengths_of(feed))
-        return (slice(None),) * array.ndim
-
-    def restart(self) -> None:
-        """Let the next call be the first."""
-        self.runner = self.sessions.runner(self.lowered)
-
-    @property
-    def lengths(self) -> Mapping[str, Array]:
-        """True lengths of the caches, per row, by cache axis."""
-        return dict(self.runner.lengths) if isinstance(self.runner, Runner) else {}
-
     def continue_at(self, lengths: Mapping[str, Array]) -> None:
-        """Let the next call be one with caches of these true lengths."""
-        if isinstance(self.runner, Runner):
-            self.runner.started, self.runner.lengths = True, dict(lengths)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sessions:
-    """The opened graph and, while it is one of its own, that of the first call."""
-
-    later: Session
-    first: Session | None
-
-    @classmethod
-    def of(cls, lowered: Lowered, *, optimize: bool = False) -> "Sessions":
-        """Open a graph as the passes are compared, or with the runtime's own optimisations."""
-
-        def opened(model: ir.Model) -> Session:
-            return open_model(with_rounding(model), optimize=optimize)
-
-        return cls(opened(lowered.model), None if lowered.first_call is None else opened(lowered.first_call))
-
-    def runner(self, lowered: Lowered) -> Runner | RowsRunner:
-        """A fresh runner of the graph, one row a call."""
-        if lowered.padded_axes:
-            return RowsRunner(lowered, self.later)
-        return Runner(lowered, self.later, 1, self.first)
+        """Let the next call be a later one, with caches of these true lengths."""
+        self.runner.reset(self.runner.states, lengths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,20 +197,20 @@ class Lessons:
         """Call after call, in order; a first call of its own is left out."""
         for bench in (self.start, self.old, self.new, self.forced):
             if bench is not None:
-                bench.restart()
+                bench.runner.reset()
         states = dict(self.old.runner.states)
         for number, step in enumerate(steps):
             if number == 0 and self.start is not None:
                 self.start.call(step.feed)
                 states = dict(self.start.runner.states)
                 for bench in (self.old, self.new, self.forced):
-                    bench.continue_at(self.start.lengths)
+                    bench.continue_at(self.start.runner.lengths)
                 continue
             yield self._lesson(number, step.feed, states)
             states = dict(self.old.runner.states)
 
     def _lesson(self, number: int, feed: Feed, states: Mapping[str, Array]) -> Lesson:
-        lengths, given = self.old.lengths, mapped(self.maps, states)
+        lengths, given = dict(self.old.runner.lengths), mapped(self.maps, states)
         inputs = self.old.full_feed(feed, states), self.new.full_feed(feed, given)
         right = self.old.call(feed, states)
         own = self.new.call(feed, given)
@@ -297,7 +218,7 @@ class Lessons:
         kept = {name: right[name] for name in self.names}
         kept |= {state.output: following[state.input] for state in self.after.states if state.input in following}
         places = {name: self._place(name, kept[name], own[name], feed) for name in kept}
-        origins = {name: self.old.valid(name, array, feed) for name, array in kept.items()}
+        origins = {name: self.old.runner.valid(name, array, feed) for name, array in kept.items()}
         cut = {name: array[origins[name]] for name, array in kept.items()}
         lesson = Lesson(number, feed, *inputs, lengths, states, given, right, cut, own, {}, origins, places)
         more = {f"{FORCED}{name}": lesson.given(name) for name in self.names}
@@ -306,5 +227,5 @@ class Lessons:
     def _place(self, name: str, right: Array, own: Array, feed: Feed) -> tuple[slice, ...]:
         """Without padding; of caches the newest entries that both have."""
         if self.after.padded_axes or right.ndim != own.ndim:
-            return self.new.valid(name, own, feed)
+            return self.new.runner.valid(name, own, feed)
         return tuple(slice(max(b - a, 0), b) for a, b in zip(right.shape, own.shape, strict=True))

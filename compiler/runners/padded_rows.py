@@ -47,11 +47,13 @@ class RowsRunner:
         lowered: the graph's record, with axes by name.
         session: runs it, or the graph that was frozen from it.
         sizes: what it was frozen to; None while its axes are dynamic.
+        fill: what lies in padded slots and in free rows of real-valued inputs.
     """
 
-    def __init__(self, lowered: Lowered, session: Session, sizes: Sizes | None = None) -> None:
-        self.lowered, self.session, self.sizes = lowered, for_callers(session, lowered), sizes
+    def __init__(self, lowered: Lowered, session: Session, sizes: Sizes | None = None, fill: float = 0.0) -> None:
+        self.lowered, self.session, self.sizes, self.fill = lowered, for_callers(session, lowered), sizes, fill
         self.states: dict[str, Array] = {}
+        self.lengths: dict[str, Array] = {}
         self.inputs = {str(value.name): value for value in lowered.model.graph.inputs}
         self.dims = caller_dims(lowered)
         self.formulas = {name: self.dims[name] for name in house.outputs_named(lowered.model)}
@@ -70,16 +72,31 @@ class RowsRunner:
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
         """The outputs of one row, cut to what is valid; inputs of `more` are taken as the graph has them."""
-        return self._cut([feed], self.whole([feed], more=more))[0]
+        return self._cut([feed], self._run([feed], more))[0]
 
-    def run(self, rows: Sequence[Feed], fill: float = 0.0) -> list[dict[str, Array]]:
+    def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """The same with padding."""
+        return self._run([feed], more)
+
+    def full_feed(self, feed: Feed) -> dict[str, Array]:
+        """Every input of a call of one row."""
+        return self._full_feed([feed])
+
+    def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
+        """Where in an output of one row its valid entries lie."""
+        return self.place_of(name, 0, self.lengths_of(feed))
+
+    def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
+        """Every call is a first one; nothing is carried."""
+
+    def run(self, rows: Sequence[Feed], fill: float | None = None) -> list[dict[str, Array]]:
         """Run rows together; the valid outputs of each.
 
         Args:
             rows: data inputs of one row each.
-            fill: what lies in padded slots and in free rows of real-valued inputs.
+            fill: what lies in padded slots and free rows of this call; the runner's own if None.
         """
-        return self._cut(rows, self.whole(rows, fill))
+        return self._cut(rows, self._run(rows, fill=fill))
 
     def _cut(self, rows: Sequence[Feed], outputs: Mapping[str, Array]) -> list[dict[str, Array]]:
         return [
@@ -87,15 +104,15 @@ class RowsRunner:
             for row, lengths in enumerate(map(self.lengths_of, rows))
         ]
 
-    def whole(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
-        """Run rows together; outputs with their padding, inputs of `more` as the graph has them."""
-        full = self.full_feed(rows, fill, more)
+    def _run(self, rows: Sequence[Feed], more: Feed | None = None, fill: float | None = None) -> dict[str, Array]:
+        full = self._full_feed(rows, more, fill)
         return dict(zip(self.formulas, self.session.run(list(self.formulas), full), strict=True))
 
-    def full_feed(self, rows: Sequence[Feed], fill: float = 0.0, more: Feed | None = None) -> dict[str, Array]:
-        """Every input of one call: rows side by side, their lengths, and what lies in the rest."""
+    def _full_feed(self, rows: Sequence[Feed], more: Feed | None = None, fill: float | None = None) -> dict[str, Array]:
+        """Rows side by side, their lengths, and what lies in the rest."""
         lengths = [self.lengths_of(row) for row in rows]
         sizes = self.sizes or Sizes(len(rows), self._slots(lengths))
+        fill = self.fill if fill is None else fill
         return {**self._feed(rows, lengths, sizes, fill, (more or {}).keys()), **(more or {})}
 
     def _slots(self, lengths: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -74,9 +74,10 @@ def open_model(model: ir.Model, *, optimize: bool = False) -> Session:
     return _Opened(onnxruntime.InferenceSession(structure, options, providers=PROVIDERS), values)
 
 
-def session_of(model: ir.Model) -> Session:
-    """A session without optimisation that rounds half precision wherever the graph says so."""
-    return open_model(with_rounding(with_constants_dequantized(model)))
+def session_of(model: ir.Model, *, optimize: bool = False) -> Session:
+    """A session that rounds half precision wherever the graph says so; `optimize` as in `open_session`."""
+    prepared = model if optimize else with_constants_dequantized(model)
+    return open_model(with_rounding(prepared), optimize=optimize)
 
 
 def run_model(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Array]:

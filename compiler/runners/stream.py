@@ -49,12 +49,50 @@ class Step:
 
 
 class Stepper(Protocol):
-    """What runs a graph call after call: `Runner`, or `RowsRunner` where rows have lengths of their own."""
+    """What answers call after call.
+
+    Attributes:
+        states: what the next call takes, by input name.
+    """
 
     states: dict[str, Array]
 
     def step(self, feed: Feed) -> dict[str, Array]:
         """Run one call and keep its states; all outputs by name."""
+        ...
+
+
+class CallRunner(Stepper, Protocol):
+    """What runs a graph call by call: `Runner`, or `RowsRunner` where rows have lengths of their own."""
+
+    @property
+    def lengths(self) -> Mapping[str, Array]:
+        """True lengths of the caches per row, int64 [batch], by cache axis; empty for a graph without caches."""
+        ...
+
+    def full_feed(self, feed: Feed) -> dict[str, Array]:
+        """Every input of the next call: what the caller gives, states, lengths and masks."""
+        ...
+
+    def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """Run one call and keep its states; all outputs by name, without padding behind an axis.
+
+        Args:
+            feed: what the caller gives.
+            more: inputs that a copy of the graph has besides; a first call takes those that its own copy has.
+        """
+        ...
+
+    def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """The same with padding."""
+        ...
+
+    def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
+        """The place in an output of `call` that is no padding behind an axis."""
+        ...
+
+    def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
+        """Let the next call be the first; or a later one, with these states and caches of these true lengths."""
         ...
 
 
@@ -73,10 +111,16 @@ class Runner:
         self.first = None if first is None else for_callers(first, lowered)
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
-        self.lengths = {cache.axis: np.zeros(batch, np.int64) for cache in lowered.caches}
-        dims = caller_dims(lowered)
-        self.states = {state.input: self._initial(state.input, dims[state.input]) for state in lowered.states}
-        self.started = False
+        self.dims = caller_dims(lowered)
+        self.reset()
+
+    def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
+        """Let the next call be the first; or a later one, with these states and caches of these true lengths."""
+        none = {cache.axis: np.zeros(self.batch, np.int64) for cache in self.lowered.caches}
+        self.lengths: dict[str, Array] = none if lengths is None else dict(lengths)
+        empty = {state.input: self._initial(state.input, self.dims[state.input]) for state in self.lowered.states}
+        self.states: dict[str, Array] = empty if states is None else dict(states)
+        self.started = states is not None
 
     def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
         """Zeros; a dynamic cache starts with no frames."""
@@ -94,12 +138,20 @@ class Runner:
                 full[cache.mask_input] = cache.mask(length).astype(np.float32)
         return {name: array for name, array in full.items() if name in self.inputs}
 
+    def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
+        """All of it: a chunk has no padding behind its frames."""
+        return (slice(None),) * array.ndim
+
+    def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """As `step`: a chunk has no padding behind its frames."""
+        return self.step(feed, more)
+
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
         """Run one call and keep its states; all outputs by name.
 
         Args:
             feed: what the caller gives.
-            more: inputs that a copy of the graph has besides; the first call takes those that its own copy has.
+            more: inputs that a copy of the graph has besides; a first call takes those that its own copy has.
         """
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}

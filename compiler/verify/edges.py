@@ -17,9 +17,8 @@ from compiler.errors import GateFailed, Place
 from compiler.recipe.gates import EdgeKind, Limits
 from compiler.records.gate_rows import GateRow
 from compiler.runners.ahead import on_all_cores
-from compiler.runners.forced_values import Sessions
-from compiler.runners.padded_rows import RowsRunner
-from compiler.runners.stream import Runner, Step, Stepper, expected_of
+from compiler.runners.choose import runners_of
+from compiler.runners.stream import CallRunner, Step, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.edge_feeds import Range, edge_feeds
 from compiler.verify.shaken import COARSE, FINE, SIZE, shaken
@@ -125,11 +124,11 @@ def _with_draws(cases: Sequence[EdgeCase], copy: Lowered) -> list[EdgeCase]:
     """The cases with their draws, of one session: what it draws hangs on the calls before, so on nothing else."""
     if all(case.unanswered for case in cases):
         return list(cases)
-    sessions = Sessions.of(copy)
-    return [case if case.unanswered else _with_draws_of(case, lambda: sessions.runner(copy)) for case in cases]
+    fresh = runners_of(copy)
+    return [case if case.unanswered else _with_draws_of(case, fresh) for case in cases]
 
 
-def _with_draws_of(case: EdgeCase, fresh: Callable[[], Runner | RowsRunner]) -> EdgeCase:
+def _with_draws_of(case: EdgeCase, fresh: Callable[[], CallRunner]) -> EdgeCase:
     feeds = [step.feed for step in case.steps]
     try:
         return dataclasses.replace(case, shaken=tuple(_drawn(fresh(), feeds, size) for size in DRAWS))
@@ -137,7 +136,7 @@ def _with_draws_of(case: EdgeCase, fresh: Callable[[], Runner | RowsRunner]) -> 
         return case
 
 
-def _drawn(runner: Runner | RowsRunner, feeds: Sequence[Feed], size: float) -> tuple[Step, ...]:
+def _drawn(runner: CallRunner, feeds: Sequence[Feed], size: float) -> tuple[Step, ...]:
     by = {SIZE: np.array(size, np.float32)}
     return tuple(Step(feed, runner.step(feed, by), dict(runner.states)) for feed in feeds)
 

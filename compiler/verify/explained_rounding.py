@@ -13,7 +13,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler.calib.noise import rms
-from compiler.runners.forced_values import FORCED, Bench, Lesson, forced
+from compiler.runners.forced_values import Bench, Lesson
+from compiler.runners.instrumented import FORCED, forced
 from compiler.stages import Array, Lowered
 
 

@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.runners.choose import runner_of
-from compiler.runners.forced_values import Bench, exposed
+from compiler.runners.forced_values import Bench
+from compiler.runners.instrumented import exposed
 from compiler.runners.stream import Step, chained_steps
 from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis

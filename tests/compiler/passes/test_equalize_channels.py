@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compiler.calib.instrument import noise_between
+from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.quantize_static import QuantizeStatic
@@ -57,5 +57,11 @@ def test_a_normalisation_that_others_read_stays() -> None:
 
 
 def test_without_calibration_data_it_is_refused() -> None:
-    with pytest.raises(Refused, match="calibration data"):
+    with pytest.raises(Refused, match=r"data\.calibration"):
         EqualizeChannels().apply(dataclasses.replace(uneven(), evidence=None))
+
+
+def test_a_first_call_of_its_own_is_refused() -> None:
+    # regression: streams were run without it, as if they began with a later call
+    with pytest.raises(Refused, match="one for the first call"):
+        EqualizeChannels().apply(dataclasses.replace(uneven(), first_call=uneven().model))

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.calib.instrument import noise_between
+from compiler.calib.watched_streams import noise_between
 from compiler.errors import GateFailed, RecipeError, Refused
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.pad_axes import PadAxes

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import onnxruntime.quantization  # noqa: TID251 - what it writes is refused
 import pytest
 
-from compiler.calib.instrument import noise_between
+from compiler.calib.watched_streams import noise_between
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.runners.choose import runner_of

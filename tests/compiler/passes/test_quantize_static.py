@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler.calib.instrument import noise_between
+from compiler.calib.watched_streams import noise_between
 from compiler.errors import GateFailed, Refused
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_static import QuantizeStatic
@@ -71,8 +71,14 @@ def noise(exact: Lowered, rounded: Lowered) -> float:
 
 
 def test_without_calibration_data_it_is_refused() -> None:
-    with pytest.raises(Refused, match="calibration data"):
+    with pytest.raises(Refused, match=r"data\.calibration"):
         QuantizeStatic().apply(dataclasses.replace(speech(), evidence=None))
+
+
+def test_a_first_call_of_its_own_is_refused() -> None:
+    # regression: streams were run without it, as if they began with a later call
+    with pytest.raises(Refused, match="one for the first call"):
+        QuantizeStatic().apply(dataclasses.replace(speech(), first_call=speech().model))
 
 
 def test_unknown_options() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.calib.instrument import HALF_MAX, largest_magnitudes, noise_between
+from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
+from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.stages import Array, Feed, Lowered

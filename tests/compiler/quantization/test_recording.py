@@ -46,7 +46,7 @@ def test_caches_that_hold_nothing_yet_leave_no_trace(monkeypatch: pytest.MonkeyP
         assert np.isnan(fills).all()
         return poisoned(lowered, full, active, [1e30] * len(active))
 
-    monkeypatch.setattr("compiler.calib.instrument.poisoned", garbage)
+    monkeypatch.setattr("compiler.calib.watched_streams.poisoned", garbage)
     assert record(graph, wanted, streams(graph)).digest == clean.digest
 
 

@@ -86,8 +86,8 @@ def test_switches_choose_between_both_forms() -> None:
     switches = Writer(copy.model, "probe", placements()["cpu"], plans).write_switched(find_sites(copy.model))
     session = open_session(house.serialized(copy.model))
     feed = streams(graph)[0][0]
-    off = {name: np.zeros((), np.float32) for name in switches.values()}
-    one = off | {switches["expanded_matmul"]: np.ones((), np.float32)}
+    off = {name: np.array(False) for name in switches.values()}
+    one = off | {switches["expanded_matmul"]: np.array(True)}
     mixed = {key: Runner(copy, session).step({**feed, **each})["y"] for key, each in (("off", off), ("one", one))}
     assert np.allclose(mixed["off"], runner_of(graph).step(feed)["y"], atol=1e-6)
     assert np.allclose(mixed["one"], runner_of(quantised).step(feed)["y"], atol=1e-5)

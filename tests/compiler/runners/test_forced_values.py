@@ -8,7 +8,8 @@ from compiler import ir as house
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.runners.forced_values import Lesson, Lessons, common_values, forced, read_by, region_of
+from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
+from compiler.runners.instrumented import forced
 from compiler.stages import Lowered
 from compiler.verify.differences import max_abs_difference
 from tests.kit.deep_stream import behind, change_weight, deep_stream, steps_of

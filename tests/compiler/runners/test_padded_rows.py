@@ -29,12 +29,12 @@ def rows(*lengths: int) -> list[dict[str, np.ndarray]]:
     return [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in lengths]
 
 
-def runner(lowered: Lowered, sizes: Sizes | None = None) -> RowsRunner:
+def runner(lowered: Lowered, sizes: Sizes | None = None, fill: float = 0.0) -> RowsRunner:
     model = house.clone(lowered.model)
     if sizes is not None:
         copy = Lowered("tiny", model, batch_axis="batch", padded_axes=lowered.padded_axes)
         FreezeAxes((("batch", sizes.rows), *sizes.slots.items())).apply(copy)
-    return RowsRunner(lowered, open_session(house.serialized(model)), sizes)
+    return RowsRunner(lowered, open_session(house.serialized(model)), sizes, fill)
 
 
 def test_rows_of_one_frozen_graph_answer_as_alone_whatever_fills_the_rest() -> None:
@@ -42,9 +42,9 @@ def test_rows_of_one_frozen_graph_answer_as_alone_whatever_fills_the_rest() -> N
     alone = [runner(dynamic()).step(feed)["y"] for feed in feeds]
     assert [each.shape for each in alone] == [(1, 3, 4), (1, 2, 4), (1, 4, 4)]
     padded = PadAxes().apply(dynamic()).lowered
-    frozen = runner(padded, Sizes(4, {"time": 8}))
     for fill in (0.0, np.nan, np.inf, 1e30):
-        for wanted, got in zip(alone, frozen.run(feeds, fill), strict=True):
+        frozen = runner(padded, Sizes(4, {"time": 8}), fill)
+        for wanted, got in zip(alone, frozen.run(feeds), strict=True):
             np.testing.assert_allclose(got["y"], wanted, atol=1e-6)
 
 
@@ -52,7 +52,7 @@ def test_a_padded_dynamic_graph_is_run_with_padding_to_look_at() -> None:
     padded = PadAxes().apply(dynamic()).lowered
     (feed,) = rows(5)
     wanted = runner(dynamic()).step(feed)["y"]
-    np.testing.assert_allclose(runner(padded).run([feed], np.nan)[0]["y"], wanted, atol=1e-6)
+    np.testing.assert_allclose(runner(padded, fill=np.nan).step(feed)["y"], wanted, atol=1e-6)
     assert padded.padded_axes[0].maximum is None
 
 
@@ -70,14 +70,14 @@ def test_a_wrong_number_of_rows_is_an_error_not_an_answer() -> None:
 def test_rows_of_one_call_may_not_differ_in_what_all_rows_share() -> None:
     shared = offline("(float[batch,time,4] x, float[time,4] v) => (float[p,q,r] y) { y = Add(x, v) }")
     house.infer_shapes(shared.model)
-    padded = runner(PadAxes().apply(shared).lowered)
+    padded = runner(PadAxes().apply(shared).lowered, fill=np.nan)
     short, long = rows(3, 5)
     table = np.arange(20, dtype=np.float32).reshape(5, 4)
     for first, second in (
         ({**short, "v": table[:3]}, {**long, "v": table}),
         ({**long, "v": table}, {**short, "v": table[:3]}),
     ):
-        for feed, answer in zip((first, second), padded.run([first, second], np.nan), strict=True):
+        for feed, answer in zip((first, second), padded.run([first, second]), strict=True):
             np.testing.assert_array_equal(answer["y"], feed["x"] + feed["v"])
     with pytest.raises(DataError, match=r"tensor v.*expected the same entries in every row of one call.*batch axis"):
         padded.run([{**short, "v": table[1:4]}, {**long, "v": table}])

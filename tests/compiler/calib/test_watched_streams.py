@@ -7,13 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.calib.instrument import (
-    largest_magnitudes,
-    mask_fills,
-    noise_between,
-    run_streams,
-    with_magnitudes,
-)
+from compiler.calib.watched_streams import noise_between, run_streams
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.runners.session import session_of
@@ -24,16 +18,6 @@ from tests.kit.graphs import copy_of, feeds_of, parse, streaming
 
 def windowed() -> Lowered:
     return WindowStates().apply(PadAxes().apply(copy_of(streaming())).lowered).lowered
-
-
-def test_the_largest_magnitudes_are_those_of_the_graph_without_padding() -> None:
-    dynamic, static = streaming(), windowed()
-    streams = [feeds_of(dynamic, 6), feeds_of(dynamic, 2, seed=8)]
-    plain, _ = largest_magnitudes(dynamic, streams)
-    padded, last = largest_magnitudes(static, streams)
-    for name in ("normed", "query", "keys", "mixed", "convolved", "y"):
-        assert padded[name] == pytest.approx(plain[name], rel=1e-5), name
-    assert len(last) == 2 and all(name in last[0] for name in ("x", "past", "context"))
 
 
 def test_padded_slots_hold_nan_and_outputs_do_not() -> None:
@@ -52,27 +36,6 @@ def test_streams_begin_empty_and_are_chained() -> None:
     assert [call.stream for call in calls] == [0, 0, 0, 1, 1, 1]
     for call, y in zip(calls, [*expected, *expected], strict=True):
         assert np.array_equal(call.outputs["y"], y)
-
-
-def test_what_masks_fill_in_is_not_counted_and_a_real_giant_is() -> None:
-    weights = {"low": np.array(-3.4028235e38, np.float32), "m": np.array([True, False, True])}
-    text = "(float[3] x, bool[3] m, float low) => (float[3] y) { y = Where(m, x, low) }"
-    lowered = Lowered("tiny", parse(text, weights))
-    assert [round(fill / 1e38, 3) for fill in mask_fills(lowered.model)] == [-3.403]
-    found, _ = largest_magnitudes(lowered, [[{"x": np.array([7e4, 9e9, -1.0], np.float32)}]])
-    assert found["y"] == 7e4 and found["x"] == np.float32(9e9)
-
-
-def test_infinity_and_nan_are_no_magnitude() -> None:
-    lowered = Lowered("tiny", parse("(float[3] x) => (float[3] y) { y = Neg(x) }"))
-    found, _ = largest_magnitudes(lowered, [[{"x": np.array([np.inf, np.nan, -3.0], np.float32)}]])
-    assert found["y"] == 3.0
-
-
-def test_names_and_order_of_outputs_stay() -> None:
-    before = streaming()
-    names = [value.name for value in before.model.graph.outputs]
-    assert [value.name for value in with_magnitudes(before).model.graph.outputs][: len(names)] == names
 
 
 def test_noise_is_a_share_of_the_signal_per_output() -> None:

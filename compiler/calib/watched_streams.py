@@ -1,0 +1,102 @@
+"""Runs a graph over calibration streams and looks inside.
+
+Streams are chained calls that begin with empty caches. Padded cache slots hold NaN: valid results never depend on what
+lies there, so whatever is NaN inside the graph is padding, and no measurement takes it in.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from compiler.calib.noise import Noise
+from compiler.errors import Refused
+from compiler.runners.ahead import ahead
+from compiler.runners.choose import runner_on
+from compiler.runners.session import Session, session_of
+from compiler.runners.stream import poisoned
+from compiler.stages import Array, Evidence, Feed, Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a stream.
+
+    Attributes:
+        stream: its number.
+        feed: everything the graph takes, states, lengths and NaN in padded slots included.
+        outputs: everything it gives.
+    """
+
+    stream: int
+    feed: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def evidence_of(lowered: Lowered, otherwise: str = "") -> Evidence:
+    """What a pass that measures may measure a graph on.
+
+    Args:
+        lowered: the graph.
+        otherwise: what else a recipe without calibration data may do.
+
+    Raises:
+        Refused: there are no calibration data, or the first call is a graph of its own, which streams begin with.
+    """
+    if lowered.evidence is None:
+        cure = "name a generator of streams under data.calibration"
+        raise Refused(
+            "expected data.calibration to measure on, got none", cure=f"{cure}, or {otherwise}" if otherwise else cure
+        )
+    if lowered.first_call is not None:
+        raise Refused("expected one graph, got one for the first call besides", cure="list merge_first_call before")
+    return lowered.evidence
+
+
+def run_streams(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:
+    """Every call of every stream, in order, run ahead of the caller; half precision is rounded as the types say.
+
+    Args:
+        lowered: the graph; whatever it returns besides its own outputs is part of `Call.outputs`.
+        streams: feeds of one row.
+    """
+    yield from ahead(_calls(lowered, streams))
+
+
+def _calls(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:
+    session = _Watched(lowered, session_of(lowered.model))
+    runner = runner_on(session, lowered, fill=np.nan)
+    for number, stream in enumerate(streams):
+        runner.reset()
+        for feed in stream:
+            outputs = runner.step(feed)
+            yield Call(number, session.feed, outputs)
+
+
+class _Watched:
+    """A session that puts NaN into padded cache slots, and keeps what it was fed."""
+
+    def __init__(self, lowered: Lowered, session: Session) -> None:
+        self.lowered, self.session = lowered, session
+        self.feed: dict[str, Array] = {}
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        self.feed = feeds
+        if self.lowered.caches and self.lowered.is_padded:
+            self.feed = poisoned(self.lowered, feeds, np.ones(1, np.bool_), [np.nan])
+        return self.session.run(names, self.feed)
+
+
+def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -> dict[str, float]:
+    """Noise over signal of every output and state of a graph beside those of another, as a share of power.
+
+    Args:
+        exact: gives the signal.
+        rounded: has the same outputs.
+        streams: feeds of one row; each graph carries its own states.
+    """
+    found: dict[str, Noise] = {}
+    for a, b in zip(run_streams(exact, streams), run_streams(rounded, streams), strict=True):
+        for name, array in a.outputs.items():
+            found.setdefault(name, Noise()).add(b.outputs[name], array)
+    return {name: each.share for name, each in found.items()}
