@@ -83,6 +83,8 @@ def _run(options: argparse.Namespace) -> int:
         "check": _check,
         "doctor": _doctor,
         "explain": _explain_padding,
+        "bench": _bench,
+        "run": _run_pair,
         "simplify": _simplify,
     }
     return commands.get(options.command, _build)(options)
@@ -240,6 +242,46 @@ def _explain_padding(options: argparse.Namespace) -> int:
     if explanation.refusals:
         first = explanation.refusals[0]
         raise Refused(first.reason, cure=first.cure, place=first.place)
+    return 0
+
+
+def _run_pair(options: argparse.Namespace) -> int:
+    from compiler.cache.store import StageCache, default_folder
+    from compiler.commands.run_pair import Request, compare_pair, comparison_table, require_same
+    from compiler.recipe.gates import Limits
+    from compiler.report.progress import standard_console
+
+    request = Request(
+        options.first,
+        options.second,
+        options.feeds,
+        options.seed,
+        options.calls,
+        dict(options.sizes),
+        dict(options.names),
+        options.overrides,
+        options.checkpoint,
+        None if options.no_cache else StageCache(options.cache or default_folder()),
+    )
+    limits = Limits(max_abs=options.tolerance)
+    comparison = compare_pair(request, limits)
+    standard_console().print(comparison_table(comparison))
+    for note in comparison.notes:
+        print(note)
+    require_same(comparison, request, limits)
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from compiler.commands.bench import WARM_UP, bench, bench_table
+    from compiler.report.progress import standard_console
+
+    found = bench(options.what, options.against, dict(options.sizes), options.threads, options.calls)
+    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
+    print(f"{threads}, {options.calls} calls after {WARM_UP}; times in ms")
+    standard_console().print(bench_table(found))
+    if found.ratio is not None:
+        print(f"{options.what} takes {str(found.ratio).strip()} of the time of {options.against}")
     return 0
 
 

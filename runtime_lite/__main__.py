@@ -15,7 +15,7 @@ import numpy as np
 
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
-from runtime_lite.format.arrays import MAX_ARRAYS_BYTES, Array, arrays_from_npz, npz_from_arrays
+from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
@@ -123,22 +123,13 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    feeds = _read_feeds(options.feeds)
+    feeds = arrays_from_file(options.feeds)
     with Runtime(threads=options.threads) as runtime, replace_file(options.out) as file:
         model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
         outputs = _push_chunks(model, feeds, options.graph) if options.stream else model.run(feeds, options.graph)
         file.write(npz_from_arrays(outputs))
     for name, array in outputs.items():
         print(f"{name}  {array.dtype} {list(array.shape)}")
-
-
-def _read_feeds(path: Path) -> dict[str, Array]:
-    limit = MAX_ARRAYS_BYTES + 2**26  # names and headers
-    with open(path, "rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise BadInput(f"{path}: expected at most {limit} bytes, got more; split the feeds")
-    return arrays_from_npz(content, str(path), BadInput)
 
 
 def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> dict[str, Array]:

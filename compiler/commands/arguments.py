@@ -52,12 +52,28 @@ def make_parser() -> argparse.ArgumentParser:
             commands, "explain", "say why padding a graph is proved or refused", "model.onnx --axis time --batch batch"
         )
     )
+    _add_run(
+        _command(
+            commands,
+            "run",
+            "run two models, bundles or backends on the same feeds, and compare them tensor by tensor",
+            "model.onnx dist/mine:net --set-size time=200",
+        )
+    )
     _add_simplify(
         _command(
             commands,
             "simplify",
             "clean an ONNX file up, exactly, without a recipe",
             "model.onnx simple.onnx --set-size batch=1 --set-size time=200",
+        )
+    )
+    _add_bench(
+        _command(
+            commands,
+            "bench",
+            "time one call of an ONNX file or of a bundle, alone or in turns with another",
+            "model.onnx --against simple.onnx --set-size batch=1 --set-size time=200",
         )
     )
     return parser
@@ -122,11 +138,52 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
 
 
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    what = (
+        "FILE.onnx, FILE.onnx@plain, @optimized or @reference, BUNDLE, BUNDLE:GRAPH, RECIPE.yaml or RECIPE.yaml:GRAPH"
+    )
+    parser.add_argument("first", metavar="A", help=what)
+    parser.add_argument("second", metavar="B", help="the same of what is compared with it")
+    parser.add_argument(
+        "--feeds",
+        type=Path,
+        metavar="FILE.npz",
+        help="arrays by input name, with the calls along a first axis of their own where there are several; "
+        "random numbers by default",
+    )
+    parser.add_argument("--seed", type=_count, default=0, metavar="N", help="of the random numbers (default 0)")
+    parser.add_argument(
+        "--calls", type=_calls, metavar="N", help="calls in a row, states chained (default 4, or all of the file)"
+    )
+    parser.add_argument(
+        "--name",
+        dest="names",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="FIRST=SECOND",
+        help="an input or output of A, and what B calls it; repeatable",
+    )
+    _add_sizes(parser)
+    _add_tolerance(parser)
+
+
 def _add_simplify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="IN.onnx", help="the file to read")
     parser.add_argument("target", type=Path, metavar="OUT.onnx", help="the file to write; an ONNX file is replaced")
     _add_sizes(parser)
     _add_tolerance(parser)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    what = "FILE.onnx, BUNDLE or BUNDLE:GRAPH"
+    parser.add_argument("what", metavar="MODEL", help=what)
+    parser.add_argument("--against", metavar="OTHER", help=f"{what}; timed in turns with it, for the ratio")
+    parser.add_argument("--threads", type=_calls, default=1, metavar="N", help="threads of one call (default 1)")
+    parser.add_argument(
+        "--calls", type=_bench_calls, default=200, metavar="N", help="calls that are timed (default 200)"
+    )
+    _add_sizes(parser)
 
 
 def _add_sizes(parser: argparse.ArgumentParser) -> None:
@@ -163,6 +220,33 @@ def _tolerance(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number from 0, got {text!r}; write 1e-5")
+    if not 0.0 < number < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"expected a number above 0, got {text!r}; write 1e-5, or 1e-300 for equal numbers"
+        )
     return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+    return int(text)
+
+
+def _calls(text: str) -> int:
+    if _count(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def _bench_calls(text: str) -> int:
+    if _calls(text) < 2:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 2, got {text!r}; a spread needs several")
+    return int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    first, _, second = text.partition("=")
+    if not first or not second:
+        raise argparse.ArgumentTypeError(f"expected FIRST=SECOND, got {text!r}; write y=output_0")
+    return first, second

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from compiler.commands.onnx_signature import Tensor
-from compiler.errors import RecipeError, did_you_mean
+from compiler.errors import DataError, Place, RecipeError, did_you_mean
 from compiler.sizes.expressions import Dim, symbol
 from compiler.stages import Array, Feed
 
@@ -72,3 +72,20 @@ def random_feeds(tensors: Iterable[Tensor], sizes: Mapping[str, int], seed: int,
 def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
     is_whole = dtype.kind in "iub"
     return np.asarray(random.integers(0, 2, shape) if is_whole else random.standard_normal(shape)).astype(dtype)
+
+
+def unanswered(stage: str, shown: str, feed: Feed, error: Exception) -> DataError:
+    """What to say of a model that does not answer a feed.
+
+    Args:
+        stage: the command.
+        shown: the model.
+        feed: what it was given.
+        error: what its backend says.
+    """
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
+    return DataError(
+        f"expected {shown} to answer {shapes}, got {' '.join(str(error).split())[:300]}",
+        cure=f"choose sizes that the model takes with {OPTION}",
+        place=Place(stage=stage),
+    )

@@ -70,13 +70,16 @@ def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
                 ]
             )
     house.infer_shapes(model)
-    return model, Signature(_tensors(model.graph.inputs, path, place), _tensors(model.graph.outputs, path, place))
+    inputs = _tensors(model.graph.inputs, path, place, needs_rank=True)
+    return model, Signature(inputs, _tensors(model.graph.outputs, path, place, needs_rank=False))
 
 
-def _tensors(values: Iterable[ir.Value], path: Path, place: Place) -> tuple[Tensor, ...]:
+def _tensors(values: Iterable[ir.Value], path: Path, place: Place, *, needs_rank: bool) -> tuple[Tensor, ...]:
     found = []
     for value in values:
         dims, dtype = house.dims_of(value), value.dtype
+        if dims is None and not needs_rank:
+            dims = ()  # of an operator that nobody knows the sizes of: no state fits it
         is_numbers = isinstance(value.type, ir.TensorType) and dtype != ir.DataType.STRING
         if dims is None or dtype is None or not is_numbers:
             raise Refused(

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from compiler import ir as house
-from compiler.commands.example_feeds import random_feeds, require_sizes
+from compiler.commands.example_feeds import random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.errors import GateFailed, Place, Refused
 from compiler.passes.simplify import simplify_model
@@ -70,6 +70,7 @@ def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], toleranc
 
     Raises:
         RecipeError: the file cannot be read, an axis has no size, or the target cannot be written.
+        DataError: the sizes are none that it takes.
         Refused: ONNX Runtime cannot run it, or it is too large for one file.
         GateFailed: the graphs answer differently.
     """
@@ -111,7 +112,7 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
     try:
         steps = [Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)]
     except Exception as error:
-        raise _unanswered(source, feeds[0], error) from error
+        raise unanswered(STAGE, shown_path(source), feeds[0], error) from error
     worst = worst_of(compare(after, runner_of(after), steps), limits)
     if not worst.holds(limits):
         raise GateFailed(
@@ -123,15 +124,6 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
     if found is not None:
         raise found.failure(after.graph, STAGE, CURE)
     return f"{len(steps)} calls of random numbers agree within {limits.max_abs:g}; {agreement_words(cases)}"
-
-
-def _unanswered(source: Path, feed: Feed, error: Exception) -> Refused:
-    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
-    return Refused(
-        f"expected {shown_path(source)} to answer {shapes}, got {' '.join(str(error).split())[:300]}",
-        cure="choose sizes that the model takes with --set-size",
-        place=Place(stage=STAGE),
-    )
 
 
 def _content(model: ir.Model, source: Path) -> bytes:

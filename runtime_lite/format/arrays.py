@@ -6,12 +6,13 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime_lite.errors import RuntimeLiteError, show
+from runtime_lite.errors import BadInput, RuntimeLiteError, show
 from runtime_lite.format.manifest import DTYPES
 
 Array = NDArray[Any]
@@ -36,6 +37,25 @@ def npz_from_arrays(arrays: Mapping[str, Array]) -> bytes:
             np.save(content, np.asarray(arrays[name]), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())  # ZipInfo dates every entry 1980-01-01
     return buffer.getvalue()
+
+
+def arrays_from_file(path: Path) -> dict[str, Array]:
+    """Return the arrays of a caller's `.npz` file.
+
+    Raises:
+        BadInput: it is not there, not an `.npz`, damaged, too large, or not plain numbers.
+    """
+    limit = MAX_ARRAYS_BYTES + 2**26  # names and headers
+    try:
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise BadInput(
+            f"{path}: expected an .npz file, got {error.strerror or error}; check the path and its permissions"
+        ) from error
+    if len(content) > limit:
+        raise BadInput(f"{path}: expected at most {limit} bytes, got more; split the feeds")
+    return arrays_from_npz(content, str(path), BadInput)
 
 
 def arrays_from_npz(content: bytes, where: str, fault: type[RuntimeLiteError]) -> dict[str, Array]:

@@ -474,6 +474,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.sizes",
             "compiler.stages",
             "compiler.ir",
+            "compiler.cache",
             "compiler.recipe",
             "compiler.runners",
             "compiler.passes",

@@ -175,7 +175,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "no feeds": (
         lambda d: ("run", d / "b", "--feeds", d / "f.npz", "--out", d / "o.npz"),
-        "f.npz: No such file or directory",
+        "f.npz: expected an .npz file, got No such file or directory",
     ),
     "feeds are a folder": (lambda d: ("run", d / "b", "--feeds", d, "--out", d / "o.npz"), "Is a directory"),
     "feeds are text": (lambda d: ("run", d / "b", "--feeds", __file__, "--out", d / "o.npz"), "expected an .npz file"),

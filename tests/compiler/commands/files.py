@@ -61,3 +61,11 @@ def outside_weights(path: Path) -> str:
         tensor.external_data.add(key=key, value=value)
     path.write_bytes(proto.SerializeToString())
     return str(path)
+
+
+def unknown_operator(path: Path) -> str:
+    """A file that follows the standard, and that nothing runs."""
+    text = """<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>
+        m (float[2] x) => (float[2] y) { y = com.acme.F(x) }"""
+    ir.save(ir.from_onnx_text(text), path)
+    return str(path)

@@ -8,7 +8,7 @@ import pytest
 from compiler.commands.onnx_signature import Tensor, open_file, read_file
 from compiler.errors import Refused, SlipwayError
 from compiler.sizes.expressions import expression, symbol
-from tests.compiler.commands.files import CACHE, write
+from tests.compiler.commands.files import CACHE, unknown_operator, write
 
 
 def test_sizes_of_outputs_follow_from_those_of_inputs(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_is_no_tensor_of_numbers_is_refused(text: str, words: str, tmp_path
 
 
 def test_what_onnx_runtime_does_not_know_is_refused(tmp_path: Path) -> None:
-    file = write(tmp_path / "m.onnx", "(float[2] x) => (float[2] y) { y = com.acme.Unknown(x) }")
+    file = unknown_operator(tmp_path / "m.onnx")
     with pytest.raises(Refused, match="ONNX Runtime cannot run ") as caught:
         open_file(Path(file), "bench", optimize=True)
     assert caught.value.place.stage == "bench"

@@ -1,0 +1,190 @@
+"""`build.py bench FILE.onnx|BUNDLE`: time of one call, alone or in turns with something else.
+
+Calls of both are timed in turns, in alternating order, so that what else the machine does falls on both; beside their
+times stands the ratio of rounds of them, which a busy machine disturbs least.
+"""
+
+import dataclasses
+import functools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from compiler.commands.example_feeds import OPTION, random_feeds, require_sizes, unanswered
+from compiler.commands.onnx_signature import open_file, read_file
+from compiler.commands.subjects import named_graph
+from compiler.errors import RecipeError, did_you_mean
+from compiler.recipe.callables import shown_path
+from compiler.verify.integer_kernels import Ratio, time_ratio
+from runtime_lite.bench import bucket_call
+from runtime_lite.format.manifest import bucket_name
+from runtime_lite.runtime import Runtime
+
+STAGE = "bench"
+
+WARM_UP = 10
+"""Calls that are not timed."""
+
+Call = Callable[[], object]
+Clock = Callable[[], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """One call of one thing, over many.
+
+    Attributes:
+        what: file or graph, with its sizes.
+        p50_ms: median.
+        p99_ms: 99th percentile.
+        low_ms: 10th percentile.
+        high_ms: 90th percentile.
+    """
+
+    what: str
+    p50_ms: float
+    p99_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Benched:
+    """What was measured.
+
+    Attributes:
+        rows: in the order in which they were named.
+        ratio: time of the first over that of the second, where there are two.
+    """
+
+    rows: tuple[Timed, ...]
+    ratio: Ratio | None
+
+
+def bench(
+    what: str,
+    against: str | None,
+    sizes: Mapping[str, int],
+    threads: int,
+    calls: int,
+    clock: Clock = time.perf_counter,
+) -> Benched:
+    """Time one or two models.
+
+    Args:
+        what: `FILE.onnx`, `BUNDLE` or `BUNDLE:GRAPH`.
+        against: the same, timed in turns with it; None for nothing.
+        sizes: of axes; of a bundle they choose the bucket.
+        threads: of one call.
+        calls: timed ones.
+        clock: seconds.
+
+    Raises:
+        SlipwayError: one cannot be opened, an axis has no size, or two are compared and there are several buckets.
+    """
+    names = [what] if against is None else [what, against]
+    known: set[str] = set()
+    with Runtime(threads=threads) as runtime:
+        found = [_calls(name, sizes, threads, runtime, known) for name in names]
+        for name in sizes:
+            if name not in known:
+                cure = did_you_mean(name, known)
+                raise RecipeError(f"{OPTION} {name}: expected an axis of {' or '.join(names)}, got {name!r}", cure=cure)
+        if against is None:
+            return Benched(tuple(row for each in found[0] for row in _timed([each], calls, clock)), None)
+        first, second = (_only(name, each) for name, each in zip(names, found, strict=True))
+        rows = _timed([first, second], calls, clock)
+        ratio_clock = time.thread_time if threads == 1 and clock is time.perf_counter else clock
+        return Benched(rows, time_ratio("", first[1], second[1], clock=ratio_clock))
+
+
+def _calls(
+    text: str, sizes: Mapping[str, int], threads: int, runtime: Runtime, known: set[str]
+) -> list[tuple[str, Call]]:
+    """What can be called, by what it is; the axes that sizes may be of are added to `known`."""
+    if text.endswith(".onnx"):
+        return [_file_call(Path(text), sizes, threads, known)]
+    path, graph = named_graph(text)
+    if Path(path).is_dir() or path.endswith(".tar"):
+        return list(_bundle_calls(path, graph, sizes, runtime, known))
+    got = "something else" if Path(path).exists() else "nothing of that name"
+    raise RecipeError(f"{text}: expected an ONNX file or a bundle, got {got}", cure="write model.onnx or dist/bundle")
+
+
+def _file_call(path: Path, sizes: Mapping[str, int], threads: int, known: set[str]) -> tuple[str, Call]:
+    _, signature = read_file(path, STAGE)
+    axes = {axis for tensor in signature.inputs for axis in tensor.axes}
+    known |= axes
+    own = {name: size for name, size in sizes.items() if name in axes}
+    require_sizes(shown_path(path), signature.inputs, own)
+    session = open_file(path, STAGE, optimize=True, threads=threads)
+    (feed,) = random_feeds(signature.inputs, own, 0, 1)
+    call = functools.partial(session.run, None, dict(feed))
+    try:
+        call()
+    except Exception as error:
+        raise unanswered(STAGE, shown_path(path), feed, error) from error
+    return f"{shown_path(path)} {bucket_name(own)}" if own else shown_path(path), call
+
+
+def _bundle_calls(
+    path: str, graph: str | None, sizes: Mapping[str, int], runtime: Runtime, known: set[str]
+) -> Iterator[tuple[str, Call]]:
+    model = runtime.load(path)
+    names = list(model.bundle.manifest.graphs) if graph is None else [model.runner(graph).name]
+    known |= {axis for name in names for axis in model.runner(name).graph.axes}
+    for name in names:
+        runner = model.runner(name)
+        wanted = {axis: size for axis, size in sizes.items() if axis in runner.graph.axes}
+        fitting = [each for each in runner.graph.artifacts if wanted.items() <= each.sizes.items()]
+        if not fitting:
+            buckets = ", ".join(bucket_name(each.sizes) for each in runner.graph.artifacts)
+            raise RecipeError(
+                f"{path}: expected a bucket of {name}, got {bucket_name(wanted)}", cure=f"known: {buckets}"
+            )
+        for artifact in fitting:
+            yield f"{shown_path(Path(path))}:{name} {bucket_name(artifact.sizes)}", bucket_call(runner, artifact)
+
+
+def _only(text: str, calls: Sequence[tuple[str, Call]]) -> tuple[str, Call]:
+    if len(calls) > 1:
+        raise RecipeError(
+            f"{text}: expected one bucket to compare, got {len(calls)}: {', '.join(label for label, _ in calls)}",
+            cure=f"choose one with :GRAPH and {OPTION} AXIS=SIZE",
+        )
+    return calls[0]
+
+
+def _timed(runs: Sequence[tuple[str, Call]], calls: int, clock: Clock) -> tuple[Timed, ...]:
+    """Single calls, in turns where there are two."""
+    times_ms: list[list[float]] = [[] for _ in runs]
+    for _ in range(WARM_UP):
+        for _, call in runs:
+            call()
+    for index in range(calls):
+        for at in range(len(runs)) if index % 2 else reversed(range(len(runs))):
+            started = clock()
+            runs[at][1]()
+            times_ms[at].append(1e3 * (clock() - started))
+    return tuple(_summary(label, times) for (label, _), times in zip(runs, times_ms, strict=True))
+
+
+def _summary(label: str, times_ms: Sequence[float]) -> Timed:
+    hundredths = statistics.quantiles(times_ms, n=100, method="inclusive")
+    return Timed(label, statistics.median(times_ms), hundredths[98], hundredths[9], hundredths[89])
+
+
+def bench_table(benched: Benched) -> Table:
+    """The times as a table for people."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("what", overflow="fold")
+    for title in ("p50 ms", "p99 ms", "p10..p90 ms"):
+        table.add_column(title, justify="right")
+    for row in benched.rows:
+        spread = f"{row.low_ms:.3f}..{row.high_ms:.3f}"
+        table.add_row(escape(row.what), f"{row.p50_ms:.3f}", f"{row.p99_ms:.3f}", spread)
+    return table

@@ -1,0 +1,147 @@
+"""What the inputs of a model are, guessed from names, sizes and types: states, masks, lengths, data.
+
+Every guess has its reason in words; nothing is taken for granted by a build, which proves or refuses.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.commands.onnx_signature import Signature, Tensor
+from compiler.sizes.expressions import mentions
+
+COMING = frozenset({"past", "prev", "previous", "old", "initial", "init", "cur", "current", "last"})
+GOING = frozenset({"present", "next", "new", "updated", "final"})
+SIDES = frozenset({"in", "out", "input", "output"})
+"""Words that say which way a tensor goes; the last ones say so of data as well."""
+
+KEPT = frozenset(
+    {"buf", "buffer", "c", "cache", "caches", "carry", "cell", "context", "ctx", "h", "hidden", "history", "hx", "cx"}
+    | {"key", "keys", "kv", "mem", "memory", "past", "prev", "previous", "state", "states", "value", "values"}
+)
+"""Words for what a model keeps from call to call."""
+
+START, END = frozenset({"0", "t"}), frozenset({"n", "1", "t"})
+"""h0 and hn, h_t and h_t1: the state before and after."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Carried:
+    """An input that the next call takes from an output.
+
+    Attributes:
+        input: its name.
+        output: the output's.
+        frames_axis: the axis along which it grows, or None.
+        reason: why it is taken for a state.
+    """
+
+    input: str
+    output: str
+    frames_axis: int | None
+    reason: str
+
+
+def carried_states(signature: Signature) -> tuple[Carried, ...]:
+    """The states of a model in the order of its inputs: each has an output of its own that fits.
+
+    Names that match are taken first, then what grows by itself, then what sounds kept and fits one by one.
+    """
+    found: dict[str, Carried] = {}
+    for match in (_by_name, _by_start_and_end, _by_growth, _by_word):
+        inputs = [each for each in signature.inputs if each.name not in found]
+        taken = {each.output for each in found.values()}
+        outputs = [each for each in signature.outputs if each.name not in taken]
+        for given, back, reason in match(inputs, outputs):
+            found[given.name] = Carried(given.name, back.name, _frames_axis(given, back), reason)
+    return tuple(found[each.name] for each in signature.inputs if each.name in found)
+
+
+Match = Iterable[tuple[Tensor, Tensor, str]]
+
+
+def _by_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """`cache_in` and `cache_out`, `past_key_0` and `present_key_0`, `state` and `new_state`."""
+    return _one_to_one(
+        inputs, outputs, lambda a, b: _is_same_thing(_words(a.name), _words(b.name)), "their names match"
+    )
+
+
+def _by_start_and_end(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """`h0` and `hn`, `h` and `hn`."""
+
+    def fits(given: Tensor, back: Tensor) -> bool:
+        first, last = _words(given.name), _words(back.name)
+        stem = first[:-1] if first[-1] in START else first
+        return last[-1] in END and bool(stem) and stem == last[:-1]
+
+    return _one_to_one(inputs, outputs, fits, "their names say start and end")
+
+
+def _by_growth(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """What comes back longer than it went in has been joined with something new."""
+    return _one_to_one(inputs, outputs, lambda a, b: _frames_axis(a, b) is not None, "it comes back longer")
+
+
+def _by_word(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """What sounds kept and has the sizes of exactly as many outputs, in order."""
+    for given in [each for each in inputs if not KEPT.isdisjoint(_words(each.name))]:
+        alike = [each for each in inputs if _sizes(each) == _sizes(given) and not KEPT.isdisjoint(_words(each.name))]
+        backs = [each for each in outputs if _sizes(each) == _sizes(given)]
+        if len(alike) == len(backs):
+            yield given, backs[alike.index(given)], "its name sounds kept, and one output has its sizes"
+
+
+def _one_to_one(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], fits: Callable[[Tensor, Tensor], bool], reason: str
+) -> Match:
+    """Pairs that may carry each other, and of which neither fits another."""
+    pairs = [(a, b) for a in inputs for b in outputs if _may_carry(a, b) and fits(a, b)]
+    for given, back in pairs:
+        if sum(a is given for a, _ in pairs) == 1 == sum(b is back for _, b in pairs):
+            yield given, back, reason
+
+
+def _is_same_thing(given: Sequence[str], back: Sequence[str]) -> bool:
+    """Whether two names differ in words of direction only."""
+    stem = [word for word in given if word not in COMING | SIDES]
+    if stem != [word for word in back if word not in GOING | SIDES] or list(given) == list(back):
+        return False
+    return not GOING.isdisjoint(back) or not COMING.isdisjoint(given) or not KEPT.isdisjoint(stem)
+
+
+def _words(name: str) -> list[str]:
+    """`pastKeys_10` -> past, keys, 10; `hn` -> h, n."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("past_key_values", "past").lower()
+    words = re.findall(r"[a-z]+|\d+", name.replace("present_key_values", "present"))
+    short = (re.fullmatch(r"([hc])([nt])", word) for word in words)
+    return [part for word, cut in zip(words, short, strict=True) for part in (cut.groups() if cut else (word,))] or [""]
+
+
+def _may_carry(given: Tensor, back: Tensor) -> bool:
+    """Whether an output may be fed back: of one type and rank, and longer along one axis at most."""
+    if given.dtype != back.dtype or len(given.dims) != len(back.dims):
+        return False
+    differ = [axis for axis, (a, b) in enumerate(zip(given.dims, back.dims, strict=True)) if a != b]
+    return not differ or differ == [_frames_axis(given, back)] or all(_is_open(back, axis) for axis in differ)
+
+
+def _frames_axis(given: Tensor, back: Tensor) -> int | None:
+    """The one axis along which an output is its input and something more."""
+    if given.dtype != back.dtype or len(given.dims) != len(back.dims):
+        return None
+    differ = [axis for axis, (a, b) in enumerate(zip(given.dims, back.dims, strict=True)) if a != b]
+    if len(differ) != 1:
+        return None
+    before, after = given.dims[differ[0]], back.dims[differ[0]]
+    grows = not isinstance(before, int) and before.is_Symbol and mentions(after, str(before))
+    return differ[0] if grows else None
+
+
+def _is_open(tensor: Tensor, axis: int) -> bool:
+    """Whether nothing is known of a size."""
+    return bool(getattr(tensor.dims[axis], "is_Dummy", False))
+
+
+def _sizes(tensor: Tensor) -> tuple[object, ...]:
+    return (*tensor.dims, tensor.dtype)

@@ -1,0 +1,82 @@
+"""States, masks and lengths are known by names, sizes and types; what only sounds alike stays data."""
+
+import pytest
+
+from compiler.commands.onnx_signature import Signature, Tensor
+from compiler.commands.tensor_roles import carried_states
+from compiler.sizes.expressions import expression
+
+
+def tensor(text: str, dtype: str = "float32") -> Tensor:
+    """`cache[batch,past + 2,4]`."""
+    name, _, dims = text.removesuffix("]").partition("[")
+    return Tensor(name, tuple(expression(dim) for dim in dims.split(",") if dim), dtype)
+
+
+def pairs(inputs: list[str], outputs: list[str]) -> dict[str, tuple[str, int | None]]:
+    found = carried_states(Signature(tuple(map(tensor, inputs)), tuple(map(tensor, outputs))))
+    assert all(each.reason for each in found)
+    return {each.input: (each.output, each.frames_axis) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("given", "back"),
+    [
+        ("cache_in", "cache_out"),
+        ("conv_state", "new_conv_state"),
+        ("h", "next_h"),
+        ("h0", "hn"),
+        ("h", "hn"),
+        ("h_0", "h_n"),
+        ("prev_keys", "next_keys"),
+        ("past_key_values.0.key", "present.0.key"),
+        ("pastState", "presentState"),
+        ("state.3", "updated_state.3"),
+        ("memory", "output_1"),
+    ],
+)
+def test_a_state_is_known_by_its_name(given: str, back: str) -> None:
+    inputs, outputs = ["x[1,8]", f"{given}[1,16]"], ["y[1,30]", f"{back}[1,16]"]
+    assert pairs(inputs, outputs) == {given: (back, None)}
+
+
+def test_many_layers_are_paired_by_their_numbers() -> None:
+    inputs = [f"past_{kind}_{n}[batch,2,past,8]" for n in range(3) for kind in ("key", "value")]
+    outputs = [f"present_{kind}_{n}[batch,2,past + 1,8]" for kind in ("key", "value") for n in (2, 0, 1)]
+    expected = {f"past_{k}_{n}": (f"present_{k}_{n}", 2) for n in range(3) for k in ("key", "value")}
+    assert pairs(["ids[batch,1]", *inputs], ["logits[batch,1,50]", *outputs]) == expected
+
+
+def test_what_comes_back_longer_is_a_cache_whatever_it_is_called() -> None:
+    found = pairs(["x[batch,2,4]", "left[batch,n,4]"], ["y[batch,2,4]", "joined[batch,n + 2,4]"])
+    assert found == {"left": ("joined", 1)}
+
+
+def test_h_and_c_of_one_size_are_kept_apart_by_their_names() -> None:
+    found = pairs(["x[1,1,8]", "h0[2,1,8]", "c0[2,1,8]"], ["y[1,1,8]", "cn[2,1,8]", "hn[2,1,8]"])
+    assert found == {"h0": ("hn", None), "c0": ("cn", None)}
+
+
+def test_names_without_a_hint_are_paired_in_order_where_they_fit_one_by_one() -> None:
+    found = pairs(["x[1,8]", "h[1,16]", "c[1,16]"], ["output_0[1,30]", "output_1[1,16]", "output_2[1,16]"])
+    assert found == {"h": ("output_1", None), "c": ("output_2", None)}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        (["audio_in[1,160]"], ["audio_out[1,160]"]),
+        (["input_features[batch,time,80]"], ["output_features[batch,time,80]"]),
+        (["x[batch,8]"], ["y[batch,8]"]),
+        (["cache_in[1,8]"], ["cache_out[1,9]"]),
+        (["cache_in[1,8]"], ["cache_out[1,8,1]"]),
+        (["x[1,4]", "h[1,16]"], ["a[1,16]", "b[1,16]"]),
+    ],
+)
+def test_what_only_sounds_alike_stays_data(inputs: list[str], outputs: list[str]) -> None:
+    assert pairs(inputs, outputs) == {}
+
+
+def test_a_state_of_another_type_stays_data() -> None:
+    signature = Signature((tensor("cache_in[1,8]", "float16"),), (tensor("cache_out[1,8]"),))
+    assert carried_states(signature) == ()
