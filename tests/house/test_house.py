@@ -1,6 +1,5 @@
 """The repository keeps the rules of the house."""
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.commands.arguments import make_parser
 from compiler.lowering.plan import check_passes
-from compiler.passes import pass_kinds
 from compiler.recipe.load import load_recipe
-from runtime_lite import __main__ as runtime_commands
 from tests.house import rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,21 +62,6 @@ def test_checkpoints_and_data_stay_small() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.name)
 def test_recipe_loads(path: Path) -> None:
     check_passes(load_recipe(str(path)))
-
-
-def commands_of(parser: argparse.ArgumentParser) -> set[str]:
-    """Options and commands that a parser knows, and those of its commands."""
-    known = {option for action in parser._actions for option in action.option_strings}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            known |= {*action.choices, *(name for child in action.choices.values() for name in commands_of(child))}
-    return known
-
-
-def test_readme_names_only_what_exists() -> None:
-    options, commands = commands_of(make_parser()), commands_of(runtime_commands._parser())
-    problems = rules.readme_problems(ROOT, options, commands, set(pass_kinds()))
-    assert problems == [], "\n".join(problems)
 
 
 IMPORT_ALL = """

@@ -48,10 +48,6 @@ HOUSE = {
     "tests/compiler/capture/test_torch_module.py": "",
     "tests/runtime_lite/test_model.py": "",
     "tests/test_lonely.py": "from compiler.analysis.a import lonely\n\nlonely()\n",
-    "Makefile": "build: x\n\ntest:\n",
-    "recipes/cpu.yaml": "",
-    "README.md": "Run `make test` and `python build.py --recipe cpu.yaml`, see [the front door](build.py).\n"
-    "## Passes\n\n| pass | does | needs | numerics |\n|---|---|---|---|\n| `pad_axes` | a | b | c |\n",
 }
 
 TREE_RULES = [
@@ -160,35 +156,3 @@ def test_text_that_is_not_about_the_product_is_seen(text: str, message: str, tmp
 def test_ordinary_text_is_left_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(text)
     assert rules.unwanted_text(tmp_path, [Path("a.md"), Path("absent.md"), Path("b.flac")]) == []
-
-
-def readme_problems(root: Path) -> list[str]:
-    return rules.readme_problems(root, {"--recipe", "doctor"}, {"bench"}, {"pad_axes"})
-
-
-def test_good_readme_has_no_problem(tmp_path: Path) -> None:
-    assert readme_problems(write_house(tmp_path)) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("`make tests`", "names 'tests', which is no make target"),
-        ("`python build.py --recipes x`", "names '--recipes', which is no option of build.py"),
-        ("`python build.py docter`", "names 'docter', which is no command of build.py"),
-        ("`python -m runtime_lite test x`", "names 'test', which is no command of runtime_lite"),
-        ("[here](docs/x.md)", "links to docs/x.md, which does not exist"),
-        ("`python build.py --recipe gpu.yaml`", "names recipe 'gpu.yaml', which does not exist"),
-        ("`make build RECIPE=gpu.yaml`", "names recipe 'gpu.yaml', which does not exist"),
-    ],
-)
-def test_readme_that_names_what_is_not_there_is_seen(text: str, message: str, tmp_path: Path) -> None:
-    problems = readme_problems(write_house(tmp_path, **{"README.md": f"{text}\n{HOUSE['README.md']}"}))
-    assert problems == [f"README.md: {message}"]
-
-
-def test_readme_that_misses_or_invents_a_pass_is_seen(tmp_path: Path) -> None:
-    problems = readme_problems(
-        write_house(tmp_path, **{"README.md": HOUSE["README.md"].replace("`pad_axes`", "`pad_rows`")})
-    )
-    assert problems == ["README.md: does not describe pass 'pad_axes'", "README.md: names 'pad_rows', which is no pass"]

@@ -75,9 +75,9 @@ def test_cuda_bindings_count_where_their_module_is(tmp_path: Path, monkeypatch: 
         sys.modules.pop(name, None)
 
 
-def test_the_doctor_says_the_one_command_that_the_readme_documents() -> None:
+def test_the_doctor_says_the_one_command_that_its_page_documents() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert INSTALL_ENGINES in (ROOT / "README.md").read_text()
+    assert INSTALL_ENGINES in (ROOT / "docs" / "tensorrt.md").read_text()
     assert "[tensorrt]" in INSTALL_ENGINES
     for extra, bindings in (("tensorrt", "cuda-python"), ("tensorrt-pycuda", "pycuda")):
         pinned = dict(requirement.split("==") for requirement in extras[extra])
