@@ -192,7 +192,7 @@ EXAMPLES: Mapping[str, Example] = {
     "Axis.length_input": Example("cached_frames", f"{GRAPH}.axes.cached.length_input"),
     "Axis.mask_input": Example("mask", f"{GRAPH}.axes.cached.mask_input"),
     "PassSpec.name": Example("[standard, project_positions]", f"{GRAPH}.passes"),
-    "PassSpec.options": Example("[standard, select_states: {memory_mb: 8.0}]", f"{GRAPH}.passes"),
+    "PassSpec.options": Example("[standard, quantize_dynamic: {pins: [output]}]", f"{GRAPH}.passes"),
     "Feeds.feeds": Example('"my_data:verification"', "data.verification.feeds"),
     "Feeds.count": Example("16", "data.verification.count"),
     "Feeds.files": Example("[recordings]", "data.verification.files"),

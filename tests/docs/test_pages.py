@@ -1,15 +1,18 @@
 """Every command, recipe and file that a page shows is found, and runs."""
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from compiler import pipeline
-from compiler.passes import PASSES
+from compiler.passes import pass_kinds
 from compiler.recipe.load import load_recipe
 from compiler.recipe.named_places import require_named_places
+from compiler.targets import TARGETS
 from tests.docs import named, pages
 from tests.docs.pages import ROOT, Block
 from tests.docs.workplace import NOT_RUN, Workplace, missing_lines, why_not_run
@@ -138,13 +141,13 @@ def test_counts() -> None:
 def test_every_pass_is_described_and_no_other() -> None:
     text = PAGES["docs/passes.md"].read_text(encoding="utf-8")
     described = re.findall(r"^\| `([a-z_]+)` \|.*\|.*\|.*\|$", text, re.MULTILINE)
-    assert sorted(described) == sorted(PASSES)
+    assert sorted(described) == sorted(pass_kinds())
 
 
-@pytest.mark.parametrize("name", [*pipeline.pass_options(), *pipeline.target_options()])
-def test_every_option_is_named(name: str) -> None:
+@pytest.mark.parametrize("kind", [*pass_kinds().values(), *TARGETS.values()], ids=lambda kind: kind.name)
+def test_every_option_is_named(kind: Any) -> None:
     told = "".join(PAGES[f"docs/{page}.md"].read_text(encoding="utf-8") for page in ("passes", "precision", "tensorrt"))
-    options = {**pipeline.pass_options(), **pipeline.target_options()}[name]
+    options = [field.name for field in dataclasses.fields(kind)]
     assert [option for option in options if f"`{option}`" not in told] == []
 
 
