@@ -104,8 +104,8 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
         for size, most in limits:
             room = sympy.sympify(house.expression(str(most - size)))
             settled |= {sympy.Min(most, size): size, sympy.Max(0, room): room, sympy.Max(0, -room): sympy.Integer(0)}
-            if most < 0:  # so many at least
-                settled[sympy.Min(-size, -most)] = sympy.Integer(-most)
+            if most < 0:  # so many at least, and as many as any smaller number asks for
+                settled |= {sympy.Min(-size, fewer): sympy.Integer(fewer) for fewer in range(1, -most + 1)}
         for node in model.graph:
             for output in node.outputs:
                 _settle(output, settled)
@@ -265,7 +265,10 @@ def _settle(value: ir.Value, settled: Mapping[sympy.Expr, sympy.Expr]) -> None:
 
 
 def _replaced(size: Dim, settled: Mapping[sympy.Expr, sympy.Expr]) -> Dim:
-    return size if isinstance(size, int) else size.subs(settled)
+    """The size with what is settled, down to what that settles in turn: Min(2, n, Min(2, n) - 1) is 1 from n = 2 on."""
+    while not isinstance(size, int) and (known := size.subs(settled)) != size:
+        size = known
+    return size
 
 
 def _text(size: Dim) -> int | str:

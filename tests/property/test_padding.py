@@ -24,6 +24,15 @@ def test_the_variance_of_what_a_mask_fills_in_is_rounding_and_refutes_no_proof(s
     assert attack(seed, soil=soil_of(seed)) in ("accepted", "ill-conditioned")
 
 
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [(81011703, "refused"), (81018159, "undefined")],
+    ids=["a cut of the last entries that keeps none", "reflected frames of fewer than are added"],
+)
+def test_what_runs_at_no_length_is_no_dispute(seed: int, expected: str) -> None:
+    assert attack(seed, soil=soil_of(seed)) == expected
+
+
 @pytest.mark.parametrize("seed", [100270, 104450, 215643])
 def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -> None:
     assert attack(seed) == "ill-conditioned"
