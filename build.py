@@ -120,11 +120,10 @@ def _build(options: argparse.Namespace) -> int:
 
 def _report_early(options: argparse.Namespace, error: BaseException) -> None:
     """Of a build that ends before it has begun: the report of an earlier one must not stand for it."""
-    from compiler.recipe.gates import Gates
     from compiler.report.build_record import BuildRecord, write_reports
     from compiler.report.progress import Progress
 
-    record = BuildRecord(options.recipe, Gates(parity={}), str(options.out or ""), Progress())
+    record = BuildRecord(options.recipe, (), str(options.out or ""), Progress())
     with contextlib.suppress(OSError):  # what has ended the build is what is to be said
         write_reports(record.report(error), (), options.report, options.report_html)
 

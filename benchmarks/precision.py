@@ -46,7 +46,7 @@ from compiler.report.progress import Progress
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
 from compiler.targets import placements
-from compiler.verify.gates import task_functions
+from compiler.verify.gates.task import task_functions
 
 HALF = ir.DataType.FLOAT16
 THRESHOLD = 512.0

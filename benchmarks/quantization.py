@@ -51,7 +51,7 @@ from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets import placements
-from compiler.verify.gates import task_functions
+from compiler.verify.gates.task import task_functions
 
 ROUND_S = 0.05
 

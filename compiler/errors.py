@@ -16,7 +16,7 @@ import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
-from compiler.records.gate_rows import GateRow
+from compiler.records.findings import Finding
 from runtime_lite.errors import RuntimeLiteError
 
 BUG = "this is a bug of Slipway, please report it with the output of -v"
@@ -123,16 +123,16 @@ class GateFailed(SlipwayError):
         message: one sentence, `expected <E>, got <G>`.
         cure: what the user can do about it.
         place: where it happened.
-        rows: what was measured of this gate, with its bounds.
+        findings: what was measured of this gate, with its limits.
     """
 
     exit_code = 4
 
     def __init__(
-        self, message: str, *, cure: str = "", place: Place | None = None, rows: Iterable[GateRow] = ()
+        self, message: str, *, cure: str = "", place: Place | None = None, findings: Iterable[Finding] = ()
     ) -> None:
         super().__init__(message, cure=cure, place=place)
-        self.rows = tuple(rows)
+        self.findings = tuple(findings)
 
 
 class ToolchainAbsent(SlipwayError):

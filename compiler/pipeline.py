@@ -5,18 +5,20 @@ data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler.assembly import Assembly
-from compiler.bundle.staged_folder import check_replaceable
-from compiler.cache.store import StageCache
+from compiler.assembly import Assembly, source_files
+from compiler.bundle.kept_bundle import KeptBundle, bundle_inputs, checkpoint_hashes, code_of_gates
+from compiler.bundle.staged_folder import check_replaceable, staged
+from compiler.cache.results import StageResults
+from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
 from compiler.errors import Refused, ToolchainAbsent
-from compiler.gather_figures import gather_figures
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.plan import check_passes
+from compiler.measure_page_figures import measure_page_figures
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.options import make
 from compiler.records.build_report import BuildReport
@@ -24,7 +26,8 @@ from compiler.report.build_record import BuildRecord, write_reports
 from compiler.report.progress import Progress
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
-from compiler.verify.gates import task_functions
+from compiler.verify.gates import promises
+from compiler.verify.gates.task import task_functions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +66,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     Raises:
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
     """
-    record = BuildRecord(str(loaded.path), loaded.recipe.gates, str(options.out), progress)
+    record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)
     try:
         graphs = _build(loaded, options, progress, record)
     except (Exception, KeyboardInterrupt) as error:
@@ -75,7 +78,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         figures = []
     else:
         with progress.stage("", "page"):
-            figures = [gather_figures(graph) for graph in graphs]
+            figures = [measure_page_figures(graph) for graph in graphs]
     write_reports(report, figures, options.report, options.page)
     return report
 
@@ -100,9 +103,44 @@ def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, reco
     if not target.ships:
         record.bundle = "no bundle: the null target emits nothing"
         return ()
-    Assembly(loaded, options.out, options.cache, progress, graphs, record).finish()
+    _assemble(loaded, options, progress, graphs, record)
     remove_reproducer(failures)
     return tuple(graphs.values())
+
+
+def _assemble(
+    loaded: LoadedRecipe,
+    options: BuildOptions,
+    progress: Progress,
+    graphs: Mapping[str, Lowering],
+    record: BuildRecord,
+) -> None:
+    """Lowered graphs to the bundle in its place: made and held to every gate, or as an earlier build has left it."""
+    kept = _kept(loaded, options.cache, graphs)
+    with staged(options.out) as folder:
+        bundle = Assembly(loaded, folder, graphs, progress, record)
+        if kept.entry is not None:
+            bundle.recall(kept)
+        else:
+            bundle.emit()
+            bundle.check("graphs")
+            bundle.write()
+            bundle.replay()
+            bundle.check("bundle")
+            bundle.write()
+            bundle.measure()
+            bundle.keep(kept)
+        bundle.build_engines((options.cache.folder if options.cache is not None else default_folder()) / "timing")
+        bundle.close()
+
+
+def _kept(loaded: LoadedRecipe, cache: StageCache | None, graphs: Mapping[str, Lowering]) -> KeptBundle:
+    first = next(iter(graphs.values()))
+    keys = {name: graph.target_key for name, graph in graphs.items()}
+    checkpoints = checkpoint_hashes(source_files(graphs))
+    inputs = bundle_inputs(loaded, first.original.surroundings, keys, checkpoints, first.target.absent())
+    code = {name: named for graph in graphs.values() for name, named in graph.original.code().items()}
+    return KeptBundle(StageResults(cache, loaded.path.parent), inputs, {**code, **code_of_gates(loaded)})
 
 
 def _the_target(loaded: LoadedRecipe) -> Target:

@@ -218,7 +218,7 @@ def for_lowering(spec: Graph) -> Graph:
 
 def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:
     """What passes measure a task with; not how much it may lose."""
-    return None if gate is None else gate.model_copy(update={"max_increase": 0.0, "identical": False})
+    return None if gate is None else gate.model_copy(update={"max_increase": 0.0, "identical": False, "graph": None})
 
 
 def _machine() -> tuple[str, ...]:

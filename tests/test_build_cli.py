@@ -16,7 +16,8 @@ import build
 from compiler import errors
 from compiler.cache.store import StageCache
 from compiler.recipe.load import LoadedRecipe
-from compiler.records.build_report import BuildReport, ParityRow
+from compiler.records.build_report import BuildReport
+from compiler.records.findings import at_most
 from compiler.report.page import report_page
 from compiler.report.progress import Progress
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
@@ -55,7 +56,8 @@ class FakePipeline:
         with progress.stage("net", "capture"):
             if self.ending is not None:
                 raise self.ending
-        return BuildReport(str(loaded.path), str(options.out), parity=(ParityRow("net", "y", 1, 0.0, 1.0, 1e-5),))
+        holds = at_most("parity.max_abs", "net", "y", limit=1e-5, measured=0.0)
+        return BuildReport(str(loaded.path), str(options.out), gates=(holds,))
 
 
 @pytest.fixture

@@ -339,6 +339,7 @@ CHANGES: dict[str, list[Change]] = {
     "TaskGate.max_increase": [("stream", at(*TASK, "max_increase", value=0.5))],
     "TaskGate.identical": [("stream", at(*TASK, "identical", value=True))],
     "TaskGate.files": [("stream", at(*TASK, "files", value=["tiny_task.py"]))],
+    "TaskGate.graph": [("stream", at(*TASK, "graph", value="net"))],
     "BudgetGate.size_mb": [("stream", at(*BUDGET, "size_mb", value=0.001))],
     "BudgetGate.p95_ms": [("stream", at(*BUDGET, "p95_ms", value=1.0e6))],
     "BudgetGate.max_time_ratio": [("rounded", at(*BUDGET, "max_time_ratio", value=1.0e6))],

@@ -18,10 +18,9 @@ from compiler.errors import GateFailed, InternalError, ToolchainAbsent
 from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
 from compiler.targets.base import Compiled, Target, missing
-from compiler.verify.gates import check_budget
+from compiler.verify.gates.budget import check_budget
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
-from runtime_lite.format.costs import Cost
 from runtime_lite.format.manifest import MANIFEST_FILE, Engine, FileEntry, Manifest
 from runtime_lite.format.manifest_json import json_from_manifest
 from runtime_lite.format.reader import read_bundle
@@ -109,10 +108,7 @@ def build_engines(target: Target, folder: Path, caches: Path) -> list[SpeedRow]:
             SpeedRow(timing.graph, timing.bucket, timing.p50_ms, timing.p95_ms, 1)
             for timing in bench_model(model, TIMED_RUNS, WARM_UP_RUNS)
         ]
-    costs: dict[str, dict[str, Cost]] = {}
-    for row in speed:
-        costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)
-    write_costs(folder, costs)
+    write_costs(folder, speed)
     return speed
 
 

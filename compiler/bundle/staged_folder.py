@@ -8,12 +8,13 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
-from runtime_lite.format.costs import Costs, json_from_costs
+from compiler.records.build_report import SpeedRow
+from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.manifest import (
     COSTS_FILE,
     MANIFEST_FILE,
@@ -143,6 +144,9 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             os.fsync(file.fileno())
 
 
-def write_costs(folder: Path, costs: Costs) -> None:
+def write_costs(folder: Path, speed: Iterable[SpeedRow]) -> None:
     """Write the measured times, outside everything that is hashed."""
+    costs: dict[str, dict[str, Cost]] = {}
+    for row in speed:
+        costs.setdefault(row.graph, {})[row.sizes] = Cost(row.threads, row.p50_ms, row.p95_ms)
     (folder / COSTS_FILE).write_bytes(json_from_costs(costs))

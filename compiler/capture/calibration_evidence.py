@@ -17,8 +17,9 @@ from compiler.recipe.load import RecipePlaces
 from compiler.recipe.streams import Streams
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
+from compiler.runners.stream import Run
 from compiler.stages import Feed, Lowered
-from compiler.verify.gates import Reference, decoded, measured, task_functions
+from compiler.verify.gates.task import decoded, measured, task_functions
 
 
 class RecipeEvidence:
@@ -38,7 +39,7 @@ class RecipeEvidence:
         task: TaskGate | None,
         streams: Streams,
         development: Streams,
-        reference: Callable[[], Reference],
+        reference: Callable[[], Run],
     ) -> None:
         self.places, self.task, self.reference = places, task, reference
         self.streams, self.development = streams, development

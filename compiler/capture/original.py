@@ -89,7 +89,7 @@ class Original:
     ) -> None:
         recipe = loaded.recipe
         self.places, self.name, self.passes = loaded.places, name, spec.passes
-        self.spec, self.task = for_lowering(spec), task_for_lowering(recipe.gates.task)
+        self.spec, self.task = for_lowering(spec), task_for_lowering(recipe.task_of(name))
         self.cache, self.progress = cache, progress
         self.results = StageResults(cache, loaded.path.parent)
         self.gate = recipe.gates.parity[name]

@@ -59,7 +59,7 @@ def explained(
 
 
 def _with_words(error: GateFailed, words: str, place: Place) -> GateFailed:
-    return GateFailed(f"{error.message}; {words}", cure=error.cure, place=place, rows=error.rows)
+    return GateFailed(f"{error.message}; {words}", cure=error.cure, place=place, findings=error.findings)
 
 
 def culprit_words(found: Findings) -> str:

@@ -25,21 +25,16 @@ from compiler.records.build_report import StageReport, stage_report_of
 from compiler.records.precision import PrecisionRecord
 from compiler.report.progress import StageHandle
 from compiler.runners.choose import runner_of, runners_of
-from compiler.runners.stream import CallRunner, Step
+from compiler.runners.stream import Advance, CallRunner, Step
 from compiler.runners.structure import is_same
 from compiler.spec import check_between_passes
 from compiler.stage_inputs import TargetInputs, key_of
 from compiler.stages import Lowered, Outcome, Pass
 from compiler.targets.base import Built, Target
-from compiler.verify import gates
 from compiler.verify.differences import Difference, compare, worst_of
-from compiler.verify.edges import FINITE, first_disagreement
+from compiler.verify.edges import EDGE_CURE, first_disagreement, limits_at_edges
+from compiler.verify.gates.parity import parity_findings, require_parity
 from runtime_lite.format.canonical_json import canonical_json
-
-EDGE_CURE = (
-    "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
-    "gates.parity.<graph>.edges"
-)
 
 PASS_STEPS = 12
 """Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
@@ -159,7 +154,7 @@ class Lowering:
         except GateFailed as error:
             raise error.at(stage=stage, graph=self.name) from None
 
-    def _compare(self, stage: str, before: Lowered, after: Lowered, advance: gates.Advance) -> tuple[Difference, float]:
+    def _compare(self, stage: str, before: Lowered, after: Lowered, advance: Advance) -> tuple[Difference, float]:
         """Parity after a pass; on failure the nodes that are to blame."""
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         fresh = runners_of(after)
@@ -169,7 +164,7 @@ class Lowering:
         if worst.holds(limits):
             self._compare_edges(stage, before, after, fresh, advance)
             return worst, worst.limit(limits)
-        gates.require_parity(
+        require_parity(
             self.name, "capture", compare(before, runner_of(before), steps), limits,
             "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
         )  # fmt: skip
@@ -177,19 +172,21 @@ class Lowering:
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
-            rows=gates.parity_gates(self.name, differences, limits),
+            findings=parity_findings(self.name, differences, limits),
         )
         raise explained(error, before, after, steps, limits, self.failures, advance=advance)
 
     def _compare_edges(
-        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner], advance: gates.Advance
+        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner], advance: Advance
     ) -> None:
         """The same on edge feeds."""
-        cases, limits = self.original.edges(), self.edge_limits(after)
+        cases, limits = self.original.edges(), limits_at_edges(self.gate, lossy=after.lossy)
         found = first_disagreement(after, fresh, cases, limits)
         if found is None:
             return
-        earlier = first_disagreement(before, runners_of(before), [found.case], self.edge_limits(before))
+        earlier = first_disagreement(
+            before, runners_of(before), [found.case], limits_at_edges(self.gate, lossy=before.lossy)
+        )
         if earlier is not None:
             raise earlier.failure(
                 self.name, "capture",
@@ -201,11 +198,7 @@ class Lowering:
         )  # fmt: skip
         raise explained(error, before, after, found.case.steps, limits, self.failures, advance=advance)
 
-    def edge_limits(self, lowered: Lowered) -> Limits:
-        """What is allowed of finite numbers on edge feeds."""
-        return FINITE if lowered.lossy else self.gate
-
-    def explain(self, error: GateFailed, steps: Sequence[Step], limits: Limits, advance: gates.Advance) -> GateFailed:
+    def explain(self, error: GateFailed, steps: Sequence[Step], limits: Limits, advance: Advance) -> GateFailed:
         """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
         final = self.final()
         before = self.exact() if final.lossy else dataclasses.replace(final, model=house.clone(final.model))

@@ -64,6 +64,7 @@ class TaskGate(Record):
         max_increase: allowed difference of the metric, bundle minus original.
         identical: whether every transcript must be the same.
         files: files and folders that the three callables read; their content is part of the cache key.
+        graph: the graph that hears the recordings; None for the first.
     """
 
     recordings: ObjectName
@@ -72,6 +73,7 @@ class TaskGate(Record):
     max_increase: Annotated[float, Field(ge=0)]
     identical: bool = False
     files: tuple[FilePath, ...] = ()
+    graph: Name | None = None
 
 
 class BudgetGate(Record):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from compiler.errors import did_you_mean
 from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record, disagree
-from compiler.recipe.gates import Gates
+from compiler.recipe.gates import Gates, TaskGate
 from compiler.recipe.graph import Graph
 
 FrontEndValue = int | float | str | bool
@@ -85,6 +85,10 @@ class Recipe(Record):
                 cure = "drop drift, or declare the states"
                 message = "expected a graph that hands states on for drift, got none of them"
                 raise disagree(message, cure, "gates", "parity", name, "drift")
+        heard = None if self.gates.task is None else self.gates.task.graph
+        if heard is not None and heard not in self.graphs:
+            message = f"expected the name of a graph, got {heard!r}"
+            raise disagree(message, did_you_mean(heard, self.graphs), "gates", "task", "graph")
         if self.data.development is not None and self.data.calibration is None:
             message = "expected data.calibration beside it, as passes that choose record ranges there, got none"
             raise disagree(message, "write calibration, or drop development", "data", "development")
@@ -93,6 +97,11 @@ class Recipe(Record):
             if feeds is not None and isinstance(feeds.feeds, dict):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
         return self
+
+    def task_of(self, graph: str) -> TaskGate | None:
+        """The task gate, if it is that graph which hears the recordings."""
+        task = self.gates.task
+        return task if task is not None and graph == (task.graph or next(iter(self.graphs))) else None
 
 
 def _check_graph_names(keys: tuple[str, ...], got: Collection[str], graphs: Mapping[str, Graph]) -> None:

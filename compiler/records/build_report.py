@@ -1,4 +1,4 @@
-"""What a build has found out: its stages, rows of gates and figures, and how it ended; as records and as JSON."""
+"""What a build has found out: its stages, findings and figures, and how it ended; as records and as JSON."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.records import precision
 from compiler.records.drift_curves import DriftCurve
-from compiler.records.gate_rows import GateRow
+from compiler.records.findings import Finding
 from compiler.records.precision import PrecisionRecord
 from runtime_lite.format.atomic_file import replace_file
 
@@ -57,44 +57,6 @@ def stage_report_of(content: Mapping[str, Any]) -> StageReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class ParityRow:
-    """One output or state compared with the original model over chained steps."""
-
-    graph: str
-    tensor: str
-    steps: int
-    max_abs: float
-    reference_max: float
-    limit: float
-    sqnr_db: float | None = None
-    sqnr_limit_db: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the difference is within the limits (NaN is not)."""
-        quiet = self.sqnr_limit_db is None or self.sqnr_db is None or self.sqnr_db >= self.sqnr_limit_db
-        return self.max_abs <= self.limit and quiet
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskRow:
-    """The task metric, original against bundle; smaller is better."""
-
-    metric: str
-    reference: float
-    bundle: float
-    increase: float
-    limit: float
-    recordings: int
-    identical: int
-
-    @property
-    def holds(self) -> bool:
-        """Whether the metric grew by no more than the limit (NaN does not)."""
-        return self.increase <= self.limit
-
-
-@dataclasses.dataclass(frozen=True)
 class SpeedRow:
     """Measured time of one call; `sizes` names the artefact, e.g. `batch=1`."""
 
@@ -131,7 +93,7 @@ class Failure:
     place: dict[str, str]
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the report as JSON: raised when a key goes or changes its meaning."""
 
 
@@ -143,13 +105,11 @@ class BuildReport:
         recipe: path of the recipe.
         bundle: path of the bundle.
         stages: in the order they ran.
-        parity: one row per compared tensor.
-        task: None without a task gate.
         sizes: bytes by file of the bundle.
         speed: one row per artefact.
         drift: by graph, the errors of outputs and states over many chained steps.
         engines: one row per graph whose target has a compiler of its vendor.
-        gates: every gate with its bound and value; of a build that failed those that were not reached, too.
+        gates: what every gate has found, and every promise of the recipe that nobody has looked at.
         verdict: how the build ended, in a few words.
         failure: what has ended it, or None.
     """
@@ -157,13 +117,11 @@ class BuildReport:
     recipe: str
     bundle: str
     stages: tuple[StageReport, ...] = ()
-    parity: tuple[ParityRow, ...] = ()
-    task: TaskRow | None = None
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     speed: tuple[SpeedRow, ...] = ()
     drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
     engines: tuple[EngineRow, ...] = ()
-    gates: tuple[GateRow, ...] = ()
+    gates: tuple[Finding, ...] = ()
     verdict: str = "all gates hold"
     failure: Failure | None = None
 

@@ -1,14 +1,13 @@
 """What a build has found so far; it becomes the build's report however the build ends."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.errors import GateFailed, blamed
-from compiler.recipe.gates import BudgetGate, Gates
-from compiler.records.build_report import BuildReport, EngineRow, Failure, ParityRow, SpeedRow, TaskRow, write_report
+from compiler.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, write_report
 from compiler.records.drift_curves import DriftCurve
-from compiler.records.gate_rows import GateRow
+from compiler.records.findings import Finding, with_unreached
 from compiler.report.page import write_page
 from compiler.report.page_figures import GraphFigures
 from compiler.report.progress import Progress
@@ -31,16 +30,14 @@ class BuildRecord:
 
     Args:
         recipe: its path.
-        gates: what the recipe promises.
+        promised: what the recipe asks for, with nothing measured.
         bundle: where the bundle goes.
         progress: knows the stages.
     """
 
-    def __init__(self, recipe: str, gates: Gates, bundle: str, progress: Progress) -> None:
-        self.recipe, self.promised, self.bundle, self.progress = recipe, gates, bundle, progress
-        self.parity: list[ParityRow] = []
-        self.gates: list[GateRow] = []
-        self.task: TaskRow | None = None
+    def __init__(self, recipe: str, promised: Sequence[Finding], bundle: str, progress: Progress) -> None:
+        self.recipe, self.promised, self.bundle, self.progress = recipe, promised, bundle, progress
+        self.findings: list[Finding] = []
         self.sizes: dict[str, int] = {}
         self.speed: list[SpeedRow] = []
         self.drift: dict[str, tuple[DriftCurve, ...]] = {}
@@ -53,20 +50,19 @@ class BuildRecord:
             error: what has ended the build; None where all gates hold.
         """
         failure = None if error is None else _failure(error)
-        rows = [*self.gates, *(_rows_of(error) if isinstance(error, GateFailed) else ())]
+        findings = [*self.findings, *(_findings_of(error) if isinstance(error, GateFailed) else ())]
+        latest = {finding.thing: finding for finding in findings}
         return BuildReport(
-            self.recipe,
-            self.bundle,
-            tuple(self.progress.stages),
-            tuple(self.parity),
-            self.task,
-            self.sizes,
-            tuple(self.speed),
-            self.drift,
-            self.engines,
-            tuple(rows) if failure is None else with_unreached(rows, self.promised),
-            "all gates hold" if failure is None else VERDICTS[failure.exit_code],
-            failure,
+            recipe=self.recipe,
+            bundle=self.bundle,
+            stages=tuple(self.progress.stages),
+            sizes=self.sizes,
+            speed=tuple(self.speed),
+            drift=self.drift,
+            engines=self.engines,
+            gates=with_unreached(latest.values(), self.promised),
+            verdict="all gates hold" if failure is None else VERDICTS[failure.exit_code],
+            failure=failure,
         )
 
 
@@ -80,9 +76,10 @@ def write_reports(
         write_page(report, figures, page)
 
 
-def _rows_of(error: GateFailed) -> tuple[GateRow, ...]:
+def _findings_of(error: GateFailed) -> tuple[Finding, ...]:
     """What the failure says was measured; a promise that has no number is known by its stage."""
-    return error.rows or (GateRow(error.place.stage, error.place.graph, error.place.tensor, holds=False),)
+    place = error.place
+    return error.findings or (Finding(place.stage, place.graph, place.tensor, holds=False, detail=error.message),)
 
 
 def _failure(error: BaseException) -> Failure:
@@ -91,29 +88,3 @@ def _failure(error: BaseException) -> Failure:
     ended = blamed(error)
     place = {name: value for name, value in dataclasses.asdict(ended.place).items() if value}
     return Failure(ended.message, ended.cure, ended.exit_code, place)
-
-
-def with_unreached(rows: Sequence[GateRow], gates: Gates) -> tuple[GateRow, ...]:
-    """The rows and, behind them, one per gate of the recipe that none of them is about."""
-    known = {(row.gate, graph) for row in rows for graph in (row.graph, "")}
-    return (*rows, *(row for row in _asked_for(gates) if (row.gate, row.graph) not in known))
-
-
-def _asked_for(gates: Gates) -> Iterable[GateRow]:
-    for graph, parity in gates.parity.items():
-        yield GateRow("parity.max_abs", graph, bound=parity.max_abs)
-        if parity.sqnr_db is not None:
-            yield GateRow("parity.sqnr_db", graph, bound=parity.sqnr_db)
-        yield GateRow("edges", graph)
-        yield GateRow("buckets", graph)
-        yield GateRow("invariance", graph)
-        if parity.drift is not None:
-            yield GateRow("parity.drift", graph, bound=parity.drift.max_growth)
-    if gates.task is not None:
-        yield GateRow("task.max_increase", bound=gates.task.max_increase)
-        if gates.task.identical:
-            yield GateRow("task.identical")
-    budget = gates.budget or BudgetGate()
-    for name in type(budget).model_fields:
-        if getattr(budget, name) is not None:
-            yield GateRow(f"budget.{name}", bound=getattr(budget, name))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from compiler.records.build_report import BuildReport, StageReport
+from compiler.records.findings import most_urgent_first
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.charts import drift_chart, histogram_chart, share_bar
 from compiler.report.files import GENERATOR
@@ -39,12 +40,10 @@ def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     sections = [
         ("Gates", _gates(report)),
         ("Parity by stage", _stages(report)),
-        ("Parity of outputs and states", _parity(report)),
         ("Drift over chained calls", _drift(report)),
         ("Tensors that differ most", _histograms(figures)),
         ("Precision", _precision(report, figures)),
         ("Passes", _passes(report)),
-        ("Task", _task(report)),
         ("Size and speed against the original", _costs(report, figures)),
         ("Engines", _engines(report)),
     ]
@@ -112,31 +111,33 @@ def _verdict(report: BuildReport) -> Iterator[str]:
 
 
 def _gates(report: BuildReport) -> Iterator[str]:
-    """Every promise with its bound and what was measured."""
+    """What every gate has found."""
     if not report.gates:
         return
     rows = (
         (
-            escaped(row.gate),
-            escaped(row.graph),
-            escaped(row.subject),
-            _number(row.bound, ".4g"),
-            _number(row.value, ".4g"),
-            "not reached" if row.holds is None else _holds(holds=row.holds),
+            escaped(each.gate),
+            escaped(each.graph),
+            f'<span class="mono">{escaped(each.subject)}</span>',
+            _number(each.measured, ".4g"),
+            each.limit_words,
+            "" if each.used is None else share_bar(each.used),
+            each.verdict if each.holds is None else _holds(holds=each.holds),
+            escaped(each.detail),
         )
-        for row in sorted(report.gates, key=lambda row: (row.holds is not False, row.holds is None))
+        for each in most_urgent_first(report.gates)
     )
-    yield table(("gate", "graph", "of", "[bound]", "[value]", ""), rows)
+    yield table(("gate", "graph", "of", "[measured]", "[limit]", "used", "", "besides"), rows)
 
 
 def _tiles(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
     tiles: list[tuple[str, str]] = []
-    if report.parity:
-        share, row = max(((_share(row.max_abs, row.limit), row) for row in report.parity), key=lambda pair: pair[0])
-        tiles.append((f"{100 * share:.3g} %", f"of the limit used by {row.tensor}, the worst of {len(report.parity)}"))
-    if report.task is not None:
-        row_words = f"{report.task.metric}, original {report.task.reference:.4g}"
-        tiles.append((f"{report.task.bundle:.4g}", row_words))
+    shares = [(each.used, each) for each in report.gates if each.used is not None]
+    if shares:
+        share, closest = max(shares, key=lambda pair: pair[0])
+        user = closest.subject or closest.graph or "the bundle"
+        words = f"of the limit of {closest.gate} used by {user}, the closest of {len(shares)}"
+        tiles.append((f"{100 * share:.3g} %", words))
     curves = [curve for group in report.drift.values() for curve in group]
     if curves:
         worst = max(curves, key=lambda curve: curve.growth)
@@ -178,26 +179,6 @@ def _stages(report: BuildReport) -> Iterator[str]:
     if rows:
         yield '<p class="soft">After every pass, and as it ships: the tensor that uses most of its limit.</p>'
         yield table(["graph", "stage", "[max abs]", "[limit]", "used", "[SQNR dB]", "[seconds]"], rows)
-
-
-def _parity(report: BuildReport) -> Iterator[str]:
-    rows = [
-        (
-            escaped(row.graph),
-            f'<span class="mono">{escaped(row.tensor)}</span>',
-            str(row.steps),
-            _number(row.max_abs),
-            _number(row.limit),
-            share_bar(_share(row.max_abs, row.limit)),
-            _number(row.reference_max, ".3g"),
-            _db(row.sqnr_db) + ("" if row.sqnr_limit_db is None else f" (at least {row.sqnr_limit_db:g})"),
-            _holds(holds=row.holds),
-        )
-        for row in report.parity
-    ]
-    if rows:
-        columns = ["graph", "tensor", "[steps]", "[max abs]", "[limit]", "used", "[reference max]", "[SQNR dB]", ""]
-        yield table(columns, rows)
 
 
 def _drift(report: BuildReport) -> Iterator[str]:
@@ -300,15 +281,6 @@ def _passes(report: BuildReport) -> Iterator[str]:
         )
     if rows:
         yield table(["graph", "pass", "[matched]", "[rewritten]", "refused", ""], rows)
-
-
-def _task(report: BuildReport) -> Iterator[str]:
-    row = report.task
-    if row is not None:
-        numbers = [f"{value:.4g}" for value in (row.reference, row.bundle, row.increase, row.limit)]
-        counts = [str(row.recordings), str(row.identical)]
-        columns = ["metric", "[original]", "[bundle]", "[increase]", "[limit]", "[recordings]", "[identical]", ""]
-        yield table(columns, [(escaped(row.metric), *numbers, *counts, _holds(holds=row.holds))])
 
 
 def _costs(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator[str]:

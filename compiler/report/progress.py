@@ -75,7 +75,7 @@ class Progress:
         self.console.print(escape(line), soft_wrap=True)
 
     def show(self, report: BuildReport) -> None:
-        """Print the parity table, what every pass did or refused, sizes and speed, and where the bundle is."""
+        """Print what every pass did or refused, what every gate found, sizes and speed, and where the bundle is."""
         for table in tables_of(report):
             self.console.print()
             self.console.print(table)

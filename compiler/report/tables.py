@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from compiler.records.build_report import BuildReport
+from compiler.records.findings import Finding, most_urgent_first
 from compiler.records.precision import Pin
 
 
@@ -50,32 +51,25 @@ def _pin_table(report: BuildReport) -> Table | None:
     return table if table.rows else None
 
 
-def _parity_table(report: BuildReport) -> Table | None:
-    table = _table(
-        "Parity with the original", "graph", "tensor", "[steps]", "[max abs]", "[reference max]", "[limit]",
-        "[SQNR dB]", "[at least]", "",
-    )  # fmt: skip
-    for row in report.parity:
-        noise = ("" if value is None else f"{value:.1f}" for value in (row.sqnr_db, row.sqnr_limit_db))
-        numbers = (f"{row.max_abs:.2e}", f"{row.reference_max:.3g}", f"{row.limit:.2e}", *noise)
-        table.add_row(
-            escape(row.graph), escape(row.tensor), str(row.steps), *numbers, "holds" if row.holds else "FAILS"
-        )
-    return table if report.parity else None
+SHOWN_FINDINGS = 12
+"""Findings of one gate on one graph that the terminal lists; the report has all of them."""
 
 
-def _task_table(report: BuildReport) -> Table | None:
-    if report.task is None:
-        return None
-    row = report.task
-    table = _table(
-        "Task", "metric", "[original]", "[bundle]", "[increase]", "[limit]", "[recordings]", "[identical]", ""
-    )
-    values = (f"{value:.4g}" for value in (row.reference, row.bundle, row.increase, row.limit))
-    table.add_row(
-        escape(row.metric), *values, str(row.recordings), str(row.identical), "holds" if row.holds else "FAILS"
-    )
-    return table
+def _gate_table(report: BuildReport) -> Table | None:
+    """What every gate has found, what fails first; of many alike those that use most of their limits."""
+    table = _table("Gates", "gate", "graph", "of", "[measured]", "[limit]", "", "besides")
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for each in most_urgent_first(report.gates):
+        groups.setdefault((each.verdict, each.gate, each.graph), []).append(each)
+    for (verdict, gate, graph), group in groups.items():
+        shown = sorted(group, key=lambda each: -(each.used or 0.0)) if len(group) > SHOWN_FINDINGS else group
+        for each in shown[:SHOWN_FINDINGS]:
+            measured = "" if each.measured is None else f"{each.measured:.4g}"
+            table.add_row(*map(escape, (gate, graph, each.subject, measured, each.limit_words, verdict, each.detail)))
+        if len(group) > SHOWN_FINDINGS:
+            rest = f"and {len(group) - SHOWN_FINDINGS} more in the report"
+            table.add_row(*map(escape, (gate, graph, rest, "", "", verdict, "")))
+    return table if report.gates else None
 
 
 def _size_table(report: BuildReport) -> Table | None:
@@ -103,6 +97,6 @@ def _engine_table(report: BuildReport) -> Table | None:
 
 
 def tables_of(report: BuildReport) -> Iterator[Table]:
-    """The passes, pins, parity, task, sizes, speed and engines of a build: those that it has."""
-    makers = (_pass_table, _pin_table, _parity_table, _task_table, _size_table, _speed_table, _engine_table)
+    """The passes, pins, gates, sizes, speed and engines of a build: those that it has."""
+    makers = (_pass_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
     yield from (table for make in makers if (table := make(report)) is not None)

@@ -48,6 +48,13 @@ class Step:
         return Step(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
 
 
+Run = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str, Array]]]]
+"""Runs the original: per feed all outputs by name, and the states that the next call takes."""
+
+Advance = Callable[[int, int], None]
+"""Called with the number of runs that are done, and of all."""
+
+
 class Stepper(Protocol):
     """What answers call after call.
 
@@ -195,7 +202,7 @@ def expected_of(lowered: Lowered, step: Step) -> dict[str, Array]:
     return {**outputs, **step.states_after(lowered.state_maps)}
 
 
-def chained_steps(run: Callable[[Iterable[Feed]], Iterator[Any]], stream: Sequence[Feed], count: int) -> list[Step]:
+def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Step]:
     """The original's first `count` calls on one stream."""
     feeds = list(stream[:count])
     steps: list[Step] = []

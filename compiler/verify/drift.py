@@ -11,18 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from compiler.calib.noise import rms
-from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import DriftGate
 from compiler.records.drift_curves import DriftCurve
-from compiler.records.gate_rows import GateRow, at_most
 from compiler.runners.ahead import ahead
-from compiler.runners.stream import Stepper, expected_states
+from compiler.runners.stream import Run, Stepper, expected_states
 from compiler.stages import Array, Feed, Lowered
 
 POINTS = 200
 """Points of a kept curve; each is the largest of its calls."""
-
-Run = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str, Array]]]]
 
 
 def chained_feeds(streams: Sequence[Sequence[Feed]], steps: int) -> Iterator[Feed]:
@@ -92,30 +87,3 @@ class _Tally:
             rms(late),
             tuple(float(each.max()) for each in bins),
         )
-
-
-def drift_gates(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> list[GateRow]:
-    """The growth of every output and state."""
-    return [at_most("parity.drift", graph, curve.tensor, gate.max_growth, curve.growth) for curve in curves]
-
-
-def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> DriftCurve:
-    """The curve that grows most; raises if it grows too much.
-
-    Raises:
-        GateFailed: names the states, or else the outputs, whose errors grow.
-    """
-    growing = sorted((curve for curve in curves if not curve.growth <= gate.max_growth), key=lambda c: -c.growth)
-    if not growing:
-        return max(curves, key=lambda curve: curve.growth)
-    named = [curve for curve in growing if curve.is_state] or growing
-    first = named[0]
-    others = f", and so do {', '.join(curve.tensor for curve in named[1:4])}" if len(named) > 1 else ""
-    raise GateFailed(
-        f"expected the error of {first.tensor} to stay within {gate.max_growth:g} times its first half over "
-        f"{first.steps} chained steps, got {first.growth:.3g} times: it grows from {first.early:.3g} to "
-        f"{first.late:.3g}{others}",
-        cure="keep what computes the state in float32, or raise drift.max_growth if the growth is of the data",
-        place=Place(stage="drift", graph=graph, tensor=first.tensor),
-        rows=drift_gates(graph, curves, gate),
-    )

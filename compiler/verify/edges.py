@@ -7,18 +7,18 @@ decides whether they are finite, and may be off by as much as it moves them else
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import EdgeKind, Limits
-from compiler.records.gate_rows import GateRow
+from compiler.recipe.gates import EdgeKind, Limits, ParityGate
+from compiler.records.findings import Finding
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
-from compiler.runners.stream import CallRunner, Step, Stepper, expected_of
+from compiler.runners.stream import CallRunner, Run, Step, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.edge_feeds import Range, edge_feeds
 from compiler.verify.shaken import COARSE, FINE, SIZE, shaken
@@ -35,10 +35,13 @@ SLACK = 8.0
 FINITE = Limits(max_abs=1e300)
 """The limits once a pass has rounded on purpose: any number, but a finite one."""
 
+EDGE_CURE = (
+    "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
+    "gates.parity.<graph>.edges"
+)
+
 TOLD = 160
 """Characters of an error of the user's code or of the runtime."""
-
-Run = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str, Array]]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Disagreement:
             f"{self.expected}, got {self.got}",
             cure=cure,
             place=Place(stage=stage, graph=graph, tensor=self.tensor),
-            rows=[GateRow("edges", graph, self.case.kind, holds=False)],
+            findings=[Finding("edges", graph, self.case.kind, holds=False, detail=self.got)],
         )
 
 
@@ -143,6 +146,11 @@ def _drawn(runner: CallRunner, feeds: Sequence[Feed], size: float) -> tuple[Step
 
 def _told(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:TOLD]
+
+
+def limits_at_edges(gate: ParityGate, *, lossy: bool) -> Limits:
+    """What is allowed of finite numbers on edge feeds."""
+    return FINITE if lossy else gate
 
 
 def first_disagreement(

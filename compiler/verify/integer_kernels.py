@@ -14,11 +14,10 @@ import onnx
 import onnxruntime
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import BudgetGate
-from compiler.records.gate_rows import GateRow, at_most
+from compiler.records.findings import Finding
 from compiler.runners.session import open_session
 from compiler.targets.base import Emitted
-from compiler.verify.gates import full_feed
+from compiler.verify.speed import full_feed
 from runtime_lite.format.manifest import bucket_name
 
 REAL = ("Conv", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul", "NhwcFusedConv", "TransposeMatMul")
@@ -85,7 +84,7 @@ def check_integer_kernels(file: Path, graph: str) -> int:
             f"{integer}; in float stay {named}",
             cure="keep these nodes in float with keep_float, or choose the placement that fits the target",
             place=Place(stage="integer kernels", graph=graph, node=left[0] if left else ""),
-            rows=[GateRow("integer kernels", graph, "", len(sites), integer, holds=False)],
+            findings=[Finding("integer kernels", graph, "", integer, len(sites), False, f"in float stay {named}")],
         )
     return len(sites)
 
@@ -186,33 +185,3 @@ def measure_ratios(folder: Path, artifacts: Sequence[Emitted], other: Path, othe
         )
         found.append(time_ratio(bucket_name(rounded.sizes), a, b))
     return found
-
-
-def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> list[GateRow]:
-    """Hold time and size beside the graph before rounding to the recipe's bounds.
-
-    Raises:
-        GateFailed: a bound is exceeded.
-    """
-    place = Place(stage="against float", graph=graph)
-    rows = []
-    if gate.max_time_ratio is not None:
-        rows += [at_most("budget.max_time_ratio", graph, r.sizes, gate.max_time_ratio, r.median) for r in ratios]
-    if gate.max_size_ratio is not None:
-        rows.append(at_most("budget.max_size_ratio", graph, "", gate.max_size_ratio, size))
-    for each in ratios:
-        if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:
-            raise GateFailed(
-                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}",
-                cure="quantise more (pins, keep_float), drop the pass, or raise gates.budget.max_time_ratio",
-                place=place,
-                rows=rows,
-            )
-    if gate.max_size_ratio is not None and size > gate.max_size_ratio:
-        raise GateFailed(
-            f"expected at most {gate.max_size_ratio:g} of the bytes before rounding, got {size:.2f}",
-            cure="quantise more (pins, keep_float), or raise gates.budget.max_size_ratio",
-            place=place,
-            rows=rows,
-        )
-    return rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler.errors import GateFailed, Place
-from compiler.records.gate_rows import GateRow
+from compiler.records.findings import Finding
 from compiler.runners.session import Session
 from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered
@@ -62,7 +62,7 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
                     f"got other values at call {position}",
                     cure="if the model mixes rows of a batch, build buckets: [1]; otherwise report it",
                     place=Place(stage="invariance", graph=lowered.graph, tensor=changed),
-                    rows=[GateRow("invariance", lowered.graph, changed, holds=False)],
+                    findings=[Finding("invariance", lowered.graph, changed, holds=False)],
                 )
             calls += 1
         runner.lengths = {axis: np.where(active, each, 0) for axis, each in runner.lengths.items()}

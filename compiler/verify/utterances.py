@@ -1,10 +1,9 @@
-"""The gates on graphs over whole utterances: every row alone, in larger buckets, and beside partners of other lengths.
+"""Runs the artefacts of a graph over whole utterances: every row alone, in larger buckets, and beside others.
 
 What ships is compared with the original run on each utterance alone, at its true length; then every bucket with the
 smallest one that fits; then nothing that lies in padded slots, in free rows or in other rows may change a single bit.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,16 @@ import numpy as np
 
 from compiler.errors import DataError, GateFailed, Place
 from compiler.recipe.gates import Limits
-from compiler.records.gate_rows import GateRow, at_most
+from compiler.records.findings import Finding
 from compiler.runners.padded_rows import RowsRunner, Sizes
 from compiler.runners.session import Session
-from compiler.runners.stream import Step
+from compiler.runners.stream import Advance, Step
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify.differences import Difference, Tally, max_abs_difference
 from compiler.verify.edges import Disagreement, EdgeCase, first_disagreement
-from compiler.verify.gates import GOLDEN_STEPS, Advance, require_parity
 from compiler.verify.invariance import POISONS, Invariance
+from compiler.verify.streams import GOLDEN_STEPS
 from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.format.manifest import bucket_name
 
@@ -30,14 +29,14 @@ CALLS = 2
 """Calls per bucket with partners drawn anew."""
 
 
-class UtteranceGates:
-    """The gates on the artefacts of one graph.
+class UtteranceArtefacts:
+    """The artefacts of one graph.
 
     Args:
         folder: where they lie.
         lowered: the graph before its axes were frozen: it has the formulas of output sizes.
         artifacts: in every combination of buckets.
-        limits: what is allowed.
+        tolerance: of golden outputs.
         steps: utterances with the original's answers.
         open_artifact: opens what stands for an artefact, by the path of its main file.
 
@@ -46,21 +45,22 @@ class UtteranceGates:
     """
 
     unit = "utterances"
+    compared = ""
 
     def __init__(
         self,
         folder: Path,
         lowered: Lowered,
         artifacts: Sequence[Emitted],
-        limits: Limits,
+        tolerance: float,
         steps: Sequence[Step],
         open_artifact: Callable[[Path], Session],
     ) -> None:
         self.open_artifact = open_artifact
-        self.folder, self.lowered, self.artifacts, self.limits = folder, lowered, artifacts, limits
+        self.folder, self.lowered, self.artifacts, self.tolerance = folder, lowered, artifacts, tolerance
         self.runners: dict[str, RowsRunner] = {}
         self.steps = sorted(steps, key=self._size)
-        self.answers = [dict[str, Any]() for _ in self.steps]
+        self._answers: dict[int, dict[str, Array]] = {}
         for emitted in artifacts:
             if not self._fits(0, emitted):
                 raise DataError(
@@ -93,25 +93,20 @@ class UtteranceGates:
         smallest = min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
         return self._runner(smallest).step(feed)
 
-    def check_parity(self, advance: Advance) -> list[Difference]:
-        """Every utterance alone in its smallest bucket against the original.
+    def answer(self, index: int) -> dict[str, Array]:
+        """The answer to one utterance alone; it is kept, as every bucket is compared with it."""
+        if index not in self._answers:
+            self._answers[index] = self._alone(self.steps[index].feed)
+        return self._answers[index]
 
-        Raises:
-            GateFailed: a tensor differs by more than the gate allows.
-        """
+    def differences(self, advance: Advance) -> list[Difference]:
+        """From the original, of every utterance alone in its smallest bucket."""
         tallies: dict[str, Tally] = {}
         for index, step in enumerate(self.steps):
-            self.answers[index] = self._alone(step.feed)
-            for name, array in self.answers[index].items():
+            for name, array in self.answer(index).items():
                 tallies.setdefault(name, Tally(name)).add(array, step.outputs[name])
             advance(index + 1, len(self.steps))
-        differences = [tally.difference() for tally in tallies.values()]
-        require_parity(
-            self.lowered.graph, "verify", differences, self.limits,
-            "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser "
-            "max_abs",
-        )  # fmt: skip
-        return differences
+        return [tally.difference() for tally in tallies.values()]
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
         """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
@@ -120,33 +115,26 @@ class UtteranceGates:
     def golden(self) -> bytes:
         """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
         chosen = sorted({*np.linspace(0, len(self.steps) - 1, GOLDEN_STEPS).astype(int).tolist()})
-        steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answers[index]) for index in chosen)
-        return npz_from_golden(Golden(steps, self.limits.max_abs))
+        steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
+        return npz_from_golden(Golden(steps, self.tolerance))
 
-    def check_buckets(self) -> dict[str, float]:
-        """Every bucket answers each row as its smallest one does, beside random partners of other lengths.
+    def apart(self) -> dict[str, tuple[str, float]]:
+        """By bucket the output that is furthest from the same row alone, beside random partners of other lengths."""
+        return {bucket_name(emitted.sizes): self._apart_from_alone(emitted) for emitted in self.artifacts}
 
-        Raises:
-            GateFailed: names bucket and tensor.
-        """
-        found = {}
-        for emitted in self.artifacts:
-            worst = 0.0
-            for rows in self._draws(emitted):
-                outputs = self._runner(emitted).run([self.steps[index].feed for index in rows])
-                for index, answer in zip(rows, outputs, strict=True):
-                    for name, array in answer.items():
-                        expected = self.answers[index][name]
-                        scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-                        worst = max(worst, max_abs_difference(array, expected) / scale)
-                        if not worst <= self.limits.max_abs:
-                            wanted = f"of every row as alone within {self.limits.max_abs:.3g}"
-                            row = at_most("buckets", self.lowered.graph, name, self.limits.max_abs, worst)
-                            raise self._failed(emitted, name, wanted, f"{worst:.3g}", row)
-            found[bucket_name(emitted.sizes)] = worst
-        return found
+    def _apart_from_alone(self, emitted: Emitted) -> tuple[str, float]:
+        """The output of a bucket that is furthest off, relative to values above 1."""
+        worst = ("", 0.0)
+        for rows in self._draws(emitted):
+            outputs = self._runner(emitted).run([self.steps[index].feed for index in rows])
+            for index, answer in zip(rows, outputs, strict=True):
+                for name, array in answer.items():
+                    expected = self.answer(index)[name]
+                    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                    worst = max(worst, (name, max_abs_difference(array, expected) / scale), key=lambda each: each[1])
+        return worst
 
-    def check_invariance(self) -> dict[str, Any]:
+    def invariance(self) -> dict[str, Invariance]:
         """Nothing in padded slots, free rows and other rows changes a bit of a valid output.
 
         Raises:
@@ -167,7 +155,7 @@ class UtteranceGates:
                     self._require_same(emitted, [clean[kept]], [got], "unchanged by NaN in other rows")
                 calls += 1
             rows_of_bucket = emitted.sizes.get(self.lowered.batch_axis or "", 1)
-            tried[bucket_name(emitted.sizes)] = dataclasses.asdict(Invariance(rows_of_bucket, calls, tuple(POISONS)))
+            tried[bucket_name(emitted.sizes)] = Invariance(rows_of_bucket, calls, tuple(POISONS))
         return tried
 
     def _draws(self, emitted: Emitted) -> Iterator[list[int]]:
@@ -187,16 +175,14 @@ class UtteranceGates:
         for before, after in zip(clean, got, strict=True):
             for name, array in before.items():
                 if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(after[name]).tobytes():
-                    row = GateRow("invariance", self.lowered.graph, name, holds=False)
-                    raise self._failed(emitted, name, what, "other values", row)
-
-    def _failed(self, emitted: Emitted, name: str, expected: str, got: str, row: GateRow) -> GateFailed:
-        return GateFailed(
-            f"expected {name} {expected}, got {got}",
-            cure="a row depends on its padding or its partners although the proof holds: report the graph",
-            place=Place(stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name),
-            rows=[row],
-        )
+                    raise GateFailed(
+                        f"expected {name} {what}, got other values",
+                        cure="a row depends on its padding or its partners although the proof holds: report the graph",
+                        place=Place(
+                            stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name
+                        ),
+                        findings=[Finding("invariance", self.lowered.graph, name, holds=False)],
+                    )
 
 
 class _Alone:

@@ -33,8 +33,8 @@ def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
     lowered = next(stage for stage in ended.report["stages"] if stage["stage"] == "lower_precision")
     assert lowered["rewritten"] == lowered["matched"] - 2, "a softmax in each of two layers"
     assert "2 stay float32" in lowered["detail"] and lowered["max_abs"] > 0
-    limits = {row["sqnr_limit_db"] for row in ended.report["parity"]}
-    assert limits == {40.0} and all(row["sqnr_db"] > 40 for row in ended.report["parity"])
+    noise = [row for row in ended.report["gates"] if row["gate"] == "parity.sqnr_db"]
+    assert {row["limit"] for row in noise} == {40.0} and all(row["measured"] > 40 for row in noise)
 
 
 def test_a_pass_that_rounds_needs_limits_of_its_own(project: Project) -> None:

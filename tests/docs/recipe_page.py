@@ -212,6 +212,7 @@ EXAMPLES: Mapping[str, Example] = {
     "TaskGate.max_increase": Example("0.001", "gates.task.max_increase"),
     "TaskGate.identical": Example("true", "gates.task.identical"),
     "TaskGate.files": Example("[testset]", "gates.task.files"),
+    "TaskGate.graph": Example("recogniser", "gates.task.graph"),
     "BudgetGate.size_mb": Example("40.0", "gates.budget.size_mb"),
     "BudgetGate.p95_ms": Example("20.0", "gates.budget.p95_ms"),
     "BudgetGate.max_time_ratio": Example("0.9", "gates.budget.max_time_ratio"),

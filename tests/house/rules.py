@@ -323,6 +323,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.ir",
             "compiler.cache",
             "compiler.recipe",
+            "compiler.stage_inputs",
             "compiler.runners",
             "compiler.analysis",
             "compiler.checker",
@@ -417,7 +418,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "compiler.gather_figures",
+        "compiler.measure_page_figures",
         (
             "compiler.records",
             "compiler.stages",
@@ -427,7 +428,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.report",
             "compiler.verify",
             "compiler.lowering",
-            "compiler.gather_figures",
+            "compiler.measure_page_figures",
         ),
     ),
     (
@@ -462,7 +463,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.culprits",
             "compiler.capture",
             "compiler.lowering",
-            "compiler.gather_figures",
+            "compiler.measure_page_figures",
             "compiler.assembly",
             "compiler.pipeline",
         ),

@@ -3,11 +3,10 @@
 from compiler.records.build_report import (
     BuildReport,
     EngineRow,
-    ParityRow,
     SpeedRow,
     StageReport,
-    TaskRow,
 )
+from compiler.records.findings import Finding, at_most
 
 REPORT = BuildReport(
     recipe="recipes/cpu.yaml",
@@ -18,11 +17,12 @@ REPORT = BuildReport(
             "encoder", "pad_axes", 0.25, matched=3, rewritten=2, refused=("[MatMul m1]: axis cache is summed",) * 2
         ),
     ),
-    parity=(
-        ParityRow("encoder", "logits", 100, 2e-6, 12.0, 1.2e-4),
-        ParityRow("encoder", "keys", 100, float("nan"), 1, 1),
+    gates=(
+        at_most("parity.max_abs", "encoder", "logits", limit=1.2e-4, measured=2e-6, detail="100 steps"),
+        at_most("parity.max_abs", "encoder", "keys", limit=1.0, measured=float("nan")),
+        Finding("task.identical", "encoder", "metric:wer", 199, 200, False, is_least=True),
+        Finding("budget.p95_ms", limit=20.0),
     ),
-    task=TaskRow("metric:wer", 0.031, 0.032, 0.001, 0.0, 200, 199),
     sizes={"graphs/encoder.batch1.onnx": 1_234, "graphs/encoder.weights": 5_000_000},
     speed=(SpeedRow("encoder", "batch=1", 1.25, 1.5, 1),),
     engines=(EngineRow("encoder", "not built", "no toolchain on this machine"), EngineRow("head", "built")),

@@ -59,7 +59,7 @@ PASSES = [
 LOWERED = [f"net:{name}" for name in PASSES]
 
 
-SHIPPED = ["net:onnx_static", "net:verify", "net:invariance", ":replay", "net:task", ":speed"]
+SHIPPED = ["net:onnx_static", "net:verify", "net:invariance", ":replay", "net:task", ":speed", ":budget"]
 
 
 def checkpoint_byte(project: Project) -> None:

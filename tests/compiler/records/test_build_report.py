@@ -26,8 +26,8 @@ def test_what_a_stage_did_in_one_phrase() -> None:
 def test_report_as_json() -> None:
     plain = json.loads(REPORT.to_json())
     assert plain["stages"][1]["refused"] == ["[MatMul m1]: axis cache is summed"] * 2
-    assert plain["parity"][1]["max_abs"] == "nan"
-    assert plain["task"]["identical"] == 199
+    assert plain["gates"][1]["measured"] == "nan"
+    assert (plain["gates"][2]["measured"], plain["gates"][2]["is_least"]) == (199, True)
     assert plain["sizes"]["graphs/encoder.weights"] == 5_000_000
 
 

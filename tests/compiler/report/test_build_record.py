@@ -8,28 +8,37 @@ import pytest
 from rich.console import Console
 
 from compiler.errors import GateFailed, Place, RecipeError, Refused
-from compiler.recipe.gates import BudgetGate, Gates, ParityGate
-from compiler.records.gate_rows import GateRow, at_most
+from compiler.records.findings import Finding, at_most
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from runtime_lite.errors import EngineAbsent
 
-GATES = Gates(
-    parity={"a": ParityGate(max_abs=1e-5, chained_steps=2), "b": ParityGate(max_abs=1e-4, sqnr_db=20, chained_steps=2)},
-    budget=BudgetGate(size_mb=3),
+PROMISED = (
+    *(Finding(gate, graph) for gate in ("edges", "buckets", "invariance") for graph in "ab"),
+    *(Finding("parity.max_abs", graph, limit=1e-5) for graph in "ab"),
+    Finding("parity.sqnr_db", "b", limit=20.0, is_least=True),
+    Finding("budget.size_mb", limit=3.0),
 )
 
 
 @pytest.fixture
 def record() -> BuildRecord:
-    return BuildRecord("r.yaml", GATES, "dist/x", Progress(Console(file=io.StringIO())))
+    return BuildRecord("r.yaml", PROMISED, "dist/x", Progress(Console(file=io.StringIO())))
 
 
-def test_a_build_that_ends_well_lists_what_it_measured(record: BuildRecord) -> None:
-    record.gates.append(at_most("budget.size_mb", "", "", 3.0, 2.0))
+def test_a_build_that_ends_well_lists_what_it_measured_and_what_nobody_has_looked_at(record: BuildRecord) -> None:
+    found = at_most("budget.size_mb", limit=3.0, measured=2.0)
+    record.findings.append(found)
     report = record.report()
     assert (report.verdict, report.failure) == ("all gates hold", None)
-    assert report.gates == (GateRow("budget.size_mb", "", "", 3.0, 2.0, True),)
+    assert report.gates[0] == found and found.holds is True
+    assert report.gates[1:] == PROMISED[:-1]
+
+
+def test_of_two_findings_about_one_thing_the_later_counts(record: BuildRecord) -> None:
+    first, second = (at_most("task.max_increase", "a", "wer", limit=1.0, measured=value) for value in (0.5, 0.25))
+    record.findings += [first, second]
+    assert [each for each in record.report().gates if each.gate == "task.max_increase"] == [second]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +59,13 @@ def test_every_ending_has_its_verdict(record: BuildRecord, error: BaseException,
     assert (report.verdict, report.failure.exit_code) == (verdict, code)
     assert {row.holds for row in report.gates} == {None}
     content = json.loads(report.to_json())
-    assert content["schema_version"] == 1
+    assert content["schema_version"] == 2
 
 
 def test_a_gate_that_fails_has_bound_and_value_and_the_others_were_not_reached(record: BuildRecord) -> None:
-    failed = at_most("parity.max_abs", "b", "logits", 1e-4, 0.5)
-    record.gates.append(at_most("parity.max_abs", "a", "logits", 1e-5, 1e-6))
-    report = record.report(GateFailed("too far", place=Place("verify", "b"), rows=[failed]))
+    failed = at_most("parity.max_abs", "b", "logits", limit=1e-4, measured=0.5)
+    record.findings.append(at_most("parity.max_abs", "a", "logits", limit=1e-5, measured=1e-6))
+    report = record.report(GateFailed("too far", place=Place("verify", "b"), findings=[failed]))
     assert [row.holds for row in report.gates[:2]] == [True, False]
     assert report.gates[1] == failed
     left = {(row.gate, row.graph) for row in report.gates[2:]}
@@ -66,7 +75,7 @@ def test_a_gate_that_fails_has_bound_and_value_and_the_others_were_not_reached(r
 
 def test_a_failure_without_figures_is_known_by_its_stage(record: BuildRecord) -> None:
     report = record.report(GateFailed("disagree", place=Place("pad_axes", "a")))
-    assert report.gates[0] == GateRow("pad_axes", "a", holds=False)
+    assert report.gates[0] == Finding("pad_axes", "a", holds=False, detail="disagree")
 
 
 def test_stages_are_those_that_have_ended(record: BuildRecord) -> None:

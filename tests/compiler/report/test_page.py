@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compiler.records.build_report import BuildReport, EngineRow, ParityRow, SpeedRow, StageReport, TaskRow
+from compiler.records.build_report import BuildReport, EngineRow, SpeedRow, StageReport
 from compiler.records.drift_curves import DriftCurve
+from compiler.records.findings import Finding, at_most
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.graph_drawing import Box
 from compiler.report.page import ROWS, report_page, table, write_page
@@ -24,11 +25,13 @@ REPORT = BuildReport(
         StageReport("net", "pad_axes", 0.25, False, 3, 2, ("axis cache is summed & lost",) * 2, 1e-6, 1e-5, "", 121.5),
         StageReport("net", "lower_precision", 0.25, False, 3, 2, (), 1e-3, 1e-2, "", 61.5, (PIN, *RANGES)),
     ),
-    parity=(
-        ParityRow("net", "logits", 100, 2e-6, 12.0, 1.2e-4, 99.9, 40.0),
-        ParityRow("net", "keys", 100, float("nan"), 1, 1),
+    gates=(
+        at_most("parity.max_abs", "net", "logits", limit=1.2e-4, measured=2e-6, detail="100 steps & no more"),
+        Finding("parity.sqnr_db", "net", "logits", 99.9, 40.0, True, is_least=True),
+        at_most("parity.max_abs", "net", "keys", limit=1.0, measured=float("nan")),
+        at_most("task.max_increase", "net", "error_rate", limit=0.0, measured=0.001),
+        Finding("budget.p95_ms", limit=20.0),
     ),
-    task=TaskRow("error_rate", 0.031, 0.032, 0.001, 0.0, 200, 199),
     sizes={"graphs/net.batch1.onnx": 1_234, "graphs/net.weights": 5_000_000, "manifest.json": 10},
     speed=(SpeedRow("net", "batch=1", 1.25, 1.5, 1),),
     drift={"net": (DriftCurve("cache_0", True, 1000, 8, 1.0, 1e-4, 2e-4, (1e-4, 2e-4)),)},
@@ -59,8 +62,10 @@ def test_every_figure_is_on_the_page() -> None:
         "Parity by stage",
         "121.5",
         "logits",
-        "99.9 (at least 40)",
+        "99.9 at least 40 holds",
+        "100 steps & no more",
         "FAILS",
+        "not reached",
         "Drift over chained calls",
         "cache_0 2.00",
         "Tensors that differ most",
@@ -107,7 +112,7 @@ def test_a_report_without_figures_is_a_page_too() -> None:
 
 
 def test_the_worst_tensor_is_on_top_even_where_it_is_no_number() -> None:
-    assert "inf % of the limit used by keys" in words_of(report_page(REPORT, []))
+    assert "inf % of the limit of parity.max_abs used by keys" in words_of(report_page(REPORT, []))
 
 
 def test_long_tables_are_folded() -> None:

@@ -8,8 +8,9 @@ from compiler.records.build_report import (
     BuildReport,
     StageReport,
 )
+from compiler.records.findings import at_most
 from compiler.records.precision import Pin
-from compiler.report.tables import tables_of
+from compiler.report.tables import SHOWN_FINDINGS, tables_of
 from tests.kit.build_report import REPORT
 
 
@@ -28,4 +29,16 @@ def test_nodes_that_stay_precise_are_listed_the_costliest_first_and_not_without_
 def test_a_build_has_the_tables_that_it_has_rows_for() -> None:
     assert list(tables_of(BuildReport("r.yaml", "dist/x"))) == []
     titles = [str(table.title) for table in tables_of(REPORT)]
-    assert len(titles) == len(set(titles)) == 6
+    assert len(titles) == len(set(titles)) == 5
+
+
+def test_of_many_findings_those_that_use_most_of_their_limits_are_shown() -> None:
+    found = tuple(
+        at_most("buckets", "net", f"batch={at}", limit=1.0, measured=at / 100) for at in range(SHOWN_FINDINGS + 3)
+    )
+    console = Console(file=io.StringIO(), width=160)
+    for table in tables_of(BuildReport("r", "b", gates=found)):
+        console.print(table)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "batch=14 " in text and "batch=3 " in text
+    assert "batch=2 " not in text and "and 3 more in the report" in text

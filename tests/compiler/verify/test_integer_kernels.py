@@ -14,11 +14,10 @@ from compiler.bundle.staged_folder import write_files
 from compiler.errors import GateFailed
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.recipe.gates import BudgetGate
 from compiler.stages import Lowered, Pass
 from compiler.targets import placements
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.integer_kernels import Ratio, check_integer_kernels, check_ratios, integer_sites, time_ratio
+from compiler.verify.integer_kernels import check_integer_kernels, integer_sites, time_ratio
 from tests.kit.graphs import copy_of, random_weights
 from tests.kit.quantization import speech
 
@@ -114,17 +113,6 @@ def test_a_slow_spell_falls_on_both() -> None:
         clock=clock,
     )
     assert found.median == pytest.approx(0.5, rel=0.2)
-
-
-def test_bounds_on_time_and_size() -> None:
-    gate = BudgetGate(max_time_ratio=0.5, max_size_ratio=0.35)
-    good, slow = Ratio("batch1", 0.5, 0.45, 0.55), Ratio("batch16", 0.51, 0.4, 0.6)
-    check_ratios(gate, [good], 0.35, "net")
-    with pytest.raises(GateFailed, match=r"at most 0\.5 of the time before rounding, got batch16 0\.51"):
-        check_ratios(gate, [good, slow], 0.3, "net")
-    with pytest.raises(GateFailed, match=r"at most 0\.35 of the bytes"):
-        check_ratios(gate, [good], 0.36, "net")
-    check_ratios(BudgetGate(size_mb=1.0), [slow], 2.0, "net")
 
 
 def test_the_checker_sees_what_the_runtime_sees(tmp_path: Path) -> None:

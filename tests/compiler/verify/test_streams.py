@@ -1,38 +1,30 @@
-"""The gates on graphs that run call after call."""
+"""The artefacts of a graph that runs call after call."""
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from compiler.errors import GateFailed
-from compiler.recipe.gates import ParityGate
-from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.streams import StreamGates
-from tests.compiler.verify.test_gates import emitted, feeds, relu
-
-GATE = ParityGate(max_abs=1e-5, chained_steps=4)
+from tests.kit.shipped import MIXING, emitted, feeds, relu, stream_artefacts
 
 
-def test_buckets_that_agree_and_buckets_that_do_not(tmp_path: Path) -> None:
+def test_every_bucket_is_run(tmp_path: Path) -> None:
     one, two = emitted(tmp_path, relu(1), {"batch": 1}), emitted(tmp_path, relu(2), {"batch": 2})
-    streams = [feeds(3), feeds(2, 1)]
-    assert StreamGates(tmp_path, "net", [one, two], GATE, [], streams, OnnxStatic().open).check_buckets() == {
-        "batch=1": 0.0,
-        "batch=2": 0.0,
-    }
-    tried = StreamGates(tmp_path, "net", [one, two], GATE, [], streams, OnnxStatic().open).check_invariance()
-    assert [(name, each["batch"]) for name, each in tried.items()] == [("batch=1", 1), ("batch=2", 2)]
-    mixing = "(float[4,2] x) => (float[4,2] y) <int64[1] z = {0}> { r = Relu(x) m = ReduceSum(r, z) y = Add(r, m) }"
-    four = emitted(tmp_path, mixing, {"batch": 4})
-    with pytest.raises(GateFailed, match=r"stage verify batch=4.*expected y of every row as alone"):
-        StreamGates(tmp_path, "net", [one, four], GATE, [], streams, OnnxStatic().open).check_buckets()
+    check = stream_artefacts(tmp_path, [one, two], [feeds(3), feeds(2, 1)])
+    assert {bucket: far for bucket, (_, far) in check.apart().items()} == {"batch=1": 0.0, "batch=2": 0.0}
+    assert [(name, each.batch) for name, each in check.invariance().items()] == [("batch=1", 1), ("batch=2", 2)]
+
+
+def test_the_output_that_is_furthest_apart_is_named(tmp_path: Path) -> None:
+    one, four = emitted(tmp_path, relu(1), {"batch": 1}), emitted(tmp_path, MIXING, {"batch": 4})
+    found = stream_artefacts(tmp_path, [one, four], [feeds(3), feeds(2, 1)]).apart()
+    assert found["batch=1"][1] == 0.0
+    assert found["batch=4"][0] == "y" and found["batch=4"][1] > 0.01
 
 
 def test_graph_without_rows_is_compared_whole(tmp_path: Path) -> None:
     whole = emitted(tmp_path, "(float[4,2] x) => (float[2] y) { z = Relu(x) y = ReduceMax<keepdims = 0>(z, a) }"
         .replace(") { z", ") <int64[1] a = {0}> { z"), {}, None)  # fmt: skip
     stream = [{"x": np.ones((4, 2), np.float32)}]
-    check = StreamGates(tmp_path, "net", [whole], GATE, [], [stream], OnnxStatic().open)
-    assert check.check_buckets() == {"static": 0.0}
-    assert check.check_invariance()["static"]["batch"] == 1
+    check = stream_artefacts(tmp_path, [whole], [stream])
+    assert check.apart()["static"][1] == 0.0
+    assert check.invariance()["static"].batch == 1

@@ -1,4 +1,4 @@
-"""Gathers the figures of a build's page from its graphs; nothing that ships depends on them."""
+"""Measures what a build's page shows besides the report, from its graphs; nothing that ships depends on them."""
 
 import statistics
 import time
@@ -31,7 +31,7 @@ TIMED_CALLS = 40
 HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
-def gather_figures(lowering: Lowering) -> GraphFigures:
+def measure_page_figures(lowering: Lowering) -> GraphFigures:
     """The figures of one graph; runs it and the original on some calls."""
     final, original = lowering.final(), lowering.original
     steps = original.steps(min(PASS_STEPS, lowering.gate.chained_steps))

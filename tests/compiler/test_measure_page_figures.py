@@ -1,9 +1,9 @@
-"""gather_figures: what a node computes in, what differs most, what the original costs."""
+"""measure_page_figures: what a node computes in, what differs most, what the original costs."""
 
 import numpy as np
 import pytest
 
-from compiler.gather_figures import boxes_of, precision_of, time_original, worst_histograms
+from compiler.measure_page_figures import boxes_of, precision_of, time_original, worst_histograms
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.page_figures import Precision
 from compiler.runners.stream import Step

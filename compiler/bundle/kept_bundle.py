@@ -1,0 +1,104 @@
+"""A whole bundle in the stage cache, with what its build found out: the key, what is kept, how it comes back."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compiler.cache.dependencies import hash_path
+from compiler.cache.results import Code, StageResults
+from compiler.recipe.callables import shown_path
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.streams import locate_files
+from compiler.records.build_report import SpeedRow
+from compiler.records.findings import Finding
+from compiler.stage_inputs import BundleInputs, Surroundings, key_of
+from runtime_lite.format.canonical_json import canonical_json
+
+FOLDER, FOUND = "bundle", "findings.json"
+
+
+def checkpoint_hashes(files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of every file that a graph comes from, by its name, or by its path where two have one name."""
+    ordered = sorted(set(files))
+    names = [file.name for file in ordered]
+    shown = [file.name if names.count(file.name) == 1 else shown_path(file) for file in ordered]
+    return {name: hash_path(file) for name, file in zip(shown, ordered, strict=True)}
+
+
+def bundle_inputs(
+    loaded: LoadedRecipe,
+    surroundings: Surroundings,
+    graphs: Mapping[str, str],
+    checkpoints: Mapping[str, str],
+    absent: str | None,
+) -> BundleInputs:
+    """All that a bundle is made from.
+
+    Args:
+        loaded: the recipe.
+        surroundings: of the build.
+        graphs: key of each graph's artefacts.
+        checkpoints: of `checkpoint_hashes`.
+        absent: why the target's toolchain is not here.
+    """
+    recipe, places = loaded.recipe, loaded.places
+    files = locate_files(places, recipe.data.verification.files, "data", "verification")
+    if recipe.gates.task is not None:
+        files += locate_files(places, recipe.gates.task.files, "gates", "task")
+    return BundleInputs(surroundings, loaded.text, graphs, checkpoints, tuple(map(hash_path, files)), absent or "")
+
+
+def code_of_gates(loaded: LoadedRecipe) -> Code:
+    """Callables that the gates run, and whether the recipe names the files that they read."""
+    task = loaded.recipe.gates.task
+    names = () if task is None else (task.recordings, task.decode, task.metric)
+    return {name: task is not None and bool(task.files) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a build has found out of a bundle, besides what lies in it."""
+
+    findings: tuple[Finding, ...]
+    speed: tuple[SpeedRow, ...]
+
+
+class KeptBundle:
+    """One bundle in the cache.
+
+    Args:
+        results: of the recipe's stages.
+        inputs: all that the bundle is made from.
+        code: callables that the build runs.
+    """
+
+    def __init__(self, results: StageResults, inputs: BundleInputs, code: Code) -> None:
+        self.results, self.key, self.code = results, key_of(inputs), code
+        self.entry = results.find(self.key)
+
+    def recall(self, folder: Path) -> Found:
+        """Write the bundle of an earlier build below a folder, byte for byte."""
+        assert self.entry is not None
+        shutil.copytree(self.entry / FOLDER, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        found = json.loads((self.entry / FOUND).read_text())
+        return Found(
+            tuple(Finding(**each) for each in found["findings"]), tuple(SpeedRow(**each) for each in found["speed"])
+        )
+
+    def keep(self, folder: Path, found: Found) -> str:
+        """Keep what lies below a folder.
+
+        Returns:
+            Why it was not kept, or nothing.
+        """
+        files = {
+            f"{FOLDER}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+        own = os.path.join(folder, "")  # its files are read by threads of the runtime at any time
+        content = {**files, FOUND: canonical_json(dataclasses.asdict(found))}
+        return self.results.keep(self.key, content, self.code, lambda path: path.startswith(own))

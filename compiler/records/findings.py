@@ -1,0 +1,86 @@
+"""What a gate has found of one thing; the terminal, the report and the page draw these and know no gate."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One promise about one thing.
+
+    Attributes:
+        gate: key of the recipe below `gates` without the graph's name, e.g. `parity.max_abs`, or else the gate's name:
+            `buckets`, `invariance` and others are in force without being named.
+        graph: of the recipe; empty for what concerns the whole bundle.
+        subject: what was measured: a tensor, a bucket; empty for the whole.
+        measured: what came; None where it has no number, or was not reached.
+        limit: what the recipe asks for; None where the promise has no number.
+        holds: None where nobody has looked.
+        detail: what a reader needs besides, in one phrase.
+        figures: other numbers that were measured beside, by name, for programs.
+        is_least: whether the limit is the smallest number that holds, and not the largest.
+    """
+
+    gate: str
+    graph: str = ""
+    subject: str = ""
+    measured: float | None = None
+    limit: float | None = None
+    holds: bool | None = None
+    detail: str = ""
+    figures: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
+    is_least: bool = False
+
+    @property
+    def thing(self) -> tuple[str, str, str]:
+        """What it is about; of two findings about one thing the later one counts."""
+        return self.gate, self.graph, self.subject
+
+    @property
+    def verdict(self) -> str:
+        """In a word, for people."""
+        return "not reached" if self.holds is None else "holds" if self.holds else "FAILS"
+
+    @property
+    def limit_words(self) -> str:
+        """The limit, for people."""
+        return "" if self.limit is None else f"{'at least ' if self.is_least else ''}{self.limit:.4g}"
+
+    @property
+    def used(self) -> float | None:
+        """The share of an upper limit that is used up; None where there is none, infinite for NaN."""
+        if self.limit is None or self.measured is None or self.is_least:
+            return None
+        share = self.measured / self.limit if self.limit else (0.0 if self.measured <= 0.0 else float("inf"))
+        return share if share == share else float("inf")
+
+
+def at_most(
+    gate: str,
+    graph: str = "",
+    subject: str = "",
+    *,
+    limit: float,
+    measured: float,
+    detail: str = "",
+    figures: Mapping[str, float | None] | None = None,
+) -> Finding:
+    """A promise with an upper limit; NaN does not hold it."""
+    return Finding(gate, graph, subject, measured, limit, measured <= limit, detail, figures or {})
+
+
+def with_unreached(findings: Iterable[Finding], promised: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings and, behind them, every promise that none of them is about.
+
+    Args:
+        findings: what was found.
+        promised: what the recipe asks for, without anything measured.
+    """
+    found = tuple(findings)
+    known = {(each.gate, graph) for each in found for graph in (each.graph, "")}
+    return (*found, *(each for each in promised if (each.gate, each.graph) not in known))
+
+
+def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
+    """What fails, what nobody has looked at, and what holds; as they were found otherwise."""
+    return sorted(findings, key=lambda each: (each.holds is not False, each.holds is not None))

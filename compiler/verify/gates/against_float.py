@@ -1,0 +1,80 @@
+"""The gate on what rounding saves: time and size beside the same graph before the first pass that rounds."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compiler.errors import GateFailed, Place
+from compiler.recipe.gates import BudgetGate
+from compiler.recipe.record import Recipe
+from compiler.records.findings import Finding, at_most
+from compiler.runners.stream import Advance
+from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gates.integer_kernels import is_rounded_here
+from compiler.verify.integer_kernels import Ratio, measure_ratios
+
+STAGE = "against float"
+
+
+def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> list[Finding]:
+    """Hold time and size beside the graph before rounding to the recipe's bounds.
+
+    Raises:
+        GateFailed: a bound is exceeded.
+    """
+    place = Place(stage=STAGE, graph=graph)
+    findings = list(_findings(gate, ratios, size, graph))
+    for each in ratios:
+        if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:
+            raise GateFailed(
+                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}",
+                cure="quantise more (pins, keep_float), drop the pass, or raise gates.budget.max_time_ratio",
+                place=place,
+                findings=findings,
+            )
+    if gate.max_size_ratio is not None and size > gate.max_size_ratio:
+        raise GateFailed(
+            f"expected at most {gate.max_size_ratio:g} of the bytes before rounding, got {size:.2f}",
+            cure="quantise more (pins, keep_float), or raise gates.budget.max_size_ratio",
+            place=place,
+            findings=findings,
+        )
+    return findings
+
+
+def _findings(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> Iterator[Finding]:
+    for each in ratios if gate.max_time_ratio is not None else ():
+        limit = gate.max_time_ratio or 0.0
+        yield at_most("budget.max_time_ratio", graph, each.sizes, limit=limit, measured=each.median, detail=str(each))
+    if gate.max_size_ratio is not None:
+        yield at_most("budget.max_size_ratio", graph, limit=gate.max_size_ratio, measured=size)
+
+
+def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
+    """Of the bundle: which of its graphs a pass will round, no recipe says."""
+    gate = recipe.gates.budget or BudgetGate()
+    if gate.max_time_ratio is not None:
+        yield Finding("budget.max_time_ratio", limit=gate.max_time_ratio)
+    if gate.max_size_ratio is not None:
+        yield Finding("budget.max_size_ratio", limit=gate.max_size_ratio)
+
+
+def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
+    return any(_promised(recipe, shipped.name)) and is_rounded_here(recipe, shipped)
+
+
+def _check(shipped: Shipped, advance: Advance) -> Checked:
+    gate, graph = shipped.loaded.recipe.gates.budget or BudgetGate(), shipped.graph
+    with tempfile.TemporaryDirectory() as scratch:
+        exact = graph.before_rounding()
+        for name, content in exact.files.items():
+            path = Path(scratch) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        ratios = measure_ratios(shipped.folder, graph.built.artifacts, Path(scratch), exact.artifacts)
+    size = sum(map(len, graph.built.files.values())) / sum(map(len, exact.files.values()))
+    findings = check_ratios(gate, ratios, size, shipped.name)
+    return Checked(findings, f"time {', '.join(map(str, ratios))} and size {size:.2f} of float")
+
+
+AGAINST_FLOAT = Gate("against float", _check, _promised, _wanted, phases=("bundle",), stage=STAGE)

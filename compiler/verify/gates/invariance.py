@@ -1,0 +1,23 @@
+"""The gate on padding: what lies in padded places, free rows and other rows changes no bit of an output."""
+
+import dataclasses
+
+from compiler.records.findings import Finding
+from compiler.runners.stream import Advance
+from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.invariance import POISONS
+
+
+def _check(shipped: Shipped, advance: Advance) -> Checked:
+    tried = shipped.graph.artefacts.invariance()
+    return Checked(
+        [
+            Finding("invariance", shipped.name, bucket, holds=True, detail=f"{each.calls} calls, no bit changed")
+            for bucket, each in tried.items()
+        ],
+        f"poison {', '.join(POISONS)}: no bit changed",
+        {"invariance": {bucket: dataclasses.asdict(each) for bucket, each in tried.items()}},
+    )
+
+
+INVARIANCE = Gate("invariance", _check)

@@ -1,0 +1,22 @@
+"""The gate on what was written: opened as its user opens it, it answers its golden feeds in every bucket."""
+
+from compiler.errors import InternalError
+from compiler.records.findings import Finding
+from compiler.runners.stream import Advance
+from compiler.verify.gates.base import Checked, Gate, Shipped
+from runtime_lite.runtime import Runtime
+from runtime_lite.verify import verify_model
+
+
+def _check(shipped: Shipped, advance: Advance) -> Checked:
+    with Runtime() as runtime:
+        comparisons = list(verify_model(runtime.load(shipped.folder, shipped.executors)))
+    failed = [comparison for comparison in comparisons if not comparison.holds]
+    if failed:  # every gate on the graphs held, so it is the writing that went wrong
+        raise InternalError(f"the bundle does not replay its own golden feeds: {failed[0]}").at(stage="replay")
+    on = "" if all(graph.runs_here for graph in shipped.graphs.values()) else " on the ONNX graphs, no engine is built"
+    detail = f"{len(comparisons)} comparisons through runtime_lite{on}"
+    return Checked([Finding("replay", holds=True, detail=detail)], detail)
+
+
+REPLAY = Gate("replay", _check, phases=("written",), each_graph=False)

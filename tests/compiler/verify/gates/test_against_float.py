@@ -1,0 +1,36 @@
+"""The gate on what rounding saves: time and size are held to their bounds, where a pass has rounded."""
+
+import pytest
+
+from compiler.errors import GateFailed
+from compiler.recipe.gates import BudgetGate
+from compiler.verify.gates.against_float import check_ratios
+from compiler.verify.integer_kernels import Ratio
+from tests.kit.models.project import Project
+from tests.kit.models.quantised import quantised
+
+
+def test_bounds_on_time_and_size() -> None:
+    gate = BudgetGate(max_time_ratio=0.5, max_size_ratio=0.35)
+    good, slow = Ratio("batch1", 0.5, 0.45, 0.55), Ratio("batch16", 0.51, 0.4, 0.6)
+    check_ratios(gate, [good], 0.35, "net")
+    with pytest.raises(GateFailed, match=r"at most 0\.5 of the time before rounding, got batch16 0\.51"):
+        check_ratios(gate, [good, slow], 0.3, "net")
+    with pytest.raises(GateFailed, match=r"at most 0\.35 of the bytes"):
+        check_ratios(gate, [good], 0.36, "net")
+    check_ratios(BudgetGate(size_mb=1.0), [slow], 2.0, "net")
+
+
+def test_what_is_quantised_runs_on_integers_and_is_timed_beside_itself(project: Project) -> None:
+    ended = quantised(project, "quantize_static: {pins: []}", ", max_time_ratio: 100, max_size_ratio: 100")
+    assert ended.code == 0, ended.err
+    assert "1 integer kernels; time batch=1 " in ended.out and "steps replayed" in ended.out
+
+
+def test_a_bound_that_is_not_kept_fails_the_build(project: Project) -> None:
+    ended = quantised(project, "quantize_static: {pins: []}", ", max_size_ratio: 0.001")
+    assert ended.code == 4, ended.out
+    assert "stage against float, graph net: expected at most 0.001 of the bytes before rounding, got " in ended.message
+    (row,) = (row for row in ended.report["gates"] if row["gate"] == "budget.max_size_ratio")
+    assert row["holds"] is False and row["measured"] > row["limit"] == 0.001
+    assert not (project.folder / "bundle").exists()

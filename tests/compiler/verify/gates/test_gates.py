@@ -1,0 +1,67 @@
+"""The list of gates: what a recipe asks for, and that a gate is one file and one line in it."""
+
+import dataclasses
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from compiler.recipe.load import load_recipe
+from compiler.verify import gates
+from compiler.verify.gates import GATES, gates_of, promises
+from tests.kit import short_names
+from tests.kit.models.project import Project
+
+
+def test_no_two_gates_have_one_name_and_each_runs_some_time() -> None:
+    assert len({gate.name for gate in GATES}) == len(GATES)
+    assert all(gate.phases for gate in GATES)
+    assert [gate.name for gate in gates_of("engines")] == ["task"]
+
+
+def test_what_a_recipe_asks_for(shared: Project) -> None:
+    promised = {(each.gate, each.graph) for each in promises(load_recipe(str(shared.folder / "tiny.yaml")).recipe)}
+    in_force = {("edges", "net"), ("buckets", "net"), ("invariance", "net"), ("replay", "")}
+    asked = {("parity.max_abs", "net"), ("task.max_increase", "net"), ("task.identical", "net")}
+    assert promised == in_force | asked | {("budget.size_mb", ""), ("budget.p95_ms", "")}
+
+
+def rows_of(report: dict[str, Any], gate: str) -> list[dict[str, Any]]:
+    return [row for row in report["gates"] if row["gate"] == gate]
+
+
+@pytest.mark.parametrize("longest", [3, 1000])
+def test_a_gate_that_is_added_shows_everywhere(longest: int, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line in the list is all that a build, its lines, its report and its page need to know of a gate."""
+    monkeypatch.setattr(short_names, "LONGEST", longest)
+    monkeypatch.setattr(gates, "GATES", (*GATES, short_names.SHORT_NAMES))
+    ended = project.build("--set", "front_end.hop=9", "--report-html", "page.html", recipe="stream.yaml")
+    holds = longest == 1000
+    assert ended.code == (0 if holds else 4), ended.err
+    (row,) = rows_of(ended.report, "short_names")
+    assert (row["graph"], row["holds"], row["limit"], row["detail"]) == ("net", holds, longest, "characters")
+    assert row["measured"] > 3
+    page = (project.folder / "page.html").read_text()
+    said = " ".join(" ".join(ET.fromstring(page.split("\n", 1)[1]).itertext()).split())
+    assert f"short_names net {row['subject']} {row['measured']} {longest}" in said
+    (line,) = (line for line in ended.out.splitlines() if line.startswith("net: short_names"))
+    if holds:
+        assert line.endswith(f"has {row['measured']} characters")
+        assert any(line.split()[:3] == ["short_names", "net", row["subject"]] for line in ended.out.splitlines())
+        return
+    assert line.endswith("failed")
+    assert f"expected short_names of {row['subject']} of at most 3, got {row['measured']}" in ended.message
+    assert "rename it in the model" in ended.message
+    assert not (project.folder / "bundle").exists()
+
+
+def test_a_promise_that_is_not_looked_at_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of the list is the order of the gates; what comes behind a failure is not reached."""
+    first = dataclasses.replace(short_names.SHORT_NAMES, name="first names")
+    monkeypatch.setattr(short_names, "LONGEST", 1)
+    monkeypatch.setattr(gates, "GATES", (first, *GATES, short_names.SHORT_NAMES))
+    ended = project.build("--set", "front_end.hop=9", recipe="stream.yaml")
+    assert ended.code == 4
+    held = {row["gate"]: row["holds"] for row in ended.report["gates"]}
+    assert held["short_names"] is False, "findings have the name that the check gives them"
+    assert held["edges"] is held["buckets"] is held["replay"] is None

@@ -1,0 +1,33 @@
+"""The gate on parity: both limits of every tensor, and the tensor that uses most of them."""
+
+import pytest
+
+from compiler.errors import GateFailed
+from compiler.recipe.gates import Limits, ParityGate
+from compiler.verify.differences import Difference
+from compiler.verify.gates.parity import parity_findings, require_parity
+
+GATE = ParityGate(max_abs=1e-5, chained_steps=4)
+
+
+def test_parity_names_the_tensor_that_uses_most_of_its_limit() -> None:
+    fine, wide = Difference("a", 4, 9e-6, 1.0, 0, 0, 0), Difference("b", 4, 2e-5, 1.0, 3, 0, 0)
+    require_parity("net", "verify", [fine], GATE, "report it")
+    with pytest.raises(GateFailed) as caught:
+        require_parity("net", "verify", [fine, wide], GATE, "report it")
+    assert "tensor b" in str(caught.value)
+    assert "difference of 2e-05 at chained step 3; report it" in str(caught.value)
+
+
+def test_every_tensor_has_a_finding_per_limit() -> None:
+    quiet, loud = Difference("a", 4, 0.0, 1.0, 0, 0, 0), Difference("b", 4, 1e-3, 2.0, 3, 0, 0, 12.5)
+    found = list(parity_findings("net", [quiet, loud], Limits(max_abs=1e-2, sqnr_db=20.0)))
+    assert [(each.gate, each.subject, each.holds) for each in found] == [
+        ("parity.max_abs", "a", True),
+        ("parity.sqnr_db", "a", True),
+        ("parity.max_abs", "b", True),
+        ("parity.sqnr_db", "b", False),
+    ]
+    assert found[2].detail == "4 steps, reference up to 2, SQNR 12.5 dB"
+    assert found[2].figures == {"steps": 4, "reference_max": 2.0, "sqnr_db": 12.5}
+    assert (found[3].limit_words, found[3].used) == ("at least 20", None)

@@ -1,0 +1,68 @@
+"""What ships, made of a few lines of text: artefacts of one graph and the record that gates look at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.recipe.gates import ParityGate
+from compiler.runners.stream import Step
+from compiler.stages import Feed, Lowered
+from compiler.targets.base import Built, Emitted
+from compiler.targets.onnx_static import OnnxStatic
+from compiler.verify.edges import EdgeCase
+from compiler.verify.gates.base import Artefacts, OriginalGraph, Shipped, ShippedGraph
+from compiler.verify.streams import StreamArtefacts
+from runtime_lite.executors.executor import make_executor
+
+GATE = ParityGate(max_abs=1e-5, chained_steps=4)
+
+MIXING = "(float[4,2] x) => (float[4,2] y) <int64[1] z = {0}> { r = Relu(x) m = ReduceSum(r, z) y = Add(r, m) }"
+"""Every row is added to every row."""
+
+
+def silent(done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+def emitted(folder: Path, text: str, sizes: dict[str, int], batch: str | None = "batch") -> Emitted:
+    """A graph from text as an artefact."""
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\ng {text}')
+    name = "_".join(["g", *map(str, sizes.values())]) + ".onnx"
+    (folder / name).write_bytes(ir.to_proto(model).SerializeToString())
+    return Emitted(sizes, name, (), Lowered("net", model, batch_axis=batch))
+
+
+def relu(rows: int) -> str:
+    return f"(float[{rows},2] x) => (float[{rows},2] y) {{ y = Relu(x) }}"
+
+
+def feeds(count: int, seed: int = 0) -> list[Feed]:
+    numbers = np.random.default_rng(seed).standard_normal((count, 1, 2)).astype(np.float32)
+    return [{"x": chunk} for chunk in numbers]
+
+
+def stream_artefacts(
+    folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[Step] = ()
+) -> StreamArtefacts:
+    return StreamArtefacts(folder, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open)
+
+
+def shipped(
+    folder: Path, artefacts: Artefacts, artifacts: Sequence[Emitted], cases: Sequence[EdgeCase] = ()
+) -> Shipped:
+    """One graph of a bundle that has no recipe."""
+    graph = ShippedGraph(
+        lowered=artifacts[0].lowered,
+        built=Built(tuple(artifacts), {}, {}),
+        limits=GATE,
+        steps=(),
+        artefacts=artefacts,
+        explain=lambda error, *_: error,
+        is_timed_here=True,
+        before_rounding=mock.Mock(),
+    )
+    original = OriginalGraph(gate=GATE, run=mock.Mock(), streams=list, edges=lambda: cases, check_apart=mock.Mock())
+    return Shipped(mock.Mock(), folder, {"net": original}, {"net": graph}, OnnxStatic().open, make_executor, name="net")
