@@ -19,6 +19,7 @@ import sympy
 
 from compiler.analysis.known_sizes import numbers_of
 from compiler.ir import array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op
+from compiler.operator_traits import COMPARISONS
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import never_negative
 
@@ -526,6 +527,6 @@ RULES: dict[str, Rule] = {
     "Transpose": _transposed,
     "Unsqueeze": _reshaped,
     "Where": _selected,
-    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), _comparison),
+    **dict.fromkeys(COMPARISONS, _comparison),
 }
 """How every operator computes entries; of others nothing is derived."""

@@ -15,10 +15,10 @@ from compiler.analysis.meaning import needs_of
 from compiler.analysis.registry import Rule, Versioned
 from compiler.analysis.rules import RULES, elementwise
 from compiler.analysis.rules.length import is_known
-from compiler.analysis.rules.refused import RANDOM
 from compiler.analysis.transfer import whole_range
 from compiler.errors import Refused
 from compiler.ir import dims_of
+from compiler.operator_traits import MAKING, RANDOM, SIZED_BY_OPERANDS, SLIDING
 from compiler.sizes.expressions import Dim
 
 ARITHMETIC = frozenset(
@@ -29,7 +29,7 @@ ARITHMETIC = frozenset(
         "Sum", "Unsqueeze", "Where",
     }
 )  # fmt: skip
-"""Operators through which a number may pass and stay one."""
+"""A list of its own: operators through which a number may pass and stay one whose contents shape inference follows."""
 
 
 def judge(case: Case) -> Verdict:
@@ -42,10 +42,6 @@ def judge(case: Case) -> Verdict:
     meant = needs_of(case)
     verdict = _ruled(case)
     return dataclasses.replace(verdict, at_least_one=(*verdict.at_least_one, *meant)) if meant else verdict
-
-
-SLIDING = frozenset({"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv"})
-"""Operators whose kernel is larger than an axis where no entry comes out, to which runtimes answer differently."""
 
 
 MEETING = frozenset(
@@ -104,10 +100,10 @@ def _ruled(case: Case) -> Verdict:
     return _untracked(case) if verdict.needs or made else verdict
 
 
-SIZES_BEHIND = frozenset({"Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile", "TopK"})
-"""Operators whose operands behind the first one say how many entries there are, and where."""
+NUMBERS_BEHIND = ("Gather", "Reshape", "Slice")
+"""A list of its own: of ARITHMETIC those whose first operand may be data while a number says what is taken of it."""
 
-SIZES_ONLY = frozenset({"ConstantOfShape", "EyeLike", "Range", "Shape", "Size"})
+SIZES_ONLY = MAKING - {"Constant"} | {"Shape", "Size"}
 """Operators that read no data at all."""
 
 
@@ -129,7 +125,7 @@ def _with_lengths(case: Case, rule: Rule) -> Verdict:
 
 def _data_operands(case: Case) -> list[int]:
     """Indices of the inputs whose entries are data, not sizes or places."""
-    return [] if case.op in SIZES_ONLY else [0] if case.op in SIZES_BEHIND else case.present
+    return [] if case.op in SIZES_ONLY else [0] if case.op in SIZED_BY_OPERANDS else case.present
 
 
 def _with_rows_once(case: Case, verdict: Verdict) -> Verdict:
@@ -182,7 +178,7 @@ def _is_arithmetic(case: Case) -> bool:
         return False
     if not any(fact.is_number for fact in facts):
         return False
-    data_first = case.op in ("Reshape", "Slice", "Gather") and not case.fact(0).is_number
+    data_first = case.op in NUMBERS_BEHIND and not case.fact(0).is_number
     return not data_first and not any(case.depends(size) for size in case.out_dims())
 
 

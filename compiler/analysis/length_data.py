@@ -18,10 +18,11 @@ from compiler.analysis.row_numbers import Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op, symbol
+from compiler.operator_traits import VIEWS
 from compiler.sizes.growth import never_falls
 
-COPYING = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
-"""Operators that copy entries, or change each alike."""
+COPYING = VIEWS | {"Cast", "Expand"}
+"""Operators that give of one number everywhere one number everywhere."""
 
 
 def lengths_alone(case: Case) -> Verdict | None:

@@ -12,14 +12,12 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
+from compiler.operator_traits import VIEWS
 
 Sizes = Mapping[str, int]
 """Sizes of named axes; an axis that is not named counts once."""
 
 PICOSECONDS = 1e12
-
-VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that give their operand another shape and move nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

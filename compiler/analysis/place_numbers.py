@@ -15,6 +15,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
+from compiler.operator_traits import VIEWS
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
 
@@ -194,7 +195,7 @@ def uniform(value: ir.Value | None) -> float | None:
         same = array.size > 0 and bool(np.all(array == array.reshape(-1)[0]))
         return float(array.reshape(-1)[0]) if same else None
     node = None if value is None else value.producer()
-    if is_op(node, "Expand", "Reshape", "Unsqueeze", "Identity", "Cast"):
+    if is_op(node, *VIEWS, "Cast", "Expand"):
         assert node is not None
         return uniform(node.inputs[0])
     if is_op(node, "ConstantOfShape"):

@@ -23,21 +23,12 @@ from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
 from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
+from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
 from compiler.sizes.expressions import normal_form
 from compiler.sizes.growth import never_negative
 
 Layouts: TypeAlias = tuple[Axis | None, ...]
 """The layout of every axis of a value; None where both programs have as many entries, and for axes of the batch."""
-
-CASTS = ("Cast", "CastLike")
-
-ELEMENTWISE = (
-    *CASTS, "Abs", "Add", "And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil", "Clip",
-    "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Log",
-    "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin",
-    "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
-)  # fmt: skip
-"""Operators that compute one entry of one entry of each operand."""
 
 CURE = "compute it of lengths and positions elementwise, or expand the length to the batch and compute on that"
 
@@ -289,7 +280,7 @@ def _turned(plan: Plan, axis: int) -> Plan:
                 return Counted(
                     Sizes((last,), (), plan.dtype), Fixed(np.array(-by, plan.dtype.numpy())), frames, plan.dtype
                 )
-        case Apply(node=node) if is_op(node, *ELEMENTWISE):
+        case Apply(node=node) if is_op(node, *OF_POSITIONS):
             shifts = [axis - len(plan.sizes) + rank for rank in plan.ranks]
             operands = [_turned(each, at) if at >= 0 else each for each, at in zip(plan.operands, shifts, strict=True)]
             return dataclasses.replace(plan, operands=tuple(operands))
@@ -364,10 +355,13 @@ def _dims(node: ir.Node, at: int) -> tuple[Dim, ...]:
     return dims
 
 
+REDUCED = ("ReduceMax", "ReduceMean", "ReduceMin")
+"""A list of its own: reductions that may be computed of numbers row by row."""
+
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _reshaped),
-    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin"), _over_rows),
+    **dict.fromkeys(OF_POSITIONS, _elementwise),
+    **dict.fromkeys(VIEWS - {"Identity"}, _reshaped),
+    **dict.fromkeys(REDUCED, _over_rows),
     **dict.fromkeys(("Gemm", "MatMul"), _multiplied),
     "Concat": _joined,
     "Expand": _expanded,

@@ -14,14 +14,13 @@ import sympy
 
 from compiler.analysis.layout import symbols_of
 from compiler.ir import array_of, dims_of, dims_read, has_body, is_op
+from compiler.operator_traits import RANDOM
 from compiler.runners.session import open_session
 from compiler.sizes.expressions import Dim, normal_form
 from compiler.sizes.growth import function_of
 
 MOST_NODES = 400
 """Nodes of the largest graph that is executed."""
-
-RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 Lengths: TypeAlias = Mapping[sympy.Symbol, int]
 """Values of axis names."""

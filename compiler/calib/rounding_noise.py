@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.noise import Noise
+from compiler.operator_traits import MAKING, ROUNDING_NOTHING
 from compiler.runners.ahead import on_all_cores
-from compiler.runners.half_precision import EXACT
 from compiler.runners.instrumented import switch, switched
 from compiler.runners.session import open_session
 from compiler.stages import Array
@@ -26,9 +26,9 @@ def rounding_nodes(model: ir.Model) -> list[ir.Node]:
     return [
         node
         for node in model.graph
-        if node.op_type not in EXACT
+        if node.op_type not in ROUNDING_NOTHING
         and any(output.dtype == ir.DataType.FLOAT for output in node.outputs)
-        and not house.is_op(node, "Constant", "ConstantOfShape", "Cast")
+        and not house.is_op(node, *MAKING, "Cast")
     ]
 
 

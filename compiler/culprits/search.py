@@ -19,6 +19,7 @@ from compiler.culprits.corrections import Injection, Trial, corrections
 from compiler.culprits.local_errors import local_errors
 from compiler.culprits.records import Culprit, Findings, LocalError, TensorStatistics
 from compiler.culprits.reexpressed_values import reexpressed
+from compiler.operator_traits import MOVING, QUANTIZING
 from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
@@ -54,24 +55,7 @@ CALLS = (12, 64)
 ROUNDED = 0.005
 """A constant that is off by no more of its largest number has been rounded: to eight bits, at the coarsest."""
 
-MOVES = frozenset(
-    (
-        "Cast",
-        "Concat",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "Expand",
-        "Flatten",
-        "Identity",
-        "QuantizeLinear",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    )
-)
+NOT_TO_BLAME = MOVING | QUANTIZING | {"Cast"}
 """Operators that are not to blame while a region has others: they move numbers or change their type."""
 
 Advance = Callable[[int, int], None]
@@ -305,7 +289,7 @@ class _Search:
         added = [node for node in nodes if node not in known]
         reads = [node for node, was in known.items() if _names(node) != _names(was)]
         for group in (other, added, reads, nodes):
-            computing = [node for node in group if node.op_type not in MOVES]
+            computing = [node for node in group if node.op_type not in NOT_TO_BLAME]
             if computing:
                 return computing[-1]
         return ([*other, *added, *reads] or list(nodes))[-1]

@@ -15,7 +15,6 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Segment, Side
 from compiler.analysis.row_numbers import (
-    ELEMENTWISE,
     Apply,
     Counted,
     Fixed,
@@ -26,6 +25,7 @@ from compiler.analysis.row_numbers import (
     Sizes,
 )
 from compiler.ir import Dim
+from compiler.operator_traits import OF_POSITIONS
 from compiler.padding.rows import spread_rows
 from compiler.padding.site import Form, Site
 
@@ -203,7 +203,7 @@ class Writer:
                 return self._op("Cast", values, {"to": dtype}, dtype)
             case "Clip":
                 return self._op("Clip", [*values, *node.inputs[1:]], attributes, dtype)
-            case op if op in ELEMENTWISE:
+            case op if op in OF_POSITIONS:
                 aligned = [self._aligned(each, own, rank) for each, own in zip(values, plan.ranks, strict=True)]
                 if op in ("Div", "Mod") and dtype is not None and dtype.is_integer():
                     aligned[1] = self.divisor(aligned[1])

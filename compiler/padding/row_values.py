@@ -9,8 +9,9 @@ After:
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.analysis.rules.row_values import ENTRY_BY_ENTRY, sizes_held
+from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
+from compiler.operator_traits import OF_POSITIONS
 from compiler.padding.places import Places
 
 
@@ -43,7 +44,7 @@ class RowValues:
             return self._sizes(value, sizes)
         node = value.producer()
         assert node is not None
-        if node.op_type in ENTRY_BY_ENTRY:
+        if node.op_type in OF_POSITIONS:
             return self._entry_by_entry(node)
         name = f"{value.name}_per_row"
         match node.op_type:

@@ -27,10 +27,11 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
+from compiler.operator_traits import BASIC_ARITHMETIC
 from compiler.stages import Lowered, Outcome, Refusal
 
-BROADCASTING = frozenset({"Add", "Sub", "Mul", "Div"})
 LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})
+"""A list of its own: what is computed of looked-up positions, and does not count axes from the front."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,11 +147,11 @@ def _allows(value: ir.Value, plan: list[tuple[ir.Node, ir.Value]]) -> bool:
         others = [other for other in reader.inputs if other is not None and other is not value]
         if house.is_op(reader, "Unsqueeze") and house.integers_of(reader.inputs[1]) == (0,):
             plan.append((reader, value))
-        elif house.is_op(reader, *BROADCASTING) and any(len(other.shape or ()) >= 3 for other in others):
+        elif house.is_op(reader, *BASIC_ARITHMETIC) and any(len(other.shape or ()) >= 3 for other in others):
             continue
         elif house.is_op(reader, "LayerNormalization") and house.int_attribute(reader, "axis", -1) >= 0:
             return False  # the axis is counted from the front, where the new one comes
-        elif house.is_op(reader, *BROADCASTING, *LEADING_FREE) or (
+        elif house.is_op(reader, *BASIC_ARITHMETIC, *LEADING_FREE) or (
             house.is_op(reader, "MatMul") and reader.inputs[0] is value and len(others[0].shape or ()) == 2
         ):
             if any(house.array_of(other) is None for other in others) or not _allows(reader.outputs[0], plan):

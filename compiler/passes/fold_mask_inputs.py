@@ -28,28 +28,15 @@ from compiler import ir as house
 from compiler.analysis.entries import uniform_values
 from compiler.analysis.layout import symbols_of
 from compiler.analysis.lengths import infer_settled
-from compiler.analysis.shape_only import RANDOM
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
+from compiler.operator_traits import OF_POSITIONS, PICKING, RANDOM
 from compiler.padding.arithmetic import Arithmetic
 from compiler.runners.session import evaluate_node
 from compiler.stages import Lowered, Outcome
 
-MOVEMENT = frozenset(
-    {
-        "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "ReduceMax", "ReduceMean", "ReduceMin",
-        "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
-"""Operators whose every output entry is an entry of the first operand, or an average of equal ones."""
-
-ELEMENTWISE = frozenset(
-    {
-        "Abs", "Add", "And", "Cast", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
-        "Mul", "Neg", "Not", "Or", "Pow", "Sub", "Where",
-    }
-)  # fmt: skip
-"""Operators that compute one number from one number of each operand."""
+MOVEMENT = PICKING | {"ReduceMax", "ReduceMean", "ReduceMin"}
+"""A list of its own: every entry of the result is one of the first operand, or an average of equal ones."""
 
 NEUTRAL = {"And": 1, "Or": 0, "Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 """The operand that leaves the other one as it is."""
@@ -176,7 +163,7 @@ class _Folding:
             return None
         if node.op_type == "Concat":
             return known[0] if all(bool(number == known[0]) for number in known) else None
-        return evaluate_node(node, known)[0].reshape(()) if node.op_type in ELEMENTWISE else None
+        return evaluate_node(node, known)[0].reshape(()) if node.op_type in OF_POSITIONS else None
 
     def _is_neutral(self, node: ir.Node) -> bool:
         """Let readers of a node that changes nothing read its operand."""
@@ -230,7 +217,7 @@ class _Folding:
             return None
         if numbers[1] is not None and bool(numbers[1] == neutral):
             return node.inputs[0]
-        if numbers[0] is not None and bool(numbers[0] == neutral) and node.op_type in ("And", "Or", "Add", "Mul"):
+        if numbers[0] is not None and bool(numbers[0] == neutral) and node.op_type not in ("Sub", "Div"):
             return node.inputs[1]
         return None
 

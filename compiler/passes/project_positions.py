@@ -27,7 +27,8 @@ from compiler.stages import Lowered, Outcome
 MAY_MIX_STREAMS = frozenset(
     {"Reshape", "Slice", "Gather", "Einsum", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"}
 )
-"""Pointwise along the rows, but not always along the batch axis, or with sizes of the looked-up rows in constants."""
+"""A list of its own: pointwise along the rows, but not always along the batch axis, or with sizes of the looked-up rows
+in constants."""
 
 
 @dataclasses.dataclass(frozen=True)

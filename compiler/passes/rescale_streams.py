@@ -28,19 +28,18 @@ from compiler import ir as house
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import evidence_of
 from compiler.errors import Place
+from compiler.operator_traits import PICKING, PRODUCTS
 from compiler.stages import Lowered, Outcome, Refusal
 
 SUMS = ("Add", "Concat", "Max", "Min", "Sub", "Sum", "Where")
-"""Operators whose operands all have the scale of the result."""
+"""A list of its own: operators whose operands all have the scale of the result."""
 
-ALONG = (
-    "Abs", "AveragePool", "Flatten", "Gather", "GlobalAveragePool", "Identity", "LeakyRelu", "MaxPool", "Neg",
-    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
-    "Unsqueeze",
-)  # fmt: skip
-"""Operators that are homogeneous in their first operand."""
+ALONG = (PICKING - {"Expand", "GatherElements", "GatherND", "Tile"}) | {
+    "Abs", "AveragePool", "GlobalAveragePool", "LeakyRelu", "MaxPool", "Neg", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceSum", "Relu",
+}  # fmt: skip
+"""A list of its own: operators that are homogeneous in their first operand."""
 
-PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 FACTORS = ("Div", "Mul")
 
 

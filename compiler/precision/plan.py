@@ -13,6 +13,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.operator_costs import Rates, bytes_of, multiply_adds
 from compiler.calib.magnitudes import HALF_MAX
+from compiler.operator_traits import MAKING
 from compiler.precision.cut import Carried, Choosable, choose_float32
 from compiler.precision.pin_patterns import pinned_by
 from compiler.records.precision import Pin
@@ -59,9 +60,7 @@ def typed_operands(node: ir.Node, kind: ir.DataType) -> Operands | None:
             formal = sides[min(position, len(sides) - 1)]
             if half not in allowed.get(formal.type_str, {formal.type_str}):
                 return None
-    made_of_attribute = (
-        house.is_op(node, "Constant", "ConstantOfShape", "EyeLike", "Range") or "dtype" in node.attributes
-    )
+    made_of_attribute = house.is_op(node, *MAKING) or "dtype" in node.attributes
     return None if made_of_attribute else Operands(tuple(inputs), tuple(outputs))
 
 

@@ -9,10 +9,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.calib.grid import Array
 from compiler.errors import Place
+from compiler.operator_traits import PRODUCTS, REARRANGING
 from compiler.stages import Refusal
-
-MOVEMENTS = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
-"""Operators that only move entries: what they move keeps its grid."""
 
 PINS = ("front", "depthwise", "output")
 """Kinds of sites that stay in float unless a recipe says otherwise: convolutions that nothing precedes but their like,
@@ -124,7 +122,7 @@ def left_out(model: ir.Model) -> list[Refusal]:
         Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
         for node in model.graph
         if node not in found
-        and house.is_op(node, "MatMul", "Conv", "Gemm", "ConvTranspose")
+        and house.is_op(node, *PRODUCTS)
         and any(
             (array := house.array_of(value)) is not None and array.dtype == np.float32 for value in node.inputs[1:2]
         )
@@ -153,9 +151,9 @@ def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """The value that movements have only moved."""
+    """The value whose entries these are, in another shape or order: it has the same grid."""
     node = value.producer()
-    while node is not None and house.is_op(node, *MOVEMENTS) and node.inputs[0] is not None:
+    while node is not None and house.is_op(node, *REARRANGING) and node.inputs[0] is not None:
         value = node.inputs[0]
         node = value.producer()
     return value

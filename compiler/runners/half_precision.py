@@ -13,37 +13,9 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Refused
+from compiler.operator_traits import ROUNDING_NOTHING
 
 HALF = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-
-EXACT = frozenset(
-    (
-        "Abs",
-        "Concat",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "Identity",
-        "Max",
-        "Min",
-        "Neg",
-        "Pad",
-        "ReduceMax",
-        "ReduceMin",
-        "Relu",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-        "Where",
-    )
-)
-"""Operators that give of half-precision numbers half-precision numbers only: nothing is to be rounded."""
 
 
 def uses_half(model: ir.Model) -> bool:
@@ -106,7 +78,7 @@ class _Rounding:
             kind = output.dtype
             assert kind is not None
             output.type = ir.TensorType(ir.DataType.FLOAT)
-            if node.op_type not in EXACT and value is None:
+            if node.op_type not in ROUNDING_NOTHING and value is None:
                 self._round(node, output, kind)
 
     def _cast_node(self, node: ir.Node) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_traits import BROADCASTING, ONE_OPERAND, REARRANGING, REDUCTIONS
 from compiler.runners.session import Session, open_session
 from compiler.stages import Array
 
@@ -20,6 +21,9 @@ MOST_READ = 1 << 22
 
 MOST_WRITTEN = 1 << 18
 """Elements of a result that is larger than what it takes the place of: what is repeated for every row is not folded."""
+
+OF_WHOLE_NUMBERS = ("BitShift", "Div", "Mod", "Pow")
+"""A list of its own: operators that no standard defines for all whole numbers."""
 
 MOST_EXACT = 2.0**53
 """Whole numbers below it are powers by way of reals without rounding."""
@@ -99,7 +103,7 @@ def _depends_on_the_machine(node: ir.Node, operands: Sequence[Array | None]) -> 
         return first.dtype.kind == "f" and to.is_integer() and not _fits(first, to)
     if node.op_type == "Range" and first.dtype.kind == "f":
         return not all(operand is not None and np.isfinite(operand).all() for operand in operands)
-    if node.op_type in ("BitShift", "Div", "Mod", "Pow") and first.dtype.kind in "iu":
+    if node.op_type in OF_WHOLE_NUMBERS and first.dtype.kind in "iu":
         second = operands[1]
         assert second is not None
         if node.op_type == "BitShift":
@@ -169,23 +173,17 @@ def _padded(node: ir.Node, operands: Sequence[Array | None]) -> int:
     return math.prod(size + sum(added) for size in data.shape)
 
 
-AS_LARGE_AS_AN_OPERAND = """
-    Abs Acos Acosh ArgMax ArgMin Asin Asinh Atan Atanh BitwiseNot Cast Ceil Celu Clip Compress Cos Cosh CumSum
-    DepthToSpace Elu Erf Exp Flatten Floor GatherElements Gelu HardSigmoid HardSwish Hardmax IsInf IsNaN
-    LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape ReverseSequence Round
-    ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split
-    Sqrt Squeeze Tan Tanh ThresholdedRelu Transpose Trilu Unsqueeze
-"""
-
-BROADCAST = """
-    Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod
-    Mul Or PRelu Pow Sub Sum Where Xor
-"""
+NO_LARGER = (
+    "ArgMax", "ArgMin", "Cast", "Clip", "Compress", "CumSum", "DepthToSpace", "GatherElements", "Hardmax",
+    "LayerNormalization", "LogSoftmax", "ReverseSequence", "ScatterElements", "ScatterND", "Shape", "Size", "Slice",
+    "Softmax", "SpaceToDepth", "Split", "Trilu",
+)  # fmt: skip
+"""A list of its own: what else has no more elements than one of its operands, of operators that are worth folding."""
 
 FOLDED: dict[str, Bound] = {
-    **dict.fromkeys(AS_LARGE_AS_AN_OPERAND.split(), _no_larger),
-    **dict.fromkeys(BROADCAST.split(), _broadcast),
+    **dict.fromkeys((ONE_OPERAND | REARRANGING | REDUCTIONS) - {"Identity", "Swish"}, _no_larger),
+    **dict.fromkeys(NO_LARGER, _no_larger),
+    **dict.fromkeys(BROADCASTING, _broadcast),
     "Concat": _joined,
     "Expand": _expanded,
     "Gather": _gathered,

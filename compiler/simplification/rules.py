@@ -37,6 +37,7 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import MOST, Numbers, numbers_of
+from compiler.operator_traits import RECURRENCES
 from compiler.simplification.constants import constant_of, fold
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import never_negative
@@ -407,7 +408,7 @@ def forget_zero_states(site: Site) -> bool:
     Returns:
         Whether there were any.
     """
-    if not house.is_op(site.node, "GRU", "LSTM", "RNN"):
+    if not house.is_op(site.node, *RECURRENCES):
         return False
     found = [at for at in INITIAL_STATES if at < len(site.node.inputs) and _is_zero_everywhere(site, at)]
     for at in found:

@@ -3,12 +3,12 @@
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.operator_traits import RANDOM
 
 MOST_SHARED = 1024
 """Elements of the largest constants that are compared: weights differ."""
 
-NEVER_EQUAL = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-                         "RandomUniformLike"})  # fmt: skip
+NEVER_EQUAL = RANDOM | {"Dropout"}
 """Each draws numbers of its own."""
 
 Key = tuple[object, ...]

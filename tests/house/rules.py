@@ -2,9 +2,12 @@
 
 import ast
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import onnx
 
 SOURCE_FOLDERS = ("compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
@@ -132,6 +135,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.format.cache_axis",
         ),
     ),
+    ("compiler.operator_traits", ("compiler.operator_traits",)),
     (
         "compiler.ir",
         (
@@ -165,6 +169,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
         ),
@@ -185,6 +190,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
             "compiler.analysis",
@@ -196,6 +202,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "compiler.sizes",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
             "compiler.analysis",
@@ -205,6 +212,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.padding",
         (
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.analysis",
             "compiler.padding",
@@ -213,6 +221,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.batching",
         (
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.analysis",
             "compiler.batching",
@@ -224,6 +233,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
             "compiler.calib",
@@ -235,6 +245,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.records",
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.analysis",
             "compiler.calib",
@@ -247,6 +258,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.records",
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
             "compiler.calib",
@@ -259,6 +271,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
             "compiler.analysis",
@@ -340,6 +353,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite",
             "compiler.errors",
             "compiler.stages",
+            "compiler.operator_traits",
             "compiler.ir",
             "compiler.recipe",
             "compiler.runners",
@@ -750,6 +764,46 @@ def unwanted_text(root: Path, files: list[Path]) -> list[str]:
                 if (found := re.search(pattern, line, re.IGNORECASE))
             ]
     return wrong
+
+
+# Operators
+
+TRAITS = Path("compiler/operator_traits.py")
+"""The one place for what operators are like."""
+
+TABLES = ("compiler/analysis/rules", "compiler/targets", "compiler/checker")
+"""Rules of the prover, what vendors support, and the checker, which shares nothing with the prover."""
+
+OWN_LIST = "A list of its own:"
+"""Begins the docstring of a list of operators that is no trait, but means something in its module alone."""
+
+MOST_OPERATORS = 2
+"""So many operators may be named together anywhere."""
+
+
+def operator_lists(root: Path) -> list[str]:
+    """Lists of operators are traits, rules, or say what they mean."""
+    operators = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    return [
+        f"{path}:{node.lineno}: lists {len(found)} operators; ask {TRAITS}, or say below it: {OWN_LIST} what it means"
+        for path in python_files(root, "compiler")
+        if path != TRAITS and not any(path.is_relative_to(table) for table in TABLES)
+        for node in _literals(ast.parse((root / path).read_text(encoding="utf-8")))
+        if len(found := [text for text in _texts(node) if text in operators]) > MOST_OPERATORS
+        and len(found) == len(node.elts)
+    ]
+
+
+def _literals(tree: ast.Module) -> Iterator[ast.Set | ast.Tuple | ast.List]:
+    """Sets, tuples and lists, but those of constants that say that they are lists of their own."""
+    for statement, behind in itertools.zip_longest(tree.body, tree.body[1:]):
+        text = behind.value.value if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant) else ""
+        if not (isinstance(statement, ast.Assign) and str(text).startswith(OWN_LIST)):
+            yield from (each for each in ast.walk(statement) if isinstance(each, ast.Set | ast.Tuple | ast.List))
+
+
+def _texts(node: ast.Set | ast.Tuple | ast.List) -> list[str]:
+    return [each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
 
 
 # Names that nobody uses

@@ -31,6 +31,7 @@ DATA_SUFFIXES = frozenset({".safetensors", ".flac", ".ogg", ".opus", ".wav", ".n
         rules.late_imports,
         rules.wrong_passes,
         rules.mentioned_examples,
+        rules.operator_lists,
         rules.unused_names,
     ],
 )

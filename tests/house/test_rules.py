@@ -60,6 +60,7 @@ TREE_RULES = [
     rules.late_imports,
     rules.wrong_passes,
     rules.mentioned_examples,
+    rules.operator_lists,
     rules.unused_names,
 ]
 
@@ -74,6 +75,34 @@ def write_house(root: Path, **changed: str) -> Path:
 @pytest.mark.parametrize("rule", TREE_RULES)
 def test_good_house_has_no_violation(rule: Callable[[Path], list[str]], tmp_path: Path) -> None:
     assert rule(write_house(tmp_path)) == []
+
+
+OPERATORS = [
+    ("compiler/b.py", 'MOVES = frozenset({"Reshape", "Slice", "Squeeze"})\n', "compiler/b.py:1: lists 3 operators; ask"),
+    ("compiler/b.py", 'def f(op):\n    return op in ("Add", "Sub", "Mul")\n', "compiler/b.py:2: lists 3 operators; ask"),
+    ("compiler/b.py", 'T = dict.fromkeys(["Add", "Sub", "Mul", "Div"], 1)\n"""Rules."""\n', "lists 4 operators; ask"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text", "expected"), OPERATORS)
+def test_lists_of_operators_are_traits(path: str, text: str, expected: str, tmp_path: Path) -> None:
+    (violation,) = rules.operator_lists(write_house(tmp_path, **{path: text}))
+    assert expected in violation
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("compiler/operator_traits.py", 'MOVES = frozenset({"Reshape", "Slice", "Squeeze"})\n'),
+        ("compiler/checker/replay.py", 'MOVES = ("Reshape", "Slice", "Squeeze")\n'),
+        ("compiler/analysis/rules/movement.py", 'MOVES = ("Reshape", "Slice", "Squeeze")\n'),
+        ("compiler/b.py", 'PAIR = ("Max", "Min")\nSIZES = ("Min", "Max", "Mod", "floor")\n'),
+        ("compiler/b.py", 'NEAR = ("Add", "Sub", "Mul")\n"""A list of its own: what is near."""\n'),
+        ("compiler/b.py", 'RULES = {"Add": 1, "Sub": 2, "Mul": 3}\n'),
+    ],
+)
+def test_other_lists_stay(path: str, text: str, tmp_path: Path) -> None:
+    assert rules.operator_lists(write_house(tmp_path, **{path: text})) == []
 
 
 PLANTED = [

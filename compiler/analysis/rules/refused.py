@@ -1,6 +1,7 @@
 """Operators that no rule can judge, refused by name, by reason."""
 
 from compiler.analysis.registry import Table, named_refusal
+from compiler.operator_traits import RANDOM
 
 DRAWN = ("draws random numbers, which are others in every run", "pass the numbers in as an input")
 SEQUENCES = (
@@ -15,7 +16,7 @@ FILES = ("reads an encoded file", "leave it to the caller and pass numbers in")
 MATRICES = ("multiplies entries of whole matrices, padding among them", "compute it outside of the graph")
 
 REFUSED = {
-    DRAWN: ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    DRAWN: sorted(RANDOM),
     SEQUENCES: (
         "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
         "SequenceLength", "SequenceMap", "SplitToSequence",
@@ -27,8 +28,5 @@ REFUSED = {
     FILES: ("ImageDecoder",),
     MATRICES: ("Det",),
 }  # fmt: skip
-
-RANDOM = frozenset(REFUSED[DRAWN])
-"""Refused even where nothing tracked reaches them: no two runs would agree."""
 
 TABLE: Table = {("", op): named_refusal(*why) for why, ops in REFUSED.items() for op in ops}

@@ -15,16 +15,8 @@ from compiler.analysis.layout import symbols_of
 from compiler.analysis.row_numbers import BATCH_CURE
 from compiler.analysis.rules.length import WHOLE_SIZES, is_known
 from compiler.ir import Dim, array_of, dims_of, is_op
+from compiler.operator_traits import OF_POSITIONS
 from compiler.sizes.growth import never_falls
-
-ENTRY_BY_ENTRY = frozenset(
-    {
-        "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Cos", "Div", "Equal", "Exp", "Floor", "Greater", "GreaterOrEqual",
-        "Identity", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal",
-        "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Sub", "Sum", "Tanh", "Where",
-    }
-)  # fmt: skip
-"""Operators that compute every entry from the same entry of their operands."""
 
 MOVING = frozenset({"Concat", "Expand", "Gather", "Range", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that count, or move whole axes, in the forms that `check_row_values` lets pass."""
@@ -103,7 +95,7 @@ def _problem(node: ir.Node) -> str:
     dims = [None if value is None else dims_of(value) for value in node.inputs]
     out = dims_of(node.outputs[0])
     op = node.op_type
-    if node.domain not in ("", "ai.onnx") or op not in ENTRY_BY_ENTRY | MOVING:
+    if node.domain not in ("", "ai.onnx") or op not in OF_POSITIONS | MOVING:
         return f"goes through {op}"
     if out is None or any(value is not None and shape is None for value, shape in zip(node.inputs, dims, strict=True)):
         return f"has an unknown rank in front of {op}"

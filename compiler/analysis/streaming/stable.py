@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.pointwise import pointwise_axes
-from compiler.analysis.shape_only import RANDOM
 from compiler.errors import Place
+from compiler.operator_traits import RANDOM
 from compiler.stages import Lowered, Refusal, State
 from runtime_lite.format.cache_axis import CacheAxis
 

@@ -5,92 +5,10 @@ from typing import TypeAlias
 
 from compiler.batching.lifter import Site
 from compiler.batching.rules import along_axes, lookup, movement, pointwise
+from compiler.operator_traits import ENTRYWISE, RECURRENCES, REDUCTIONS
 
 Rule: TypeAlias = Callable[[Site], None]
 """Lets one node work on the values of all rows, each row as the original does."""
-
-_POINTWISE = [
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Add",
-    "And",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "BitShift",
-    "BitwiseAnd",
-    "BitwiseNot",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Cast",
-    "Ceil",
-    "Celu",
-    "Cos",
-    "Cosh",
-    "Div",
-    "Elu",
-    "Equal",
-    "Erf",
-    "Exp",
-    "Floor",
-    "Gelu",
-    "Greater",
-    "GreaterOrEqual",
-    "HardSigmoid",
-    "HardSwish",
-    "Identity",
-    "IsInf",
-    "IsNaN",
-    "LeakyRelu",
-    "Less",
-    "LessOrEqual",
-    "Log",
-    "Max",
-    "Mean",
-    "Min",
-    "Mish",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Not",
-    "Or",
-    "Pow",
-    "PRelu",
-    "Reciprocal",
-    "Relu",
-    "Round",
-    "Selu",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Softplus",
-    "Softsign",
-    "Sqrt",
-    "Sub",
-    "Sum",
-    "Swish",
-    "Tan",
-    "Tanh",
-    "ThresholdedRelu",
-    "Where",
-    "Xor",
-]
-
-_REDUCTIONS = [
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-]
 
 _ALONG_FIRST = [
     "AveragePool",
@@ -107,20 +25,24 @@ _ALONG_FIRST = [
     "SpaceToDepth",
     "STFT",
 ]
+"""A list of its own: operators that take the rows in front, whatever lies behind them."""
+
+_ALONG_ONE = ("Softmax", "LogSoftmax", "Hardmax", "TopK", "LpNormalization")
+"""A list of its own: operators with an attribute `axis` along which they work, and no other."""
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_POINTWISE, pointwise.pointwise),
+    **dict.fromkeys(ENTRYWISE - {"CastLike", "Clip"}, pointwise.pointwise),
     **dict.fromkeys(("CastLike", "Clip"), pointwise.first_pointwise),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), pointwise.quantization),
     **dict.fromkeys(("MatMul", "MatMulInteger"), pointwise.product),
     "Gemm": pointwise.gemm,
     "Einsum": pointwise.einsum,
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "TopK", "LpNormalization"), along_axes.along_axis),
+    **dict.fromkeys(_ALONG_ONE, along_axes.along_axis),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), along_axes.normalization),
-    **dict.fromkeys(_REDUCTIONS, along_axes.reduction),
+    **dict.fromkeys(REDUCTIONS, along_axes.reduction),
     **dict.fromkeys(("ArgMax", "ArgMin"), along_axes.search),
     **dict.fromkeys(_ALONG_FIRST, along_axes.along_first),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), along_axes.sequences),
+    **dict.fromkeys(RECURRENCES, along_axes.sequences),
     "Resize": along_axes.resize,
     "CumSum": along_axes.cumulative_sum,
     "OneHot": along_axes.one_hot,

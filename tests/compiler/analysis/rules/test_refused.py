@@ -8,9 +8,10 @@ from compiler.analysis.facts import Fact, make_fact
 from compiler.analysis.interval import ANYTHING
 from compiler.analysis.judge import judge
 from compiler.analysis.layout import Rows, Side
-from compiler.analysis.rules.refused import RANDOM, REFUSED
+from compiler.analysis.rules.refused import REFUSED
 from compiler.errors import Refused
 from compiler.ir import symbol
+from compiler.operator_traits import RANDOM
 from compiler.passes.pad_axes import PadAxes
 from tests.kit.contract import verify_refusal
 from tests.kit.offline import offline
