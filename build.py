@@ -84,6 +84,7 @@ def _run(options: argparse.Namespace) -> int:
         "doctor": _doctor,
         "explain": _explain_padding,
         "bench": _bench,
+        "init": _init,
         "run": _run_pair,
         "simplify": _simplify,
     }
@@ -241,6 +242,22 @@ def _explain_padding(options: argparse.Namespace) -> int:
     if explanation.refusals:
         first = explanation.refusals[0]
         raise Refused(first.reason, cure=first.cure, place=first.place)
+    return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from compiler.commands.factory_signature import Wanted
+    from compiler.commands.init_recipe import init_recipe
+
+    inputs = {name: Wanted(dims, dtype) for name, dims, dtype in options.inputs}
+    written = init_recipe(options.what, options.out, inputs, options.checkpoint)
+    todo = f"{written.todo} places to fill in" if written.todo else "nothing to fill in"
+    print(f"{written.recipe}: written, {written.guessed} guesses marked, {todo}")
+    if written.feeds is not None:
+        print(f"{written.feeds}: written, random feeds to begin with")
+    elif not options.inputs:
+        print("or describe the inputs, and more can be guessed: --input NAME=SIZES, e.g. --input features=batch,8,40")
+    print(f"next: python build.py check {written.recipe}")
     return 0
 
 

@@ -429,6 +429,13 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
                 raise _fixed_axis(wanted, name, got, place)
 
 
+def results_of(module: torch.nn.Module, arguments: Sequence[Array]) -> list[Array]:
+    """What a module answers, one array per result."""
+    with torch.no_grad(), WITNESS.watching():
+        results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
+    return [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+
+
 class TorchReference:
     """The original model, run as it was handed over: first call, then later calls with caches cut to their slots.
 
@@ -475,9 +482,7 @@ class TorchReference:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
         arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
-        with torch.no_grad(), WITNESS.watching():
-            results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
-        arrays = [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+        arrays = results_of(module, arguments)
         return {
             name: places[name].to_caller(array) if name in places else array
             for name, array in zip(self.spec.outputs, arrays, strict=True)

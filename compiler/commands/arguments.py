@@ -4,6 +4,9 @@ import argparse
 import math
 from pathlib import Path
 
+DTYPES = ("bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8")
+"""Element types that both NumPy and torch have."""
+
 ALLOW = "--allow-host-code"
 
 
@@ -50,6 +53,14 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explain(
         _command(
             commands, "explain", "say why padding a graph is proved or refused", "model.onnx --axis time --batch batch"
+        )
+    )
+    _add_init(
+        _command(
+            commands,
+            "init",
+            "write a recipe to start from, every guess in it marked",
+            "my_model:build --input features=batch,8,40 --input cache=batch,cached,64",
         )
     )
     _add_run(
@@ -138,6 +149,25 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", dest="every_node", action="store_true", help="every node with its facts")
 
 
+def _add_init(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="MODEL", help="MODEL.onnx, or module:factory of a torch module")
+    parser.add_argument(
+        "--input",
+        dest="inputs",
+        action="append",
+        default=[],
+        type=_input,
+        metavar="NAME=SIZES[:DTYPE]",
+        help="an input of a factory's module: numbers and axis names, e.g. features=batch,8,40 or ids=1,n:int64; "
+        "repeatable",
+    )
+    same = argparse.SUPPRESS  # what is given in front of the command stays
+    parser.add_argument(
+        "--out", type=Path, default=same, metavar="RECIPE.yaml", help="the recipe, a new file; <model>.yaml by default"
+    )
+    parser.add_argument("--checkpoint", default=same, metavar="FILE", help="the checkpoint of a factory's module")
+
+
 def _add_run(parser: argparse.ArgumentParser) -> None:
     what = (
         "FILE.onnx, FILE.onnx@plain, @optimized or @reference, BUNDLE, BUNDLE:GRAPH, RECIPE.yaml or RECIPE.yaml:GRAPH"
@@ -213,6 +243,18 @@ def _size(text: str) -> tuple[str, int]:
     if not name or not (size.isascii() and size.isdecimal()) or not 0 < int(size) < 2**31:
         raise argparse.ArgumentTypeError(f"expected AXIS=SIZE with a size from 1, got {text!r}; write time=200")
     return name, int(size)
+
+
+def _input(text: str) -> tuple[str, tuple[int | str, ...], str]:
+    name, _, described = text.partition("=")
+    sizes, _, dtype = described.partition(":")
+    dims = tuple(int(size) if size.isascii() and size.isdecimal() else size for size in sizes.split(",") if sizes)
+    fits = name and all(dim > 0 if isinstance(dim, int) else dim.isascii() and dim.isidentifier() for dim in dims)
+    if not fits or (dtype or "float32") not in DTYPES:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=SIZES or NAME=SIZES:DTYPE, got {text!r}; write features=batch,8,40 or ids=1,n:int64"
+        )
+    return name, dims, dtype or "float32"
 
 
 def _tolerance(text: str) -> float:

@@ -21,6 +21,8 @@ KEPT = frozenset(
 )
 """Words for what a model keeps from call to call."""
 
+LENGTH = frozenset({"len", "lens", "length", "lengths"})
+
 START, END = frozenset({"0", "t"}), frozenset({"n", "1", "t"})
 """h0 and hn, h_t and h_t1: the state before and after."""
 
@@ -63,7 +65,7 @@ Match = Iterable[tuple[Tensor, Tensor, str]]
 def _by_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
     """`cache_in` and `cache_out`, `past_key_0` and `present_key_0`, `state` and `new_state`."""
     return _one_to_one(
-        inputs, outputs, lambda a, b: _is_same_thing(_words(a.name), _words(b.name)), "their names match"
+        inputs, outputs, lambda a, b: _is_same_thing(words_of(a.name), words_of(b.name)), "their names match"
     )
 
 
@@ -71,7 +73,7 @@ def _by_start_and_end(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Ma
     """`h0` and `hn`, `h` and `hn`."""
 
     def fits(given: Tensor, back: Tensor) -> bool:
-        first, last = _words(given.name), _words(back.name)
+        first, last = words_of(given.name), words_of(back.name)
         stem = first[:-1] if first[-1] in START else first
         return last[-1] in END and bool(stem) and stem == last[:-1]
 
@@ -85,8 +87,8 @@ def _by_growth(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
 
 def _by_word(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
     """What sounds kept and has the sizes of exactly as many outputs, in order."""
-    for given in [each for each in inputs if not KEPT.isdisjoint(_words(each.name))]:
-        alike = [each for each in inputs if _sizes(each) == _sizes(given) and not KEPT.isdisjoint(_words(each.name))]
+    for given in [each for each in inputs if not KEPT.isdisjoint(words_of(each.name))]:
+        alike = [each for each in inputs if _sizes(each) == _sizes(given) and not KEPT.isdisjoint(words_of(each.name))]
         backs = [each for each in outputs if _sizes(each) == _sizes(given)]
         if len(alike) == len(backs):
             yield given, backs[alike.index(given)], "its name sounds kept, and one output has its sizes"
@@ -110,7 +112,7 @@ def _is_same_thing(given: Sequence[str], back: Sequence[str]) -> bool:
     return not GOING.isdisjoint(back) or not COMING.isdisjoint(given) or not KEPT.isdisjoint(stem)
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
     """`pastKeys_10` -> past, keys, 10; `hn` -> h, n."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("past_key_values", "past").lower()
     words = re.findall(r"[a-z]+|\d+", name.replace("present_key_values", "present"))
@@ -145,3 +147,16 @@ def _is_open(tensor: Tensor, axis: int) -> bool:
 
 def _sizes(tensor: Tensor) -> tuple[object, ...]:
     return (*tensor.dims, tensor.dtype)
+
+
+def is_mask(tensor: Tensor) -> bool:
+    """Whether it sounds like 1 at valid places; masks of padding say the opposite."""
+    words = set(words_of(tensor.name))
+    return "mask" in words and words.isdisjoint({"pad", "padding", "padded"}) and len(tensor.dims) > 1
+
+
+def is_length(tensor: Tensor) -> bool:
+    """Whether it sounds like the number of valid entries of each row."""
+    return tensor.dtype.startswith(("int", "uint")) and len(tensor.dims) == 1 and not LENGTH.isdisjoint(
+        words_of(tensor.name)
+    )  # fmt: skip

@@ -25,6 +25,7 @@ from compiler.recipe.tree import (
     inherit_checkpoints,
     normalize_specs,
     replace_checkpoints,
+    require_filled,
     where,
 )
 
@@ -101,6 +102,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
     for override in overrides:
         tree = apply_override(tree, override, Recipe)
         tree = add_default_passes(tree)
+    require_filled(tree)
     tree = normalize_specs(expand_name_ranges(tree))
     if checkpoint is not None:
         tree = replace_checkpoints(tree, checkpoint)

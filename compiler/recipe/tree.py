@@ -56,6 +56,30 @@ def child_of(node: Node, key: Key) -> Node | None:
     return None
 
 
+TODO = "TODO"
+"""A value that is still to be filled in."""
+
+
+def require_filled(tree: Node) -> None:
+    """Point at the first value that is left to fill in.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    keys = _keys_of_todo(tree)
+    if keys is not None:
+        cure = "fill it in; the comment beside it says with what"
+        raise RecipeError(f"{where(tree, keys)}: expected a value, got {TODO}", cure=cure)
+
+
+def _keys_of_todo(node: Node) -> list[Key] | None:
+    if isinstance(node.value, dict | tuple):
+        entries = node.value.items() if isinstance(node.value, dict) else enumerate(node.value)
+        found = ((key, _keys_of_todo(child)) for key, child in entries)
+        return next(([key, *inner] for key, inner in found if inner is not None), None)
+    return [] if node.value == TODO else None
+
+
 def changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
     """The mapping with one entry changed; the node itself where there is no such entry."""
     if not isinstance(node.value, dict) or key not in node.value:

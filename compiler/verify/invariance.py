@@ -66,7 +66,7 @@ def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequ
                 )
             calls += 1
         runner.lengths = {axis: np.where(active, each, 0) for axis, each in runner.lengths.items()}
-        runner.states = {name: _reset(array, ~active) for name, array in runner.states.items()}
+        runner.states = {name: _reset(lowered, array, ~active) for name, array in runner.states.items()}
     return Invariance(batch, calls, tuple(POISONS))
 
 
@@ -101,7 +101,9 @@ def _rows(lowered: Lowered, array: Array, active: Array) -> Array:
     return array if lowered.batch_axis is None else array[active]
 
 
-def _reset(array: Array, rows: Array) -> Array:
+def _reset(lowered: Lowered, array: Array, rows: Array) -> Array:
+    if lowered.batch_axis is None:
+        return array  # one row, which is never free; its states may have anything in front
     array = array.copy()
     array[rows] = 0
     return array

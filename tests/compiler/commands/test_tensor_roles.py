@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.commands.onnx_signature import Signature, Tensor
-from compiler.commands.tensor_roles import carried_states
+from compiler.commands.tensor_roles import carried_states, is_length, is_mask
 from compiler.sizes.expressions import expression
 
 
@@ -80,3 +80,11 @@ def test_what_only_sounds_alike_stays_data(inputs: list[str], outputs: list[str]
 def test_a_state_of_another_type_stays_data() -> None:
     signature = Signature((tensor("cache_in[1,8]", "float16"),), (tensor("cache_out[1,8]"),))
     assert carried_states(signature) == ()
+
+
+def test_masks_and_lengths_are_known_by_name_and_type() -> None:
+    assert is_mask(tensor("mask[batch,time]", "int64"))
+    assert not is_mask(tensor("padding_mask[batch,time]", "bool"))
+    assert is_length(tensor("feature_lengths[batch]", "int64"))
+    assert not is_length(tensor("feature_lengths[batch]"))
+    assert not is_length(tensor("lengths[batch,time]", "int64"))

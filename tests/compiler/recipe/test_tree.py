@@ -11,6 +11,7 @@ from compiler.recipe.tree import (
     inherit_checkpoints,
     normalize_specs,
     replace_checkpoints,
+    require_filled,
     where,
 )
 
@@ -97,3 +98,17 @@ def test_override_adds_fields_of_records_and_scalars_of_open_mappings() -> None:
 def test_override_does_not_add_records_to_open_mappings() -> None:
     with pytest.raises(RecipeError, match=r"--set: expected an existing path, got 'many.x.size'; known: y"):
         apply_override(tree("many: {y: {size: 1}}"), "many.x.size=2", Outer)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("a: TODO", "t.yaml:1: a"), ("a: 1\nb: [x, {c: TODO}]", "t.yaml:2: b.1.c"), ("a: TODO\nb: TODO", "t.yaml:1: a")],
+)
+def test_the_first_value_that_is_left_to_fill_in_is_told(text: str, place: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        require_filled(read_document(text.encode(), "t.yaml"))
+    assert str(caught.value).startswith(f"{place}: expected a value, got TODO; fill it in")
+
+
+def test_a_word_that_only_begins_like_it_is_a_value() -> None:
+    require_filled(read_document(b"TODO: [TODOS, todo]", "t.yaml"))

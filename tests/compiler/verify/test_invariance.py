@@ -7,7 +7,7 @@ import pytest
 from compiler import ir as house
 from compiler.errors import GateFailed
 from compiler.runners.session import open_session
-from compiler.stages import Lowered
+from compiler.stages import Lowered, State
 from compiler.verify.invariance import POISONS, check_invariance
 from tests.kit.growing_stream import padded
 from tests.kit.models.tiny_task import one_recording
@@ -46,6 +46,14 @@ def test_rows_that_see_each_other_are_found() -> None:
     with pytest.raises(GateFailed, match="mixes rows"):
         check_invariance(lowered, open_session(house.serialized(model)), 2, feeds)
     assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == len(POISONS)
+
+
+def test_states_without_rows_have_anything_in_front() -> None:
+    text = "(float[1,4] x, float[3,1,4] h) => (float[3,1,4] y) { y = Add(x, h) }"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlayers {text}')
+    lowered = Lowered("net", model, states=(State("h", "y", None),))
+    feeds = [{"x": np.ones((1, 4), np.float32)}] * 2
+    assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == 2 * len(POISONS)
 
 
 @pytest.mark.parametrize("batch", [2, 7, 16])
