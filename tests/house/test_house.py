@@ -1,5 +1,6 @@
 """The repository keeps the rules of the house."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +64,12 @@ def test_checkpoints_and_data_stay_small() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.name)
 def test_recipe_loads(path: Path) -> None:
     check_passes(load_recipe(str(path)))
+
+
+def test_long_tests_that_ci_runs_are_there() -> None:
+    named = re.findall(r"tests/\S+\.py", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not (ROOT / path).is_file()] == []
 
 
 IMPORT_ALL = """
