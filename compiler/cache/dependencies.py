@@ -12,7 +12,6 @@ Paths below the current directory are written relative to it, so that checkouts 
 
 import functools
 import hashlib
-import importlib.machinery
 import os
 import re
 import site
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import compiler
+from compiler.cache.module_search import places_of
 
 ABSENT = "absent"
 
@@ -182,14 +182,8 @@ def _state_of_folder(path: Path) -> str:
 
 def _state_of_module(name: str, folder: Path) -> str:
     """Where a module would be imported from now; places of installed packages differ by machine and are not named."""
-    try:
-        spec = importlib.machinery.PathFinder.find_spec(name, [os.getcwd(), str(folder.absolute()), *sys.path])
-    except (ImportError, ValueError):
-        return ABSENT
-    if spec is None:
-        return ABSENT
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    return " ".join("installed" if is_installed(place) else portable(place) for place in places)
+    places = places_of(name, (Path.cwd(), folder))
+    return " ".join("installed" if is_installed(place) else portable(place) for place in places) or ABSENT
 
 
 def _hashed(text: str) -> str:

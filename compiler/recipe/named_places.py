@@ -1,14 +1,12 @@
 """Whether the files and modules that a recipe names are there; nothing of them is read, and no code of them runs."""
 
-import importlib.machinery
-import sys
 import typing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pydantic
 
+from compiler.cache.module_search import places_of
 from compiler.errors import RecipeError
 from compiler.recipe.callables import shown_path
 from compiler.recipe.field_types import FilePath, ObjectName
@@ -37,7 +35,7 @@ def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
             )
     for keys, reference in references:
         module = reference.partition(":")[0]
-        if not _is_there(module, loaded.search_path()):
+        if not places_of(module, loaded.search_path()):
             folders = [shown_path(folder) for folder in loaded.search_path()]
             raise RecipeError(
                 f"{loaded.where(*keys)}: expected a module, got {module!r}, which is not there",
@@ -68,18 +66,3 @@ def _held(value: Any, wanted: Any, keys: tuple[Key, ...], is_wanted: bool) -> It
 
 def _mentions(hint: Any, wanted: Any) -> bool:
     return hint == wanted or any(_mentions(each, wanted) for each in typing.get_args(hint))
-
-
-def _is_there(module: str, folders: tuple[Path, ...]) -> bool:
-    """Whether the import system would find a module; packages on the way are looked into, not imported."""
-    first, *parts = module.split(".")
-    spec = importlib.machinery.PathFinder.find_spec(first, [*map(str, folders), *sys.path])
-    if spec is None:
-        return first in sys.builtin_module_names
-    places = [Path(place) for place in spec.submodule_search_locations or ()]
-    for part in parts:
-        found = [each for place in places for each in (place / part, *place.glob(f"{part}.*")) if each.exists()]
-        if not found:
-            return False
-        places = [each for each in found if each.is_dir()]
-    return True

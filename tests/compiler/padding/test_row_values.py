@@ -22,6 +22,11 @@ VALUES = {
     "side by side": f"""{LENGTH}  c = Unsqueeze(i, one)  d = Sub(n, c)  e = Concat<axis = 1>(c, d)
         y = Gather<axis = 1>(e, both)""",
     "reshaped": f"{LENGTH}  c = Reshape(i, column)  y = Sub(c, n)",
+    "bits": f"{LENGTH}  b = BitwiseAnd(i, n)  c = BitwiseXor(b, two)  y = BitwiseNot(c)",
+    "shifted bits": f"""{LENGTH}  u = Cast<to = 13>(i)  t = Cast<to = 13>(two)  b = BitShift<direction = "LEFT">(u, t)
+        y = Cast<to = 7>(b)""",
+    "one or the other": f"""{LENGTH}  a = Less(i, two)  b = Greater(n, two)  c = Xor(a, b)  y = Cast<to = 7>(c)""",
+    "like another": f"{LENGTH}  f = CastLike(i, half)  g = Erf(f)  h = Ceil(g)  y = Cast<to = 7>(h)",
     "several sizes": "s = Shape<start = 1>(x)  y = Mul(s, s)",
     "a size of another type": """s = Shape<start = 1, end = 2>(x)  f = Cast<to = 1>(s)  h = Mul(f, half)
         y = Cast<to = 7>(h)""",

@@ -36,6 +36,8 @@ def case_of(body: str) -> Case:
         f"{LENGTH}  column = Unsqueeze(i, one)  j = Transpose(column)",
         f"{LENGTH}  f = Cast<to = 1>(i)  g = Sqrt(f)  h = Floor(g)  j = Cast<to = 7>(h)",
         "s = Shape(x)  j = Gather<axis = 0>(s, one)",
+        f"{LENGTH}  b = BitwiseAnd(i, n)  j = BitwiseXor(b, step)",
+        f"{LENGTH}  f = Cast<to = 1>(i)  g = Erf(f)  h = CastLike(g, n)  j = Identity(h)",
     ],
 )
 def test_what_counts_and_computes_entry_by_entry_can_be_computed_again(body: str) -> None:

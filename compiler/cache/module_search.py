@@ -1,0 +1,32 @@
+"""Where the import system would find a module; nothing is imported and no code runs."""
+
+import importlib.machinery
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def places_of(name: str, folders: Iterable[Path]) -> tuple[str, ...]:
+    """The file that a module would be imported from; of a package without one its folders. Empty where it is not there.
+
+    Args:
+        name: `package.module`; packages on the way are looked into, not imported.
+        folders: searched before the import path, in this order.
+    """
+    first, *parts = name.split(".")
+    if first in sys.builtin_module_names:
+        return () if parts else ("built-in",)
+    spec = _found(first, [*(str(folder.absolute()) for folder in folders), *sys.path])
+    for part in parts:
+        spec = None if spec is None else _found(part, list(spec.submodule_search_locations or ()))
+    if spec is None:
+        return ()
+    return (spec.origin,) if spec.origin else tuple(spec.submodule_search_locations or ())
+
+
+def _found(name: str, folders: list[str]) -> importlib.machinery.ModuleSpec | None:
+    """By its own name alone: of a dotted one the import system would ask for the packages in front."""
+    try:
+        return importlib.machinery.PathFinder.find_spec(name, folders)
+    except (ImportError, ValueError):
+        return None
