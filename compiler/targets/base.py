@@ -127,7 +127,10 @@ class Target(abc.ABC):
         """
 
     def parts(self) -> tuple[Part, ...]:
-        """What the vendor's compiler needs, as it was found on this machine, in the order in which it is needed."""
+        """What the vendor's compiler needs, as it was found on this machine, in the order in which it is needed.
+
+        Raises nothing of ours: whatever is wrong is said by the part that it is wrong with.
+        """
         return ()
 
     def absent(self) -> str | None:

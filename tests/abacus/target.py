@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from compiler.errors import ToolchainAbsent
+from compiler.errors import SlipwayError
 from compiler.runners.session import Session, session_of
 from compiler.stages import Array, Lowered, Pass
 from compiler.targets.base import Built, Compiled, Part, Target
@@ -79,7 +79,7 @@ class Abacus(Target):
             out = Path(scratch) / "out"
             try:
                 run({"task": "version"}, out)
-            except ToolchainAbsent as error:
+            except SlipwayError as error:
                 return (Part("abacus toolchain", error.message, f"set {HOME} to the interpreter that has it"),)
             return (Part("abacus toolchain", (out / "version.txt").read_text()),)
 

@@ -170,6 +170,17 @@ def test_the_doctor_lists_the_parts_of_the_target(
         assert rows == [["abacus", "yes", "no", ""], ["abacus", "abacus toolchain", ABSENT, cure]]
 
 
+def test_a_toolchain_that_crashes_is_a_part_like_any_other(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(monkeypatch, tmp_path / "vendor")
+    sabotage(monkeypatch, tmp_path, '(out / "version.txt").write_text(VERSION)', "raise OSError('no licence')")
+    (part,) = Abacus().parts()
+    assert "vendor.py ended with 1" in part.found and "OSError: no licence" in part.found
+    assert Abacus().absent() == part.found
+    assert project.run("doctor").code == 0
+
+
 def test_an_operator_that_the_device_lacks_is_refused_by_name(project: Project) -> None:
     ir.save(model("y = Softmax(s)"), project.folder / "net.onnx")
     before = digest_of(project.folder)
