@@ -1,5 +1,6 @@
 """Feeds for a model that comes without data: random numbers in sizes that the caller names."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,9 @@ from compiler.sizes.expressions import Dim, symbol
 from compiler.stages import Array, Feed
 
 OPTION = "--set-size"
+
+MAX_ENTRIES = 2**28
+"""Of one array: an hour of sound has 2**26."""
 
 
 def require_sizes(shown: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> None:
@@ -41,9 +45,13 @@ def shape_in(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of a tensor once every axis has its size.
 
     Raises:
-        RecipeError: a size comes out below zero.
+        RecipeError: a size comes out below zero, or all of them as more than any feed holds.
     """
     shape = tuple(_size(dim, sizes) for dim in tensor.dims)
+    if math.prod(shape) > MAX_ENTRIES:
+        raise RecipeError(
+            f"{tensor}: expected at most {MAX_ENTRIES} entries, got {list(shape)}", cure=f"choose another {OPTION}"
+        )
     if any(size < 0 for size in shape):
         raise RecipeError(
             f"{tensor}: expected sizes from 0, got {list(shape)} for {dict(sizes)}", cure=f"choose another {OPTION}"

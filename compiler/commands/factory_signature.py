@@ -14,6 +14,7 @@ import numpy as np
 import sympy
 
 from compiler.capture.onnx_file import first_words
+from compiler.commands.example_feeds import shape_in
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import is_length, is_mask
 from compiler.errors import Place, RecipeError, did_you_mean
@@ -134,7 +135,7 @@ def _in_order(inputs: Mapping[str, Wanted], named: _Parameters) -> dict[str, Wan
 
 def _example(tensor: Tensor, sizes: Mapping[str, int]) -> Array:
     """Numbers that a model takes: nothing is padding, and whole numbers are rows of every table."""
-    shape = tuple(dim if isinstance(dim, int) else sizes[str(dim)] for dim in tensor.dims)
+    shape = shape_in(tensor, sizes)
     dtype = np.dtype(tensor.dtype)
     if is_length(tensor):
         others = [size for name, size in sizes.items() if name not in tensor.axes and name != "batch"]

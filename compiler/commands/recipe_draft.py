@@ -113,6 +113,9 @@ def draft_of(signature: Signature) -> Draft:
     shapes = {each.name: _shape(each, named) for each in signature.inputs}
     rows = None if batch is None else named[batch]
     cached = {str(shapes[name][each.frames_axis]) for name, each in carried.items() if each.frames_axis is not None}
+    for each in signature.inputs:
+        if each.name not in carried:  # callers do not know how long a cache is
+            shapes[each.name] = tuple(TODO if dim in cached else dim for dim in shapes[each.name])
     others = [name for name in dict.fromkeys(_mentioned(shapes.values())) if name not in cached and name != rows]
     padded = [] if carried else others
     roles = {each.name: _role(each, shapes[each.name], carried, padded) for each in signature.inputs}

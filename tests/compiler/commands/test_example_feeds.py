@@ -45,3 +45,8 @@ def test_a_size_of_no_axis_is_told_with_the_right_names() -> None:
 def test_a_size_below_zero_is_refused() -> None:
     with pytest.raises(RecipeError, match="expected sizes from 0, got"):
         shape_in(Tensor("x", (expression("time - 9"),), "float32"), SIZES)
+
+
+def test_more_entries_than_any_feed_holds_are_refused() -> None:
+    with pytest.raises(RecipeError, match="expected at most 268435456 entries, got"):
+        shape_in(FEATURES, {"batch": 2**31 - 1, "time": 2**31 - 1})

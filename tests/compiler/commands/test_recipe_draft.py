@@ -100,3 +100,9 @@ def test_an_input_that_hangs_on_two_axes_is_left_to_the_caller() -> None:
     )
     assert found.inputs[1].shape == ("batch", "TODO")
     assert found.inputs[1].reason.startswith("TODO: bias [batch, past + 4] hangs on other sizes")
+
+
+def test_the_length_of_a_cache_is_none_of_the_data() -> None:
+    found = draft(["x[1,2,4]", "mask[1,n]", "past[1,n,4]"], ["y[1,2,4]", "present[1,n + 2,4]"])
+    assert found.inputs[1].shape == (1, "TODO")
+    assert axes(found) == {"n": {"window": 64}}
