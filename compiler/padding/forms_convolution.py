@@ -17,7 +17,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Frames, Side
 from compiler.ir import Dim
-from compiler.padding.rows import rows_of, spread_rows
+from compiler.padding.row_layout import rows_of, spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -29,7 +29,7 @@ def average_pool(site: Site) -> None:
     insert, name = site.insert, str(node.outputs[0].name)
     result = insert.op("AveragePool", [value], _plain_attributes(node), name=f"{name}_of_zeros", dtype=value.dtype)
     for axis in axes:
-        mask = site.places.mask(site.fact(), axis, site.dims())
+        mask = site.valid_slots.mask(site.fact(), axis, site.dims())
         ones = insert.op("Cast", [mask], {"to": value.dtype}, name="valid_ones", dtype=value.dtype)
         attributes = _along(_plain_attributes(node), axis - 2, len(site.dims()) - 2)
         share = insert.op("AveragePool", [ones], attributes, name="valid_share", dtype=value.dtype)
@@ -128,7 +128,7 @@ def _entries(site: Site, axis: int, mode: str, begin: int, size: Dim) -> ir.Valu
 
     Places count from the first valid one; whatever they ask for is a slot of the operand.
     """
-    insert, places = site.insert, site.places
+    insert, places = site.insert, site.valid_slots
     frames = site.fact().frames(axis)
     assert isinstance(frames, Frames)
     true, slots = places.count(frames.size, 2), places.slot_count(frames.size)

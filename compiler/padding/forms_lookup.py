@@ -25,8 +25,8 @@ from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.analysis.row_numbers import Planner, Sizes
 from compiler.ir import Dim
 from compiler.padding.forms_number import Writer, per_row
+from compiler.padding.row_layout import rows_of, spread_rows
 from compiler.padding.row_values import RowValues
-from compiler.padding.rows import rows_of, spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -38,7 +38,7 @@ def look_up_positions(site: Site) -> None:
     array, dims = house.array_of(table), site.dims()
     positions = _positions(site, at, first, size)
     name = f"{site.node.outputs[0].name}_rows"
-    shape = [site.places.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
+    shape = [site.valid_slots.batch, *(str(size) if axis == at else _text(dims[axis]) for axis in range(1, len(dims)))]
     if isinstance(size, int):
         shape[at] = size
     if array is not None and array.ndim == 3 and at == 1:
@@ -61,7 +61,7 @@ def _text(size: Dim) -> int | str:
 
 def _positions(site: Site, at: int, first: Dim, size: Dim) -> ir.Value:
     """The position of every slot in the table, int64 [batch, slots]; slots in the padding look up any row."""
-    places, insert = site.places, site.insert
+    places, insert = site.valid_slots, site.insert
     frames = site.out_facts[0].frames(at) or Frames((Segment(size),))
     parts = []
     before: Dim = first
@@ -89,7 +89,7 @@ def _positions(site: Site, at: int, first: Dim, size: Dim) -> ir.Value:
 def _side_by_side(site: Site, parts: Sequence[ir.Value], whole: Dim) -> ir.Value:
     """Positions of segments [batch or 1, slots] in a row."""
     zero = site.insert.constant(np.array(0, np.int64), "no_position")
-    none = site.insert.op("Mul", [site.places.count(whole, 2), zero], name="no_positions")
+    none = site.insert.op("Mul", [site.valid_slots.count(whole, 2), zero], name="no_positions")
     spread = [site.insert.op("Add", [part, none], name="positions") for part in parts]
     return site.insert.op("Concat", spread, {"axis": 1}, name="positions", dtype=ir.DataType.INT64)
 
@@ -100,7 +100,7 @@ def _needed_rows(site: Site, rows: np.ndarray, size: Dim) -> np.ndarray:
     Raises:
         Refused: there are fewer.
     """
-    needed = site.places.fixed(size)
+    needed = site.valid_slots.fixed(size)
     if needed is None:
         return rows
     if rows.shape[0] < needed:
@@ -136,7 +136,7 @@ def _slots(site: Site, axis: int, numbers: Sequence[int]) -> ir.Value:
     """The slots of entries per row, int64 [batch, entries, 1] (or [entries, 1] where all rows share the value)."""
     frames = site.fact().frames(axis)
     assert frames is not None
-    size, places, insert = frames.size, site.places, site.insert
+    size, places, insert = frames.size, site.valid_slots, site.insert
     offsets = insert.constant(np.array([numbers], np.int64), "entry")
     true, slots = places.count(size, 2), places.slot_count(size)
     if frames.is_suffix_padded:
@@ -187,7 +187,7 @@ def look_up_again(site: Site) -> None:
 
 def _made_again(site: Site, index: ir.Value, looked_up: Sequence[int], rank: int) -> ir.Value:
     """The indices of every row, int64 [batch, .. of `rank`, component], from 0 to the last entry of the row."""
-    places, insert = site.places, site.places.insert
+    places, insert = site.valid_slots, site.valid_slots.insert
     frames = [site.fact().frames(at) for at in looked_up]
     sizes = [site.dims()[at] if each is None else each.size for at, each in zip(looked_up, frames, strict=True)]
     key = ("look_up_again", index, *sizes)
@@ -217,7 +217,9 @@ def _spread(site: Site, index: ir.Value, shape: Sequence[Dim], depth: int, layou
     """Indices [batch, ...] for every entry of a merged axis that holds the rows."""
     insert = site.insert
     flat = insert.op("Flatten", [index], {"axis": 1}, name="index_flat", dtype=index.dtype)
-    sizes = [insert.op("Reshape", [site.places.slot_count(size), insert.int64s(1)], name="slots") for size in shape]
+    sizes = [
+        insert.op("Reshape", [site.valid_slots.slot_count(size), insert.int64s(1)], name="slots") for size in shape
+    ]
     target = insert.op("Concat", [insert.int64s(-1), *sizes, insert.int64s(depth)], {"axis": 0}, name="index_shape")
     return insert.op("Reshape", [spread_rows(site, flat, 2, layout), target], name="index_rows", dtype=index.dtype)
 
@@ -231,7 +233,7 @@ def from_end(site: Site) -> None:
     value, insert = site.node.inputs[operand], site.insert
     assert value is not None and value.dtype is not None
     rows_axis = site.fact(operand).rows_axis or 0
-    count = site.places.count(size, len(site.dims(operand)), rows_axis, value.dtype)
+    count = site.valid_slots.count(size, len(site.dims(operand)), rows_axis, value.dtype)
     zero = insert.constant(np.array(0, value.dtype.numpy()), "first_index")
     behind = insert.op("Less", [value, zero], name="counts_back", dtype=ir.DataType.BOOL)
     counted = insert.op("Add", [value, count], name="index_from_end", dtype=value.dtype)
@@ -245,7 +247,7 @@ def move_together(site: Site) -> None:
     The entry at position j lies behind the gaps of all parts that end at j or before.
     """
     axis, parts = site.details
-    insert, places = site.insert, site.places
+    insert, places = site.insert, site.valid_slots
     key = ("move_together", *parts)
     if key not in places.made:
         places.made[key] = _behind_gaps(site, parts)
@@ -268,7 +270,7 @@ def move_together(site: Site) -> None:
 
 def _behind_gaps(site: Site, parts: Sequence[Segment]) -> ir.Value:
     """The slot of every position, int64 [batch, slots]."""
-    places, insert = site.places, site.places.insert
+    places, insert = site.valid_slots, site.valid_slots.insert
     whole: Dim = 0
     for part in parts:
         whole = whole + part.size
@@ -292,7 +294,7 @@ def in_range(site: Site) -> None:
     value, insert = site.node.inputs[operand], site.insert
     assert value is not None and value.dtype is not None
     zero, one = (insert.constant(np.array(number, np.int64), "bound") for number in (0, 1))
-    last = insert.op("Sub", [site.places.slot_count(size), one], name="last_slot", dtype=ir.DataType.INT64)
+    last = insert.op("Sub", [site.valid_slots.slot_count(size), one], name="last_slot", dtype=ir.DataType.INT64)
     if value.dtype != ir.DataType.INT64:
         value = insert.op("Cast", [value], {"to": ir.DataType.INT64}, name="index", dtype=ir.DataType.INT64)
     legal = insert.op("Max", [insert.op("Min", [value, last], name="index_at_most"), zero], name="index_legal")
@@ -302,7 +304,7 @@ def in_range(site: Site) -> None:
 def run_of_entries(site: Site) -> None:
     """Entries one behind the other: axis, the first one, the step from one to the next, how many there are."""
     axis, first, step, size = site.details
-    places, insert = site.places, site.insert
+    places, insert = site.valid_slots, site.insert
     counted = insert.op("Unsqueeze", [places.iota(size), insert.int64s(0)], name="place")
     if step != 1:
         counted = insert.op("Mul", [counted, insert.constant(np.array(step, np.int64), "step")], name="place")
@@ -315,7 +317,7 @@ def own_entries(site: Site) -> None:
     (place,) = site.details
     value, indices, insert, along = site.node.inputs[0], site.node.inputs[1], site.insert, place.rows_at
     assert value is not None and indices is not None
-    pairs = Writer(site).write(Planner(str(site.places.batch), numbered=True).plan(indices, place.layouts))
+    pairs = Writer(site).write(Planner(str(site.valid_slots.batch), numbered=True).plan(indices, place.layouts))
     one, two, last = (insert.int64s(number) for number in (1, 2, -1))
     pairs = insert.op("Squeeze", [pairs, insert.int64s(along + 1)], name="pairs", dtype=indices.dtype)
     number = insert.op("Slice", [pairs, one, two, last], name="entry", dtype=indices.dtype)
@@ -356,7 +358,7 @@ def _take(site: Site, axis: int, numbers: ir.Value, count: int) -> None:
 
 def _slots_of(site: Site, axis: int, numbers: ir.Value, rank: int, rows_at: int = 0) -> ir.Value:
     """The slot of every numbered entry, negative ones counted from the true end of the row; some slot for others."""
-    insert, places, frames = site.insert, site.places, site.fact().frames(axis)
+    insert, places, frames = site.insert, site.valid_slots, site.fact().frames(axis)
     size: Dim = site.dims()[axis] if frames is None else frames.size
     true, slots = places.count(size, rank, rows_at), places.slot_count(size)
     numbers = insert.op("Cast", [numbers], {"to": ir.DataType.INT64}, name="entry", dtype=ir.DataType.INT64)

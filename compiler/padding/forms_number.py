@@ -26,7 +26,7 @@ from compiler.analysis.row_numbers import (
 )
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.padding.rows import spread_rows
+from compiler.padding.row_layout import spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -51,7 +51,7 @@ def row_output(site: Site) -> None:
 
 def per_row(site: Site, value: ir.Value, place: Place) -> ir.Value:
     """A value that follows from axis lengths, laid out as its place says."""
-    rows = site.places.batch if isinstance(site.places.batch, str) else None
+    rows = site.valid_slots.batch if isinstance(site.valid_slots.batch, str) else None
     plan = Planner(rows).plan(value, place.layouts)
     return placed(site, Writer(site).write(plan), value, place)
 
@@ -86,7 +86,7 @@ def _whole(site: Site, value: ir.Value, place: Place) -> ir.Value:
     """The shape of a value with all its entries, rows included."""
     dims = house.dims_of(value)
     assert dims is not None
-    planner = Planner(str(site.places.batch))
+    planner = Planner(str(site.valid_slots.batch))
     sizes: list[Dim] = [1] * (place.rank - len(dims)) + list(planner.slots(dims, place.layouts))
     return Writer(site).shape(sizes, rows_at=place.rows_at)
 
@@ -99,7 +99,7 @@ class Writer:
     """
 
     def __init__(self, site: Site) -> None:
-        self.insert, self.places = site.insert, site.places
+        self.insert, self.valid_slots = site.insert, site.valid_slots
 
     def write(self, plan: Plan) -> ir.Value:
         """The value of a plan, [rows or 1, ...]."""
@@ -125,14 +125,14 @@ class Writer:
             elif isinstance(size, int):
                 parts.append(self.insert.int64s(size))
             else:
-                parts.append(self._op("Reshape", [self.places.slot_count(size), self.insert.int64s(1)]))
+                parts.append(self._op("Reshape", [self.valid_slots.slot_count(size), self.insert.int64s(1)]))
         return self._op("Concat", parts, {"axis": 0}) if len(parts) > 1 else parts[0]
 
     def _rows(self) -> ir.Value:
         """The number of rows, int64 [1]."""
-        if isinstance(self.places.batch, int):
-            return self.insert.int64s(self.places.batch)
-        any_length = next(iter(self.places.lengths.values())).value
+        if isinstance(self.valid_slots.batch, int):
+            return self.insert.int64s(self.valid_slots.batch)
+        any_length = next(iter(self.valid_slots.lengths.values())).value
         return self._op("Shape", [any_length])
 
     def _op(
@@ -148,7 +148,7 @@ class Writer:
         return self._op("Expand", [value, self.shape([1, *sizes], rows_at)], dtype=value.dtype)
 
     def _sizes(self, plan: Sizes) -> ir.Value:
-        counts = [self.places.count(size, 1, 0, plan.dtype) for size in plan.sizes]
+        counts = [self.valid_slots.count(size, 1, 0, plan.dtype) for size in plan.sizes]
         if len(counts) == 1:
             return self._op("Reshape", [counts[0], self.insert.int64s(-1, *plan.dims)], dtype=plan.dtype)
         apart = [self._op("Reshape", [each, self.insert.int64s(-1, 1)], dtype=plan.dtype) for each in counts]
@@ -171,15 +171,17 @@ class Writer:
         """How many valid entries lie before every slot of an axis, int64 [rows or 1, slots]."""
         parts, before = [], 0
         for segment in segments:
-            slots = self._op("Unsqueeze", [self.places.iota(segment.size), self.insert.int64s(0)])
+            slots = self._op("Unsqueeze", [self.valid_slots.iota(segment.size), self.insert.int64s(0)])
             if segment.side is Side.RIGHT and not segment.is_full:
-                padded = self._op("Sub", [self.places.slot_count(segment.size), self.places.count(segment.size, 2)])
+                padded = self._op(
+                    "Sub", [self.valid_slots.slot_count(segment.size), self.valid_slots.count(segment.size, 2)]
+                )
                 slots = self._op("Sub", [slots, padded])
-            parts.append(slots if before == 0 else self._op("Add", [slots, self.places.count(before, 2)]))
+            parts.append(slots if before == 0 else self._op("Add", [slots, self.valid_slots.count(before, 2)]))
             before = before + segment.size
         if len(parts) == 1:
             return parts[0]
-        none = self._op("Mul", [self.places.count(before, 2), self.insert.int64s(0)])
+        none = self._op("Mul", [self.valid_slots.count(before, 2), self.insert.int64s(0)])
         return self._op("Concat", [self._op("Add", [part, none]) for part in parts], {"axis": 1})
 
     def _row_numbers(self, plan: RowNumber) -> ir.Value:

@@ -9,7 +9,7 @@ After:
 import onnx_ir as ir
 
 from compiler.analysis.layout import has_rows, size_of
-from compiler.padding.rows import rows_of, spread_rows
+from compiler.padding.row_layout import rows_of, spread_rows
 from compiler.padding.site import Form, Site
 
 
@@ -17,7 +17,7 @@ def sequence_lens(site: Site) -> None:
     """Set input 4, int32 [batch axis of X]."""
     frames = site.fact().frames(0)
     assert frames is not None
-    insert, places = site.insert, site.places
+    insert, places = site.insert, site.valid_slots
     lengths = places.count(frames.size, 1, 0, ir.DataType.INT32)
     _, layout = rows_of(site, fixed_at=1)
     if has_rows(layout):

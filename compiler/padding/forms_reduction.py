@@ -46,7 +46,7 @@ def normalize(site: Site) -> None:
         value = insert.op("Sub", [value, _mean(site, value, axes, True)], name="centered")
         for axis in site.fact().padded:
             if axis in axes:
-                valid = site.places.mask(site.fact(), axis, site.dims())
+                valid = site.valid_slots.mask(site.fact(), axis, site.dims())
                 value = insert.op("Where", [valid, value, zero], name="centered", dtype=value.dtype)
     variance = _mean(site, insert.op("Mul", [value, value], name="squares"), axes, True)
     result = insert.op("Div", [value, _deviation(site, variance)], name="normalized")
@@ -91,15 +91,15 @@ def _true_count(site: Site, count: Dim, kept: Sequence[int], dtype: ir.DataType 
     place = 0 if rows_axis is None else kept.index(rows_axis)
     assert dtype is not None
     if len(rows) <= 1:
-        shaped = site.places.count(count, max(len(kept), 1), place, dtype)
+        shaped = site.valid_slots.count(count, max(len(kept), 1), place, dtype)
         if kept:
             return shaped
         return insert.op("Reshape", [shaped, insert.constant(np.zeros(0, np.int64), "scalar")], name="true_count")
     within = next(at for at, factor in enumerate(rows) if isinstance(factor, Rows))
-    counts = site.places.count(count, len(rows), within, dtype)
+    counts = site.valid_slots.count(count, len(rows), within, dtype)
     one = insert.int64s(1)
     sizes = [
-        one if at == within else insert.op("Reshape", [site.places.slot_count(factor.size), one], name="repeat")
+        one if at == within else insert.op("Reshape", [site.valid_slots.slot_count(factor.size), one], name="repeat")
         for at, factor in enumerate(rows)
     ]
     repeats = insert.op("Concat", sizes, {"axis": 0}, name="repeats", dtype=ir.DataType.INT64)

@@ -12,28 +12,28 @@ from compiler import ir as house
 from compiler.analysis.rules.row_values import sizes_held
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.padding.places import Places
+from compiler.padding.valid_slots import ValidSlots
 
 
 class RowValues:
     """Writes values per row, each once.
 
     Args:
-        places: the graph, with true sizes.
+        valid_slots: of the graph, with true sizes.
     """
 
-    def __init__(self, places: Places) -> None:
-        self.places, self.insert = places, places.insert
+    def __init__(self, valid_slots: ValidSlots) -> None:
+        self.valid_slots, self.insert = valid_slots, valid_slots.insert
 
     def of(self, value: ir.Value) -> ir.Value:
         """A value [...] of slots as [batch or 1, ...], which `compiler.analysis.rules.row_values` has let pass."""
         key = ("row_values", value)
-        if key not in self.places.made:
+        if key not in self.valid_slots.made:
             made = self._made(value)
             if value.dtype is not None:
                 made.dtype = value.dtype
-            self.places.made[key] = made
-        return self.places.made[key]
+            self.valid_slots.made[key] = made
+        return self.valid_slots.made[key]
 
     def _made(self, value: ir.Value) -> ir.Value:
         array = house.array_of(value)
@@ -89,7 +89,7 @@ class RowValues:
     def _sizes(self, value: ir.Value, sizes: tuple[Dim, ...]) -> ir.Value:
         """True sizes [batch, ...]."""
         assert value.dtype is not None
-        counts = [self.places.count(size, 2) for size in sizes]
+        counts = [self.valid_slots.count(size, 2) for size in sizes]
         rows = [
             self.insert.op("Reshape", [each, self.insert.int64s(1, 1)], name="size") if isinstance(size, int) else each
             for each, size in zip(counts, sizes, strict=True)
@@ -131,7 +131,7 @@ class RowValues:
         dims = house.dims_of(output)
         assert dims is not None and output.dtype is not None
         start, step = (self._aligned(self._input(node, at), 1) for at in (0, 2))
-        numbers = self.places.iota(dims[0])
+        numbers = self.valid_slots.iota(dims[0])
         if output.dtype != ir.DataType.INT64:
             numbers = self.insert.op("Cast", [numbers], {"to": output.dtype}, name="numbers", dtype=output.dtype)
         row = self._shaped(numbers, [1, -1], "numbers")
@@ -143,7 +143,7 @@ class RowValues:
 
     def _side_by_side(self, parts: list[ir.Value], axis: int) -> ir.Value:
         """Concat of values of which some have one row for all."""
-        rows = [self.places.all_rows(part) for part in parts]
+        rows = [self.valid_slots.all_rows(part) for part in parts]
         return self.insert.op("Concat", rows, {"axis": axis}, name="joined")
 
     def _shaped(self, value: ir.Value, sizes: list[Dim], name: str) -> ir.Value:
@@ -156,7 +156,7 @@ class RowValues:
         parts = [
             self.insert.int64s(size)
             if isinstance(size, int)
-            else self.insert.op("Reshape", [self.places.slot_count(size), self.insert.int64s(1)], name="slots")
+            else self.insert.op("Reshape", [self.valid_slots.slot_count(size), self.insert.int64s(1)], name="slots")
             for size in sizes
         ]
         return self.insert.op("Concat", parts, {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)

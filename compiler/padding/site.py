@@ -9,7 +9,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.facts import Fact
 from compiler.ir import Dim, Inserter
-from compiler.padding.places import Places
+from compiler.padding.valid_slots import ValidSlots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Site:
         details: what the rule told the form.
         facts: facts of the inputs after fills, None for absent ones.
         out_facts: facts of the outputs.
-        places: masks and true sizes.
+        valid_slots: masks and true sizes.
         insert: adds nodes in front of the node.
         replaced: what took the place of every output so far.
     """
@@ -32,7 +32,7 @@ class Site:
     details: tuple[Any, ...]
     facts: Sequence[Fact | None]
     out_facts: Sequence[Fact]
-    places: Places
+    valid_slots: ValidSlots
     insert: Inserter
     replaced: list[ir.Value | None] = dataclasses.field(default_factory=list)
 

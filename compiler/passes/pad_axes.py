@@ -36,8 +36,8 @@ from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, p
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET, Dim
 from compiler.padding.forms import FORMS
-from compiler.padding.places import Length, Places, is_removed
 from compiler.padding.site import Site
+from compiler.padding.valid_slots import Length, ValidSlots, is_removed
 from compiler.stages import Array, Lowered, Outcome, State, require_lowered, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -91,10 +91,10 @@ class PadAxes:
             rows_independent=lowered.batch_axis is not None,
             state_maps=maps,
         )
-        inputs = {length.axis: str(length.value.name) for length in work.places.lengths.values()}
+        inputs = {length.axis: str(length.value.name) for length in work.valid_slots.lengths.values()}
         masks = {
             str(length.mask.name): (str(length.mask_size), axes.sides[length.axis].value)
-            for length in work.places.lengths.values()
+            for length in work.valid_slots.lengths.values()
             if length.mask is not None
         }
         proof = certificate(axes, work.steps, inputs, masks, least, work.becomes)
@@ -196,7 +196,7 @@ class _Padding:
     def __init__(self, lowered: Lowered, axes: Axes) -> None:
         self.lowered, self.model, self.axes = lowered, lowered.model, axes
         self.known = input_facts(self.model, axes)
-        self.places = _places(lowered, self.known)
+        self.valid_slots = _valid_slots(lowered, self.known)
         self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
         self.steps: list[dict[str, Any]] = []
         self.becomes: dict[str, str] = {}
@@ -234,7 +234,7 @@ class _Padding:
             house.prune(self.model)
             house.forget_shapes(self.model)
             infer_settled(self.model, self.axes.behind)
-            self.places.settle()
+            self.valid_slots.settle()
             self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
 
     def _gives_rows(self, judged: Judged) -> bool:
@@ -274,7 +274,7 @@ class _Padding:
                     assert given is not None
                     facts[need.operand] = self._clamp(insert, node, need, given)
                 else:
-                    site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.places, insert)
+                    site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.valid_slots, insert)
                     names = [str(output.name) for output in node.outputs]
                     number = self._number(node, need)
                     FORMS[need.kind](site)
@@ -333,7 +333,7 @@ class _Padding:
     def _select(self, insert: house.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
         dims = house.dims_of(value)
         assert dims is not None and value.dtype is not None
-        condition = self.places.mask(fact, axis, dims)
+        condition = self.valid_slots.mask(fact, axis, dims)
         constant = insert.constant(np.array(fill, value.dtype.numpy()), "padding")
         shape = list(value.shape or ())
         if self.axes.batch is not None and fact.rows_axis is not None and shape[fact.rows_axis] == 1:
@@ -347,7 +347,7 @@ class _Padding:
         fact = self.known[value]
         uses = list(value.uses())
         for axis in fact.padded:
-            clean = self._select(self.places.insert, value, fact, axis, 0.0)
+            clean = self._select(self.valid_slots.insert, value, fact, axis, 0.0)
             for use in uses:
                 if not house.is_op(use.node, "Shape"):
                     use.node.replace_input_with(use.idx, clean)
@@ -375,7 +375,7 @@ def _after(model: ir.Model, value: ir.Value, otherwise: house.Inserter) -> house
     return house.Inserter(model, PadAxes.name, after=producer)
 
 
-def _places(lowered: Lowered, known: dict[ir.Value, Fact]) -> Places:
+def _valid_slots(lowered: Lowered, known: dict[ir.Value, Fact]) -> ValidSlots:
     """The length inputs, added to the graph."""
     batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else _fixed_rows(lowered.model, known)
     lengths = []
@@ -389,7 +389,7 @@ def _places(lowered: Lowered, known: dict[ir.Value, Fact]) -> Places:
             shape: list[int | str] = [batch, str(size)]
             mask = _input(lowered.model, cache.mask_input, ir.DataType.FLOAT, shape)
         lengths.append(Length(cache.axis, value, cache.slots, mask, size))
-    return Places(lowered.model, lengths, batch, PadAxes.name)
+    return ValidSlots(lowered.model, lengths, batch, PadAxes.name)
 
 
 def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import DataError, Place
-from compiler.runners.one_row import caller_dims, for_callers
+from compiler.runners.callers_view import caller_dims, for_callers
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
 from compiler.stages import Array, Feed, Lowered

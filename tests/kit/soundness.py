@@ -24,8 +24,8 @@ from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
 from compiler.ir import Dim, Inserter
 from compiler.padding.forms import FORMS
-from compiler.padding.places import Length, Places
 from compiler.padding.site import Site
+from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import open_session
 from compiler.stages import Array
 from tests.kit.attacked import ANCHOR, BATCH, axis_names, fact_of, model_of, size_at
@@ -114,7 +114,7 @@ class _Attack:
             if isinstance(need, Rewrite):
                 by_name = {str(value.name): value for value in self.padded.graph.inputs}
                 lengths = [Length(name, by_name[f"{name}_length"]) for name in self.names]
-                places = Places(self.padded, lengths, BATCH, "kit")
+                places = ValidSlots(self.padded, lengths, BATCH, "kit")
                 insert = Inserter(self.padded, "kit", before=target)
                 facts = self.case.facts
                 FORMS[need.kind](Site(self.padded, target, need.details, facts, self.verdict.outputs, places, insert))

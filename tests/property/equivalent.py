@@ -7,7 +7,7 @@ EQUIVALENT: dict[str, str] = {
     "padding/forms_lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1:`": (
         "a table that is constant is read by the form for computed tables, which finds the same entries"
     ),
-    "padding/places:Places._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
+    "padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
     "rows_axis:`": "the mask gets its shape by the form for merged axes, which gives the same shape",
     "Clip: refused node accepted": "ONNX Runtime takes scalar bounds only: the refused node does not run alone either",
     "CC2: claimed pointwise": (
@@ -37,7 +37,7 @@ EQUIVALENT: dict[str, str] = {
     "padding/forms_reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, whose counts are repeated once"
     ),
-    "padding/rows:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
+    "padding/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
     ),
     "analysis/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (

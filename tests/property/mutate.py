@@ -339,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, help="mutants of code; all by default")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one module, such as compiler/padding/places.py")
+    parser.add_argument("--only", help="one module, such as compiler/padding/valid_slots.py")
     parser.add_argument("--graphs", type=int, default=300, help="graphs of the fuzzer")
     parser.add_argument("--times", type=int, default=1, help="times as many random nodes as the tests draw")
     parser.add_argument("--beside", type=int, default=300, help="attacks drawn beside those that reach a module")

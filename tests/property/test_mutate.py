@@ -13,12 +13,15 @@ from tests.property.mutations import Mutation, modules, mutations_of
 from tests.property.trial import Result, Trial, in_child
 from tests.property.weakened import weakenings_of
 
-PLACES = "compiler/padding/places.py"
+PLACES = "compiler/padding/valid_slots.py"
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    files = [ROOT / "tests/compiler/analysis/rules/test_convolution.py", ROOT / "tests/compiler/padding/test_places.py"]
+    files = [
+        ROOT / "tests/compiler/analysis/rules/test_convolution.py",
+        ROOT / "tests/compiler/padding/test_valid_slots.py",
+    ]
     return harvest(files, graphs=25)
 
 
@@ -42,7 +45,7 @@ def test_every_module_is_mutated_and_every_mutation_has_a_name_of_its_own() -> N
 
 @pytest.mark.slow
 def test_a_slot_too_many_in_a_mask_is_caught_by_checker_and_comparison(corpus: Corpus) -> None:
-    result = tried(only(PLACES, "Places._computed", "'Less'", "'LessOrEqual'"), corpus)
+    result = tried(only(PLACES, "ValidSlots._computed", "'Less'", "'LessOrEqual'"), corpus)
     assert {"checker", "comparison"} <= set(result.by), result
 
 

@@ -14,8 +14,8 @@ from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Rows, Segment, Side, joined
 from compiler.errors import Refused
 from compiler.padding.forms_lookup import FORMS
-from compiler.padding.places import Length, Places
 from compiler.padding.site import Site
+from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse
 from tests.kit.judged import integers, layouts, rewrites
@@ -103,7 +103,7 @@ def frozen(rows: int) -> ir.Model:
     )
     node = node_named(model, "y")
     length = Length("cache", house.inputs_named(model)["real_length"], slots=6)
-    places = Places(model, [length], "batch", "test")
+    places = ValidSlots(model, [length], "batch", "test")
     facts = [Fact(), Fact(), Fact(is_number=True), Fact()]
     window = joined([Segment(CACHE + 2, Side.RIGHT)])
     out = make_fact({0: (Rows(house.symbol("batch")),), 1: window}, lambda region: ANYTHING)

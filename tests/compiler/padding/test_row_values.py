@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.padding.places import Length, Places
 from compiler.padding.row_values import RowValues
+from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import run_model
 from compiler.stages import Array
 from tests.kit.graphs import node_named, parse
@@ -44,7 +44,7 @@ def test_every_row_holds_what_it_computes_alone(body: str) -> None:
         feeds: dict[str, Array] = {"x": np.zeros((1, each, 4), np.float32), "time_length": lengths}
         alone.append(run_model(model, feeds)["y"])
     (length,) = (value for value in model.graph.inputs if value.name == "time_length")
-    places = Places(model, [Length("time", length)], "batch", "test")
+    places = ValidSlots(model, [Length("time", length)], "batch", "test")
     made = RowValues(places).of(node_named(model, "y").outputs[0])
     model.graph.outputs.append(made)
     feeds = {"x": np.zeros((3, 6, 4), np.float32), "time_length": lengths}

@@ -37,7 +37,7 @@ class Length:
     mask_size: Dim = 0
 
 
-class Places:
+class ValidSlots:
     """Masks and true sizes of a graph.
 
     Args:
@@ -253,8 +253,8 @@ def is_removed(value: ir.Value) -> bool:
 class _Slots(Mapping[str, ir.Value]):
     """The number of slots of every axis as an int64 scalar: fixed, or read from the shape of an input."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, valid_slots: ValidSlots) -> None:
+        self.valid_slots = valid_slots
         self.read: dict[str, ir.Value] = {}
 
     def __getitem__(self, name: str) -> ir.Value:
@@ -263,20 +263,20 @@ class _Slots(Mapping[str, ir.Value]):
         return self.read[name]
 
     def _make(self, name: str) -> ir.Value:
-        insert = self.places.insert
-        value, axis = self.places.sizes[name]
+        insert = self.valid_slots.insert
+        value, axis = self.valid_slots.sizes[name]
         span = {"start": axis, "end": axis + 1}
         size = insert.op("Shape", [value], span, name=f"{name}_slots", dtype=ir.DataType.INT64)
         return insert.op("Reshape", [size, insert.constant(np.zeros(0, np.int64), "scalar")], name=f"{name}_slots")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places.sizes)
+        return iter(self.valid_slots.sizes)
 
     def __len__(self) -> int:
-        return len(self.places.sizes)
+        return len(self.valid_slots.sizes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.places.sizes
+        return name in self.valid_slots.sizes
 
 
 def _inputs_by_axis(model: ir.Model) -> dict[str, tuple[ir.Value, int]]:

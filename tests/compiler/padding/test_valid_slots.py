@@ -9,7 +9,7 @@ from compiler.analysis.interval import ANYTHING
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
 from compiler.errors import Refused
 from compiler.ir import Dim, symbol
-from compiler.padding.places import Length, Places
+from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import run_model
 from compiler.stages import Array
 from tests.kit.graphs import parse
@@ -23,7 +23,7 @@ def made(axes: dict[int, Axis], axis: int, dims: tuple[Dim, ...], batch: str | i
     model = parse("(float[batch,time] x) => (bool[a] y) { y = Cast<to = 9>(x) }")
     length = ir.Value(name="length", shape=ir.Shape(["batch"]), type=ir.TensorType(ir.DataType.INT64))
     model.graph.inputs.append(length)
-    places = Places(model, [Length("time", length)], batch, "test")
+    places = ValidSlots(model, [Length("time", length)], batch, "test")
     mask = places.mask(make_fact(axes, lambda region: ANYTHING), axis, dims)
     assert mask is places.mask(make_fact(axes, lambda region: ANYTHING), axis, dims), "each mask once"
     model.graph.outputs[0] = mask

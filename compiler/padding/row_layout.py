@@ -20,7 +20,7 @@ def rows_of(site: Site, *, fixed_at: int = 0) -> tuple[int | None, Axis]:
     Raises:
         Refused: all rows share the operand, though each has lengths of its own.
     """
-    fact, batch = site.fact(), site.places.batch
+    fact, batch = site.fact(), site.valid_slots.batch
     axis = fact.rows_axis
     if axis is not None:
         return axis, fact.axis(axis) or ()
@@ -35,7 +35,7 @@ def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Valu
     """Repeat [batch] (rank 1) or [batch, places] (rank 2) for every entry of a merged axis of these factors."""
     if len(layout) <= 1:
         return value
-    insert, places = site.insert, site.places
+    insert, places = site.insert, site.valid_slots
     others = [at for at, factor in enumerate(layout) if not isinstance(factor, Rows)]
     rest = rank - 1
     apart = insert.op("Unsqueeze", [value, insert.int64s(*others)], name="rows_apart", dtype=value.dtype)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from compiler import ir as house
-from compiler.runners.one_row import OneRowSession, caller_dims, for_callers
+from compiler.runners.callers_view import OneRowSession, caller_dims, for_callers
 from compiler.runners.padded_rows import RowsRunner
 from compiler.runners.session import open_session
 from compiler.stages import PaddedAxis
