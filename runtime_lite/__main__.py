@@ -19,7 +19,7 @@ from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
-from runtime_lite.format.manifest import BATCH_AXIS, COSTS_FILE
+from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
@@ -139,13 +139,12 @@ def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> di
             f"run --stream: expected arrays [chunks, rows, ...] with one number of chunks, got {counts}; "
             "stack the chunks along a new first axis"
         )
-    batched = [
-        t for t in model.runner(graph).graph.inputs if t.role == "data" and BATCH_AXIS in t.shape and t.name in feeds
-    ]
-    rows = 1
-    for tensor in batched[:1]:
-        axis = 1 + tensor.shape.index(BATCH_AXIS)
-        rows = feeds[tensor.name].shape[axis] if feeds[tensor.name].ndim > axis else 1
+    record, rows = model.runner(graph).graph, 1
+    for tensor in record.inputs[::-1]:
+        rows_at = record.rows_at(tensor)
+        if tensor.role == "data" and tensor.name in feeds and rows_at is not None:
+            array = feeds[tensor.name]
+            rows = array.shape[1 + rows_at] if array.ndim > 1 + rows_at else 1
     with model.open_stream(graph, rows=rows) as stream:
         pushed = [
             stream.push({name: array[i] for name, array in feeds.items()}) for i in range(next(iter(counts.values())))

@@ -3,13 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.feeds import feed_of
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.calls.state import initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Tensor, bucket_name, static_shape
 from runtime_lite.model import Model
@@ -73,9 +73,10 @@ def _bench_bucket(
 def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]:
     """Return what runs a bucket once, with all of it in use."""
     graph = runner.graph
-    feed = Feed({t.name: _feed_array(t, artifact) for t in graph.inputs if t.role == "data"}, artifact.sizes)
-    window = 0 if graph.stream is None else graph.stream.window
-    state = StreamState(feed.rows, window, initial_state(graph, feed.rows).values)
+    arrays = {t.name: _feed_array(t, artifact) for t in graph.inputs if t.role == "data"}
+    feed = feed_of(graph, arrays, artifact.sizes)
+    state = initial_state(graph, feed.rows)
+    state = replace(state, lengths={cache.axis: np.full(feed.rows, cache.slots) for cache in graph.caches})
     return lambda: runner.step_in_bucket([feed], state, artifact.sizes)
 
 

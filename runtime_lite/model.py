@@ -20,9 +20,12 @@ from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.cache_axis import not_yet
+from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
-from runtime_lite.format.manifest import BATCH_AXIS
 from runtime_lite.format.reader import Bundle
+
+UPDATE = "update runtime_lite, or rebuild the bundle without them"
 
 
 class Model:
@@ -35,12 +38,14 @@ class Model:
         executors: makes what runs a graph.
 
     Raises:
-        BundleRefused: a graph file was built for something else than the manifest says.
+        BundleRefused: a graph file was built for something else than the manifest says, or the bundle asks for what is
+            not there yet.
         EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """
 
     def __init__(self, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> None:
         """Prepare the graphs; no session is opened yet."""
+        _check_can_run(bundle)
         check_contracts(bundle)
         self.bundle = bundle
         self._closed = False
@@ -133,7 +138,7 @@ class Model:
         runner = self.runner(graph)
         if not runner.graph.states:
             _refuse(f"{runner.name}.open_stream", "a graph with states", "one without", "call run() for each feed")
-        buckets = runner.graph.axes[BATCH_AXIS].buckets if BATCH_AXIS in runner.graph.axes else (1,)
+        buckets = runner.graph.row_buckets
         if type(rows) is not int or not 1 <= rows <= buckets[-1]:
             _refuse(f"{runner.name}.open_stream", f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
         return Stream(self, runner, rows)
@@ -221,7 +226,7 @@ class Stream:
     def close(self) -> None:
         """End the stream and drop its state; a second call does nothing."""
         self._closed = True
-        self._state = StreamState(self._rows, 0, {})
+        self._state = StreamState(self._rows, {}, {})
 
     def __enter__(self) -> "Stream":
         """Return the stream.
@@ -247,6 +252,18 @@ class Stream:
             _refuse(self._where, "an open stream", "a closed one", "open another with open_stream()")
         if self._model.closed:
             _refuse(self._where, "a stream of an open model", "one of a closed model", "load the bundle again")
+
+
+def _check_can_run(bundle: Bundle) -> None:
+    """Refuse, by its name, what a manifest may say and this runtime cannot run yet."""
+    if bundle.manifest.wiring:
+        refuse(f"{bundle.path}: wiring", "graphs that run alone", "wired graphs, which are not run yet", UPDATE)
+    for name, graph in bundle.manifest.graphs.items():
+        for cache in graph.caches:
+            kind = not_yet(cache.side, cache.update)
+            if kind is not None:
+                place = f"{bundle.path}: graphs.{name}.caches.{cache.axis}"
+                refuse(place, "right-aligned caches that are replaced", f"{kind}, which are not run yet", UPDATE)
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

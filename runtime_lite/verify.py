@@ -16,7 +16,7 @@ from runtime_lite.calls.state import initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.golden import Golden, golden_from_npz
-from runtime_lite.format.manifest import BATCH_AXIS, bucket_name
+from runtime_lite.format.manifest import bucket_name
 from runtime_lite.model import Model
 
 
@@ -55,7 +55,8 @@ def verify_model(model: Model) -> Iterator[Comparison]:
     for name, graph in model.bundle.manifest.graphs.items():
         where = f"{model.bundle.path}: {graph.golden}"
         golden = golden_from_npz(model.bundle.read_file(graph.golden), where, graph)
-        padded = {n: axis.buckets for n, axis in graph.axes.items() if n == BATCH_AXIS or axis.length_input is not None}
+        can_pad = [n for n, axis in graph.axes.items() if n == graph.batch_axis or axis.length_input is not None]
+        padded = {name: graph.axes[name].buckets for name in can_pad}
         for buckets in itertools.product(*padded.values()):
             yield from _compare(where, model.runner(name), golden, dict(zip(padded, buckets, strict=True)))
 

@@ -22,7 +22,6 @@ from runtime_lite.format.manifest import (
     Manifest,
     Sources,
     State,
-    StreamSpec,
     Tensor,
 )
 from runtime_lite.format.manifest_json import json_from_manifest
@@ -63,7 +62,6 @@ class GraphParts:
 def graph_record(name: str, graph: GraphParts) -> Graph:
     """The manifest's record of one graph."""
     lowered = graph.lowered
-    cache = next(iter(lowered.caches), None)
     states = {state.input: state for state in lowered.states}
     roles = {state.input: "state" for state in lowered.states} | {state.output: "state" for state in lowered.states}
     for each in lowered.caches:
@@ -93,20 +91,18 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
                 shape=shapes[state.input].shape,
                 dtype=shapes[state.input].dtype,
                 initial=_zero(shapes[state.input].dtype),
-                update="replace",
                 frames_axis=state.frames_axis,
-                window=None if state.frames_axis is None or cache is None else cache.slots,
+                cache=state.cache,
                 parts=tuple(graph.parts.get(state.input, (state.input,))),
             )
             for state in states.values()
         ),
-        stream=None
-        if cache is None
-        else StreamSpec(cache.length_input, cache.mask_input, cache.slots, cache.step, cache.side),
+        caches=lowered.caches,
         artifacts=tuple(Artifact(dict(a.sizes), a.file, a.files) for a in graph.built.artifacts),
         golden=f"golden/{name}.npz",
         rows_independent=lowered.rows_independent,
         certificate=f"certificates/{name}.json",
+        batch_axis=lowered.batch_axis,
         engine=graph.built.engine,
     )
 

@@ -29,6 +29,7 @@ from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass
+from compiler.sizes.expressions import expression, symbol
 from compiler.stages import Lowered, PaddedAxis, State
 from compiler.targets import placements
 from compiler.targets.static_graphs import write_static
@@ -36,7 +37,7 @@ from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import without_contract
-from runtime_lite.format.manifest import BATCH_AXIS, Graph
+from runtime_lite.format.manifest import SCHEMA_VERSION, Graph
 from runtime_lite.format.reader import Bundle
 
 REBUILD = "do not use the bundle, rebuild it with build.py"
@@ -50,6 +51,10 @@ def verify_proofs(bundle: Bundle) -> Iterator[str]:
     Raises:
         BundleRefused: a certificate does not hold, is of another graph, or proves less than the manifest says.
     """
+    version = bundle.manifest.schema_version
+    if version != SCHEMA_VERSION:
+        cure = "rebuild the bundle with build.py, or replay them with the Slipway that built it"
+        refuse(f"{bundle.path}: proofs", f"those of schema {SCHEMA_VERSION}", f"schema {version}", cure)
     for name, graph in bundle.manifest.graphs.items():
         where = f"{bundle.path}: {graph.certificate}"
         try:
@@ -104,36 +109,34 @@ def _require(where: str, expected: str, holds: bool, got: str) -> None:
 def _licences(graph: Graph) -> dict[str, Any]:
     """What a manifest allows that needs a proof."""
     padded = {n: axis for n, axis in graph.axes.items() if axis.length_input is not None}
-    stream = graph.stream
     return {
-        "independent rows": graph.rows_independent,
+        "axis of independent rows": graph.batch_axis if graph.rows_independent else None,
         "length inputs": {n: axis.length_input for n, axis in sorted(padded.items())},
         "smallest lengths": {n: axis.minimum for n, axis in sorted(padded.items())},
-        "window": None
-        if stream is None
-        else [stream.length_input, stream.mask_input, stream.window, stream.step_frames],
+        "caches": {cache.axis: dataclasses.asdict(cache) for cache in graph.caches},
     }
 
 
 def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What certificates prove, in the words of `_licences`: rows by the last of them, lengths by those of padding."""
+    batch = {proof["batch"] for proof in proofs}
     sides = {axis: side for proof in proofs for axis, side in proof["sides"].items()}
     lengths = {axis: given for proof in proofs for axis, given in proof["length_inputs"].items()}
     minimum = {axis: given for proof in proofs for axis, given in proof["minimum"].items()}
     left = sorted(axis for axis, side in sides.items() if side == "left")
-    right = [axis for axis, side in sides.items() if side == "right"]
-    window = None
-    if right:
-        (known,) = proofs[0]["lowered"]["caches"]
-        masks = [mask for proof in proofs for mask, (_, side) in proof["mask_inputs"].items() if side == "right"]
-        window = [lengths[right[0]], known["mask_input"], known["slots"], known["step"]]
-        if minimum[right[0]] != 0 or (known["mask_input"] is not None and known["mask_input"] not in masks):
-            window = ["not proved"]
+    masks = {mask: sizes for proof in proofs for mask, (sizes, side) in proof["mask_inputs"].items() if side == "right"}
+    caches = {}
+    for known in proofs[0]["lowered"]["caches"] if proofs else ():
+        axis, mask = known["axis"], known["mask_input"]
+        covered = None if mask not in masks else expression(masks[mask])
+        has_mask = mask is None or covered == symbol(axis) + known["step"]
+        if sides.get(axis) == known["side"] and minimum[axis] == 0 and has_mask:
+            caches[axis] = {**known, "length_input": lengths[axis]}
     return {
-        "independent rows": bool(proofs) and all(proof["batch"] == BATCH_AXIS for proof in proofs),
+        "axis of independent rows": batch.pop() if len(batch) == 1 else None,
         "length inputs": {axis: lengths.get(axis) for axis in left},
         "smallest lengths": {axis: minimum.get(axis) for axis in left},
-        "window": window,
+        "caches": caches,
     }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.manifest import BATCH_AXIS, Axis, Graph, Tensor
+from runtime_lite.format.manifest import Axis, Graph, Tensor
 
 RowLengths = Sequence[int] | Array
 
@@ -25,16 +25,13 @@ class Feed:
 
     Attributes:
         arrays: by input of role data.
-        sizes: size of every axis: `batch` the number of rows, an axis with a length per row their true length.
+        sizes: size of every axis: the batch axis has the number of rows, one with a length per row their true length.
+        rows: number of rows; 1 and without meaning for a graph without a batch axis.
     """
 
     arrays: Mapping[str, Array]
     sizes: Mapping[str, int]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows; 1 and without meaning for a graph without a batch axis."""
-        return self.sizes.get(BATCH_AXIS, 1)
+    rows: int = 1
 
 
 def check_feed(where: str, graph: Graph, arrays: Mapping[str, Array], check_finite: bool, rows: int = 1) -> Feed:
@@ -79,10 +76,15 @@ def check_ragged_feed(
     feeds = []
     for row in range(whole.rows):
         cuts = {axis: slice(0, int(lengths[axis][row])) for axis in ragged}
-        feeds.append(part_of_feed(graph, whole, {BATCH_AXIS: slice(row, row + 1), **cuts}))
+        feeds.append(part_of_feed(graph, whole, {str(graph.batch_axis): slice(row, row + 1), **cuts}))
         if check_finite:
             _check_finite(f"{where}: row {row}", feeds[-1])
     return feeds
+
+
+def feed_of(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Feed:
+    """Return the feed of arrays that have been checked, and of the sizes of all axes."""
+    return Feed(arrays, sizes, 1 if graph.batch_axis is None else sizes[graph.batch_axis])
 
 
 def part_of_feed(graph: Graph, feed: Feed, cuts: Mapping[str, slice]) -> Feed:
@@ -93,7 +95,7 @@ def part_of_feed(graph: Graph, feed: Feed, cuts: Mapping[str, slice]) -> Feed:
         if tensor.role == "data"
     }
     sizes = {axis: len(range(size)[cuts[axis]]) if axis in cuts else size for axis, size in feed.sizes.items()}
-    return Feed(arrays, sizes)
+    return feed_of(graph, arrays, sizes)
 
 
 def _check_arrays(
@@ -115,7 +117,7 @@ def _check_arrays(
                 if found != size:
                     _refuse(place, f"size {size} on {_axis(tensor, position)}", str(found), f"feed exactly {size}")
                 continue
-            if size == BATCH_AXIS:
+            if size == graph.batch_axis:
                 _check_rows(place, tensor, position, graph, found)
             elif size in limited:
                 _check_size(place, tensor, position, limited[size], found)
@@ -123,9 +125,9 @@ def _check_arrays(
                 wanted = f"size {sizes[size]} on {_axis(tensor, position)} like {bound_by[size]!r}"
                 _refuse(place, wanted, str(found), f"feed the same size on axis {size!r} everywhere")
             bound_by.setdefault(size, name)
-    if BATCH_AXIS in graph.axes:
-        sizes.setdefault(BATCH_AXIS, rows)
-    return Feed({name: arrays[name] for name in expected}, sizes)
+    if graph.batch_axis is not None:
+        sizes.setdefault(graph.batch_axis, rows)
+    return feed_of(graph, {name: arrays[name] for name in expected}, sizes)
 
 
 def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], arrays: Mapping[str, Array]) -> None:
@@ -193,7 +195,7 @@ def _check_length_names(where: str, graph: Graph, lengths: Mapping[str, RowLengt
     names = ", ".join(repr(name) for name in known) or "none"
     if not isinstance(lengths, Mapping):
         _refuse(where, "lengths as a mapping", f"a {type(lengths).__name__}", "write {'axis': [length of every row]}")
-    if not known or BATCH_AXIS not in graph.axes:
+    if not known or graph.batch_axis is None:
         got = "one whose rows have the same length" if known else "one without"
         _refuse(where, "a graph with rows and lengths of their own", got, "leave lengths out")
     if unknown := [name for name in lengths if name not in known]:

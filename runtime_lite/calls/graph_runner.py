@@ -8,7 +8,7 @@ from runtime_lite.calls.plan import plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, initial_state, next_state
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.manifest import BATCH_AXIS, Graph
+from runtime_lite.format.manifest import Graph
 
 
 class GraphRunner:
@@ -31,16 +31,16 @@ class GraphRunner:
     @property
     def batched(self) -> dict[str, int]:
         """Where every output of role data has its rows; empty without a batch axis."""
-        outputs = (tensor for tensor in self.graph.outputs if tensor.role == "data" and BATCH_AXIS in tensor.shape)
-        return {tensor.name: tensor.shape.index(BATCH_AXIS) for tensor in outputs}
+        found = {tensor.name: self.graph.rows_at(tensor) for tensor in self.graph.outputs if tensor.role == "data"}
+        return {name: axis for name, axis in found.items() if axis is not None}
 
     def batching_fault(self) -> str | None:
         """Return why rows of several callers may not share a run, or None when they may."""
-        if BATCH_AXIS not in self.graph.axes:
-            return f"one without the axis {BATCH_AXIS!r}"
+        if self.graph.batch_axis is None:
+            return "one without an axis of rows"
         if not self.graph.rows_independent:
             return "one whose rows are not proved independent"
-        shared = [t.name for t in self.graph.inputs if t.role == "data" and BATCH_AXIS not in t.shape]
+        shared = [t.name for t in self.graph.inputs if t.role == "data" and self.graph.rows_at(t) is None]
         return f"one whose input {shared[0]!r} holds for all rows" if shared else None
 
     def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
@@ -53,11 +53,11 @@ class GraphRunner:
 
     def split(self, feed: Feed) -> list[Feed]:
         """Return a feed as parts of no more rows than the largest bucket, in order."""
-        most = self.graph.axes[BATCH_AXIS].buckets[-1] if BATCH_AXIS in self.graph.axes else feed.rows
-        if feed.rows <= most:
+        axis, most = self.graph.batch_axis, self.graph.row_buckets[-1]
+        if axis is None or feed.rows <= most:
             return [feed]
         starts = range(0, feed.rows, most)
-        return [part_of_feed(self.graph, feed, {BATCH_AXIS: slice(start, start + most)}) for start in starts]
+        return [part_of_feed(self.graph, feed, {axis: slice(start, start + most)}) for start in starts]
 
     def run(self, feeds: Sequence[Feed]) -> list[dict[str, Array]]:
         """Run checked feeds, each from the initial states, in as few runs as hold them.
@@ -97,9 +97,7 @@ class GraphRunner:
         """
         full = self.executor.run(sizes, full_feed(self.graph, feeds, state, sizes, fill))
         states = {
-            tensor.name: cut_rows(full[tensor.name], tensor.shape.index(BATCH_AXIS), state.rows)
-            if BATCH_AXIS in tensor.shape
-            else full[tensor.name]
+            tensor.name: cut_rows(full[tensor.name], self.graph.rows_at(tensor), state.rows)
             for tensor in self.graph.outputs
             if tensor.role == "state"
         }

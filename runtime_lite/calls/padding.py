@@ -12,7 +12,7 @@ from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.manifest import BATCH_AXIS, Axis, Graph, Tensor, static_shape
+from runtime_lite.format.manifest import Axis, Graph, Tensor, static_shape
 
 
 def full_feed(
@@ -20,7 +20,7 @@ def full_feed(
 ) -> dict[str, Array]:
     """Return every input of a graph in the static shape of a bucket.
 
-    Free rows hold the filler, initial states, the smallest length, `real_length` 0 and the mask that belongs to it.
+    Free rows hold the filler, initial states, the smallest length, caches of length 0 and the masks that belong to it.
 
     Args:
         graph: the graph.
@@ -31,28 +31,39 @@ def full_feed(
     """
     initial = {s.input: s.initial for s in graph.states}
     counted = {axis.length_input: (name, axis) for name, axis in graph.axes.items() if axis.length_input is not None}
-    full: dict[str, Array] = {}
+    full = _cache_lengths(graph, state, sizes)
     for tensor in graph.inputs:
-        shape = static_shape(tensor.shape, sizes)
+        shape, rows_at = static_shape(tensor.shape, sizes), graph.rows_at(tensor)
         if tensor.role == "data":
             filler = fill if tensor.dtype.startswith("float") else 0
-            full[tensor.name] = _join(tensor, [feed.arrays[tensor.name] for feed in feeds], shape, filler)
+            full[tensor.name] = _join([feed.arrays[tensor.name] for feed in feeds], shape, tensor, rows_at, filler)
         elif tensor.role == "state":
-            full[tensor.name] = _join(tensor, [state.values[tensor.name]], shape, initial[tensor.name])
+            full[tensor.name] = _join([state.values[tensor.name]], shape, tensor, rows_at, initial[tensor.name])
         elif tensor.name in counted:
-            full[tensor.name] = _lengths(tensor, feeds, shape, *counted[tensor.name])
-        elif graph.stream is not None:
-            lengths = np.zeros(shape[0], np.int64)
-            lengths[: state.rows if tensor.shape[0] == BATCH_AXIS else shape[0]] = state.real_length
-            if tensor.role == "mask":
-                slots = np.arange(shape[1])
-                full[tensor.name] = (slots >= graph.stream.window - lengths[:, None]).astype(tensor.dtype)
-            else:
-                full[tensor.name] = lengths.astype(tensor.dtype)
+            full[tensor.name] = _lengths(tensor, feeds, shape, rows_at, *counted[tensor.name])
+    return {tensor.name: full[tensor.name] for tensor in graph.inputs}
+
+
+def _cache_lengths(graph: Graph, state: StreamState, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """The true lengths of the caches and their masks; without a batch axis all rows are those of one stream."""
+    tensors = {tensor.name: tensor for tensor in graph.inputs}
+    full: dict[str, Array] = {}
+    for cache in graph.caches:
+        tensor = tensors[cache.length_input]
+        lengths = np.zeros(static_shape(tensor.shape, sizes), tensor.dtype)
+        if graph.rows_at(tensor) is None:
+            lengths[:] = state.lengths[cache.axis]
+        else:
+            lengths[: state.rows] = state.lengths[cache.axis]
+        full[cache.length_input] = lengths
+        if cache.mask_input is not None:
+            full[cache.mask_input] = cache.mask(lengths).astype(tensors[cache.mask_input].dtype)
     return full
 
 
-def _join(tensor: Tensor, arrays: Sequence[Array], shape: tuple[int, ...], fill: bool | int | float) -> Array:
+def _join(
+    arrays: Sequence[Array], shape: tuple[int, ...], tensor: Tensor, rows_at: int | None, fill: bool | int | float
+) -> Array:
     """Return arrays below each other in an array of a larger shape; the only one itself when it has that shape."""
     if len(arrays) == 1 and arrays[0].shape == shape:
         return arrays[0]
@@ -60,16 +71,17 @@ def _join(tensor: Tensor, arrays: Sequence[Array], shape: tuple[int, ...], fill:
     row = 0
     for array in arrays:
         places = [slice(size) for size in array.shape]
-        if BATCH_AXIS in tensor.shape:
-            axis = tensor.shape.index(BATCH_AXIS)
-            places[axis] = slice(row, row + array.shape[axis])
-            row += array.shape[axis]
+        if rows_at is not None:
+            places[rows_at] = slice(row, row + array.shape[rows_at])
+            row += array.shape[rows_at]
         joined[tuple(places)] = array
     return joined
 
 
-def _lengths(tensor: Tensor, feeds: Sequence[Feed], shape: tuple[int, ...], name: str, axis: Axis) -> Array:
-    if BATCH_AXIS not in tensor.shape:
+def _lengths(
+    tensor: Tensor, feeds: Sequence[Feed], shape: tuple[int, ...], rows_at: int | None, name: str, axis: Axis
+) -> Array:
+    if rows_at is None:
         return np.full(shape, feeds[0].sizes[name], tensor.dtype)
     lengths = np.full(shape, axis.minimum, tensor.dtype)
     valid = np.repeat([feed.sizes[name] for feed in feeds], [feed.rows for feed in feeds])
@@ -101,7 +113,7 @@ def cut_outputs(where: str, graph: Graph, full: Mapping[str, Array], feeds: Sequ
                     outputs[tensor.name] = array
                     continue
                 _check_valid(f"{where}: {tensor.name!r}", tensor, array, valid, feed)
-                starts = [row if size == BATCH_AXIS else 0 for size in tensor.shape]
+                starts = [row if size == graph.batch_axis else 0 for size in tensor.shape]
                 places = tuple(slice(start, start + size) for start, size in zip(starts, valid, strict=True))
                 outputs[tensor.name] = array[places].copy()  # a view would keep the whole bucket alive
         cut.append(outputs)
@@ -118,6 +130,6 @@ def _check_valid(place: str, tensor: Tensor, array: Array, valid: tuple[int, ...
             )
 
 
-def cut_rows(array: Array, axis: int, rows: int) -> Array:
+def cut_rows(array: Array, axis: int | None, rows: int) -> Array:
     """Return the first rows of an axis as an array that owns its memory; itself when nothing is cut."""
-    return array if array.shape[axis] == rows else array[(slice(None),) * axis + (slice(rows),)].copy()
+    return array if axis is None or array.shape[axis] == rows else array[(slice(None),) * axis + (slice(rows),)].copy()

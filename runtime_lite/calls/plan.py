@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from runtime_lite.calls.feeds import Feed
-from runtime_lite.format.manifest import BATCH_AXIS, Graph
+from runtime_lite.format.manifest import Graph
 
 
 def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
@@ -18,8 +18,8 @@ def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
         feeds: checked feeds, each with no more rows than the largest bucket.
     """
     padded = [name for name, axis in graph.axes.items() if axis.length_input is not None]
-    exact = [name for name in graph.axes if name != BATCH_AXIS and name not in padded]
-    most = graph.axes[BATCH_AXIS].buckets[-1] if BATCH_AXIS in graph.axes else 1
+    exact = [name for name in graph.axes if name != graph.batch_axis and name not in padded]
+    most = graph.row_buckets[-1]
 
     def order(number: int) -> tuple[list[int], list[int]]:
         sizes = feeds[number].sizes
@@ -39,5 +39,6 @@ def plan_runs(graph: Graph, feeds: Sequence[Feed]) -> list[list[int]]:
 def smallest_bucket(graph: Graph, feeds: Sequence[Feed]) -> Mapping[str, int]:
     """Return the smallest bucket of every axis that holds all rows of some feeds, each as long as the longest."""
     needed = {axis: max(feed.sizes.get(axis, 1) for feed in feeds) for axis in graph.axes}
-    needed[BATCH_AXIS] = sum(feed.rows for feed in feeds)
+    if graph.batch_axis is not None:
+        needed[graph.batch_axis] = sum(feed.rows for feed in feeds)
     return {name: next(size for size in axis.buckets if size >= needed[name]) for name, axis in graph.axes.items()}

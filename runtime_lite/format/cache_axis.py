@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SIDES = ("right", "left")
+UPDATES = ("replace", "append")
+
 
 def not_yet(side: str, update: str) -> str | None:
     """What a cache asks for that neither the passes nor the runtime can do yet, by name; None where they can."""

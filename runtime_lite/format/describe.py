@@ -78,18 +78,17 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
                 state.name,
                 f"{state.input} <- {state.output}",
                 state.initial,
-                state.window or "-",
+                state.cache or "-",
                 len(state.parts) or "-",
             )
             for state in graph.states
         ]
-        lines.append(format_table(("state", "carried", "initial", "window", "parts"), states))
-    if graph.stream is not None:
-        stream = graph.stream
-        mask = f", mask {stream.mask_input}" if stream.mask_input else ""
+        lines.append(format_table(("state", "carried", "initial", "along", "parts"), states))
+    for cache in graph.caches:
+        mask = f", mask {cache.mask_input}" if cache.mask_input else ""
         lines.append(
-            f"  stream: {stream.step_frames} frames a push, window {stream.window}, {stream.alignment}-aligned, "
-            f"length {stream.length_input}{mask}"
+            f"  cache {cache.axis}: {cache.slots} slots, {cache.step} frames a push, {cache.side}-aligned, "
+            f"{cache.update}, length {cache.length_input}{mask}"
         )
     if graph.engine is not None:
         state = graph.engine.status if graph.engine.reason is None else f"NOT BUILT: {graph.engine.reason}"

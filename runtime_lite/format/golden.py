@@ -15,7 +15,7 @@ import numpy as np
 from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.arrays import Array, arrays_from_npz, npz_from_arrays
 from runtime_lite.format.checked_json import refuse
-from runtime_lite.format.manifest import BATCH_AXIS, Graph, Tensor, static_shape
+from runtime_lite.format.manifest import Graph, Tensor, static_shape
 
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
@@ -77,7 +77,7 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
     last = len(steps) - 1
     for index, (feeds, outputs) in steps.items():
         roles = ("data", "state") if index == last else ("data",)
-        sizes: dict[str, int] = {BATCH_AXIS: 1}
+        sizes: dict[str, int] = {} if graph.batch_axis is None else {graph.batch_axis: 1}
         _check_arrays(f"{where}[step{index:04d}/feed]", feeds, graph, graph.inputs, ("data",), sizes)
         _check_arrays(f"{where}[step{index:04d}/output]", outputs, graph, graph.outputs, roles, sizes)
     return Golden(tuple(GoldenStep(*steps[index]) for index in range(len(steps))), float(tolerance))
@@ -110,7 +110,7 @@ def _check_arrays(
 
 def _were_built(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Return whether sizes are buckets, or on an axis with a length per row within them."""
-    axes = {name: graph.axes[name] for name in sizes if name != BATCH_AXIS}
+    axes = {name: graph.axes[name] for name in sizes if name != graph.batch_axis}
     return all(
         sizes[name] in axis.buckets if axis.length_input is None else axis.minimum <= sizes[name] <= axis.buckets[-1]
         for name, axis in axes.items()

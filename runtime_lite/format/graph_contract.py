@@ -12,19 +12,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime_lite.errors import show
+from runtime_lite.format import schema_3
 from runtime_lite.format.checked_json import JsonValue, refuse
-from runtime_lite.format.manifest import Artifact, Graph, Scalar
+from runtime_lite.format.manifest import SCHEMA_VERSION, Artifact, Graph, Scalar
 from runtime_lite.format.onnx_file import metadata_of, with_metadata
 from runtime_lite.format.reader import Bundle
 
 KEY = "slipway.contract"
 
-_FIELDS = ("inputs", "outputs", "axes", "states", "stream", "rows_independent")
+_FIELDS = ("inputs", "outputs", "axes", "states", "caches", "batch_axis", "rows_independent")
 """Of `Graph`: what decides answers. Versions are checked by the executor, files by their hashes."""
 
 
 def contract_of(
-    name: str, graph: Graph, sizes: Mapping[str, int], front_end: Mapping[str, Scalar], certificate: str
+    name: str,
+    graph: Graph,
+    sizes: Mapping[str, int],
+    front_end: Mapping[str, Scalar],
+    certificate: str,
+    schema_version: int = SCHEMA_VERSION,
 ) -> dict[str, Any]:
     """Return what the file of one bucket says: how the graph is fed and read, and what the caller does before.
 
@@ -34,8 +40,10 @@ def contract_of(
         sizes: the bucket.
         front_end: of the manifest.
         certificate: SHA-256 of the graph's certificate.
+        schema_version: of the manifest, in whose words it is said.
     """
-    plain = {field: getattr(graph, field) for field in _FIELDS}
+    is_older = schema_version == schema_3.VERSION
+    plain = schema_3.contract_fields(graph) if is_older else {field: getattr(graph, field) for field in _FIELDS}
     told = {"graph": name, "sizes": dict(sizes), "front_end": dict(front_end), "certificate": certificate, **plain}
     result: dict[str, Any] = json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True))
     return result
@@ -70,7 +78,8 @@ def _check(bundle: Bundle, name: str, graph: Graph, artifact: Artifact) -> None:
         refuse(where, f"what the graph was built for under {KEY!r} in its metadata", "nothing")
     told = JsonValue.parse(text, f"{where}: {KEY}").value
     certificate = bundle.manifest.files[graph.certificate].sha256
-    said = contract_of(name, graph, artifact.sizes, bundle.manifest.front_end, certificate)
+    manifest = bundle.manifest
+    said = contract_of(name, graph, artifact.sizes, manifest.front_end, certificate, manifest.schema_version)
     if told == said and _types(told) == _types(said):
         return
     theirs, ours = dict(_leaves(told)), dict(_leaves(said))

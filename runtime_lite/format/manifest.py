@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.formula import parse_formula
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MANIFEST_FILE = "manifest.json"
 COSTS_FILE = "costs.json"
-BATCH_AXIS = "batch"  # the axis of the rows; its free places are filled and cut
 
 DTYPES = (
     "bool",
@@ -61,7 +61,8 @@ class Axis:
     """An axis whose size is chosen per artifact.
 
     The places of an axis with a length input are padded at the end: every row has a true length of its own, and what
-    lies behind it reaches no valid output. Of any other axis but `batch`, a feed needs exactly a bucket.
+    lies behind it reaches no valid output. Free places of the batch axis are filled and cut, too. Of any other axis a
+    feed needs exactly a bucket.
 
     Attributes:
         buckets: the sizes that were built, ascending.
@@ -82,12 +83,12 @@ class State:
         name: what the recipe or a packing pass calls it.
         input: graph input that takes the carried value.
         output: graph output that yields the next value.
-        shape: shape of both.
+        shape: shape of both; where new frames are appended, the output has these alone.
         dtype: dtype of both.
         initial: the number that fills the state of a new stream.
-        update: `replace`, the next value is the output.
-        frames_axis: position of the windowed frames in `shape`, None for states of fixed extent (convolution caches).
-        window: size of that axis, None together with `frames_axis`.
+        frames_axis: position of the cached frames in `shape`, None for states of fixed extent (convolution contexts),
+            which every push replaces.
+        cache: name of the cache axis that lies there, None together with `frames_axis`.
         parts: names of the checkpoint's own caches that are packed in this state, in order; may be empty.
     """
 
@@ -97,33 +98,9 @@ class State:
     shape: tuple[int | str, ...]
     dtype: str
     initial: bool | int | float
-    update: str
     frames_axis: int | None
-    window: int | None
+    cache: str | None
     parts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class StreamSpec:
-    """How the runtime counts the valid frames of a stream.
-
-    `real_length` starts at 0 and is fed before each push as it is; afterwards it is
-    `min(real_length + step_frames, window)`. The mask is 0/1 over `window + step_frames` slots: slot s is 1 iff
-    `s >= window - real_length` (right-aligned).
-
-    Attributes:
-        length_input: graph input (role `length`) that takes `real_length` per row.
-        mask_input: graph input (role `mask`) that takes the mask per row, or None when the graph computes it.
-        window: number of cached frames.
-        step_frames: frames that one push adds.
-        alignment: `right`.
-    """
-
-    length_input: str
-    mask_input: str | None
-    window: int
-    step_frames: int
-    alignment: str
 
 
 @dataclass(frozen=True)
@@ -172,12 +149,13 @@ class Graph:
         outputs: in the order of the graph files.
         axes: axis name to buckets; every axis name in a shape is a key.
         states: what a stream carries; empty for a graph that is run directly.
-        stream: how valid frames are counted, None when no length is fed.
+        caches: the axes along which states keep frames, and how valid frames are counted along each.
         artifacts: one per combination of buckets.
         golden: `.npz` file of recorded feeds and outputs.
         rows_independent: whether it is proved that a row of every output depends on that row of the inputs only: the
-            licence to batch. Without it no bucket of the axis `batch` is larger than 1.
+            licence to batch. Without it no bucket of the batch axis is larger than 1.
         certificate: file that holds the proofs.
+        batch_axis: the axis of rows, one of `axes`, whatever it is called; None for a graph without one.
         engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
     """
 
@@ -188,12 +166,39 @@ class Graph:
     outputs: tuple[Tensor, ...]
     axes: Mapping[str, Axis]
     states: tuple[State, ...]
-    stream: StreamSpec | None
+    caches: tuple[CacheAxis, ...]
     artifacts: tuple[Artifact, ...]
     golden: str
     rows_independent: bool
     certificate: str
+    batch_axis: str | None
     engine: Engine | None = None
+
+    @property
+    def row_buckets(self) -> tuple[int, ...]:
+        """Numbers of rows that were built for; 1 without a batch axis."""
+        return (1,) if self.batch_axis is None else self.axes[self.batch_axis].buckets
+
+    def rows_at(self, tensor: Tensor) -> int | None:
+        """Where an input or output has its rows, or None."""
+        return tensor.shape.index(self.batch_axis) if self.batch_axis in tensor.shape else None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An output that another graph of the bundle takes: what an encoder gives to a rescorer, a prefill to a step.
+
+    Attributes:
+        from_graph: graph that gives it.
+        output: its output, of role `data`; or of role `state`, with which a stream of the other graph starts.
+        to_graph: graph that takes it.
+        input: its input, of the same role.
+    """
+
+    from_graph: str
+    output: str
+    to_graph: str
+    input: str
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,8 @@ class Manifest:
         receipts: file that holds what the build measured.
         recipe: file that holds the effective recipe.
         files: every file of the bundle except `manifest.json` and `costs.json`.
-        schema_version: of this format.
+        wiring: which outputs of graphs other graphs take; none runs before those that it takes from.
+        schema_version: of the format that it was read from.
     """
 
     name: str
@@ -248,6 +254,7 @@ class Manifest:
     receipts: str
     recipe: str
     files: Mapping[str, FileEntry]
+    wiring: tuple[Wire, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
 

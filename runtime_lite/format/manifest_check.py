@@ -7,16 +7,17 @@ from runtime_lite.errors import show
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.manifest import (
-    BATCH_AXIS,
     COSTS_FILE,
     ITEM_BYTES,
     MANIFEST_FILE,
     Graph,
     Manifest,
+    State,
     Tensor,
     bucket_name,
     tensor_bytes,
 )
+from runtime_lite.format.wiring_check import check_wiring
 
 MAX_DIMENSION = 2**31 - 1
 MAX_TENSOR_BYTES = 4 * 2**30
@@ -26,7 +27,7 @@ MAX_FORMULAS = 64
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Check that files, graphs, axes, states, streams and artifacts agree with each other.
+    """Check that files, graphs, axes, states, caches, artifacts and wires agree with each other.
 
     Raises:
         BundleRefused: they do not.
@@ -34,6 +35,7 @@ def check_manifest(manifest: Manifest) -> None:
     _check_files(manifest)
     for name, graph in manifest.graphs.items():
         _check_graph(f"{MANIFEST_FILE}.graphs.{name}", graph)
+    check_wiring(f"{MANIFEST_FILE}.wiring", manifest)
 
 
 def _check_files(manifest: Manifest) -> None:
@@ -71,22 +73,30 @@ def _check_graph(where: str, graph: Graph) -> None:
     tensors = {tensor.name: tensor for tensor in graph.inputs + graph.outputs}
     if len(tensors) != len(graph.inputs) + len(graph.outputs):
         refuse(where, "every input and output name once", "a name twice")
+    if graph.batch_axis is not None and graph.batch_axis not in graph.axes:
+        refuse(
+            f"{where}.batch_axis",
+            f"one of the axes ({', '.join(graph.axes) or 'none'}) or null",
+            show(graph.batch_axis),
+        )
     if not any(tensor.role == "data" for tensor in graph.outputs):
         refuse(f"{where}.outputs", "an output of role 'data'", "none")
     for tensor in tensors.values():
         _check_shape(f"{where}.{tensor.name}.shape", graph, tensor)
     fed = {size for tensor in graph.inputs if tensor.role == "data" for size in tensor.shape}
-    if unfed := sorted(graph.axes.keys() - fed - {BATCH_AXIS}):
+    if unfed := sorted(graph.axes.keys() - fed - {graph.batch_axis}):
         refuse(f"{where}.axes", "axes that an input of role 'data' has, their sizes come from the feed", repr(unfed[0]))
-    if not graph.rows_independent and BATCH_AXIS in graph.axes and graph.axes[BATCH_AXIS].buckets[-1] > 1:
-        buckets = ", ".join(str(size) for size in graph.axes[BATCH_AXIS].buckets)
-        refuse(f"{where}.rows_independent", f"true, the licence for the buckets {buckets} of {BATCH_AXIS!r}", "false")
+    if not graph.rows_independent and graph.row_buckets[-1] > 1:
+        buckets = ", ".join(str(size) for size in graph.row_buckets)
+        licence = f"true, the licence for the buckets {buckets} of {graph.batch_axis!r}"
+        refuse(f"{where}.rows_independent", licence, "false")
     _check_artifacts(where, graph)
     _check_engine(f"{where}.engine", graph)
     _check_axes(where, graph)
     _check_sizes(where, graph)
     _check_states(where, graph)
-    _check_stream(where, graph, tensors)
+    _check_caches(where, graph)
+    _check_lengths(where, graph, tensors)
 
 
 def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
@@ -101,14 +111,14 @@ def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
             continue
         if tensor.role != "data" or tensor in graph.inputs:
             refuse(where, "formulas in outputs of role 'data' only", show(size))
-        if not axes or BATCH_AXIS in axes:
-            refuse(where, f"formulas over axes other than {BATCH_AXIS!r}", show(size))
-    if BATCH_AXIS not in graph.axes or BATCH_AXIS in names:
+        if not axes or graph.batch_axis in axes:
+            refuse(where, f"formulas over axes other than {graph.batch_axis!r}", show(size))
+    if graph.batch_axis is None or graph.batch_axis in names:
         return
     if tensor in graph.outputs or tensor.role != "data":
-        refuse(where, f"the axis {BATCH_AXIS!r}, which the graph declares", show(list(tensor.shape)))
+        refuse(where, f"the axis {graph.batch_axis!r}, which the graph declares", show(list(tensor.shape)))
     if any(graph.axes[str(name)].length_input is not None for name in names):
-        refuse(where, f"the axis {BATCH_AXIS!r} beside an axis with a length per row", show(list(tensor.shape)))
+        refuse(where, f"the axis {graph.batch_axis!r} beside an axis with a length per row", show(list(tensor.shape)))
 
 
 def _check_artifacts(where: str, graph: Graph) -> None:
@@ -153,7 +163,7 @@ def _check_axes(where: str, graph: Graph) -> None:
         if axis.length_input is None:
             if axis.minimum != 1:
                 refuse(f"{place}.minimum", "1 without a length_input", str(axis.minimum))
-        elif name == BATCH_AXIS:
+        elif name == graph.batch_axis:
             refuse(f"{place}.length_input", "null, free rows need no length", show(axis.length_input))
         elif graph.states:
             refuse(f"{place}.length_input", "null in a graph with states", show(axis.length_input))
@@ -192,22 +202,17 @@ def _check_states(where: str, graph: Graph) -> None:
                 f"{where}.states", f"every {side} of role 'state' once ({show(sorted(declared))})", show(sorted(used))
             )
         for state, name in zip(graph.states, used, strict=True):
-            if (declared[name].shape, declared[name].dtype) != (state.shape, state.dtype):
+            shape = state.shape if side == "input" else _next_shape(graph, state)
+            if (declared[name].shape, declared[name].dtype) != (shape, state.dtype):
                 refuse(
                     f"{where}.states.{state.name}",
                     f"the shape and dtype of {side} {name!r}",
-                    show([list(state.shape), state.dtype]),
+                    show([list(shape), state.dtype]),
                 )
     for state in graph.states:
-        if any(isinstance(size, str) and size != BATCH_AXIS for size in state.shape):
-            expected = f"integers and the axis {BATCH_AXIS!r}, a stream keeps its states over all its feeds"
+        if any(isinstance(size, str) and size != graph.batch_axis for size in state.shape):
+            expected = f"integers and the axis {graph.batch_axis!r}, a stream keeps its states over all its feeds"
             refuse(f"{where}.states.{state.name}.shape", expected, show(list(state.shape)))
-        if state.frames_axis is not None and (
-            state.frames_axis >= len(state.shape) or state.shape[state.frames_axis] != state.window
-        ):
-            refuse(
-                f"{where}.states.{state.name}.frames_axis", f"the axis of size {state.window}", str(state.frames_axis)
-            )
         if not _holds(state.dtype, state.initial):
             refuse(f"{where}.states.{state.name}.initial", f"a number that {state.dtype} holds", show(state.initial))
 
@@ -224,29 +229,53 @@ def _holds(dtype: str, number: bool | int | float) -> bool:
     return type(number) is int and low <= number < high
 
 
-def _check_stream(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> None:
-    """Check what the runtime counts: the valid frames of a stream, the true lengths of rows."""
-    stream = graph.stream
-    lengths = [] if stream is None else [stream.length_input]
+def _next_shape(graph: Graph, state: State) -> tuple[int | str, ...]:
+    """What a graph gives for a state: all of it, or the new frames where they are appended."""
+    appended = {cache.axis: cache.step for cache in graph.caches if cache.update == "append"}
+    if state.cache not in appended:
+        return state.shape
+    return tuple(appended[state.cache] if at == state.frames_axis else size for at, size in enumerate(state.shape))
+
+
+def _check_caches(where: str, graph: Graph) -> None:
+    """Check that every cache axis has a name of its own and states along it, and every state its place on one."""
+    slots = {cache.axis: cache.slots for cache in graph.caches}
+    if len(slots) != len(graph.caches) or slots.keys() & graph.axes.keys():
+        names = show([*graph.axes, *(cache.axis for cache in graph.caches)])
+        refuse(f"{where}.caches", "a name of its own for every axis", names)
+    for state in graph.states:
+        place = f"{where}.states.{state.name}"
+        if state.cache is None or state.frames_axis is None:
+            continue
+        if state.cache not in slots:
+            refuse(f"{place}.cache", f"one of the cache axes ({', '.join(slots) or 'none'})", show(state.cache))
+        if state.frames_axis >= len(state.shape) or state.shape[state.frames_axis] != slots[state.cache]:
+            refuse(f"{place}.frames_axis", f"the axis of size {slots[state.cache]}", str(state.frames_axis))
+    if idle := sorted(slots.keys() - {state.cache for state in graph.states}):
+        refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
+
+
+def _check_lengths(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> None:
+    """Check what the runtime counts: the valid frames of streams, the true lengths of rows."""
+    lengths = [cache.length_input for cache in graph.caches]
     lengths += [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
-    masks = [] if stream is None or stream.mask_input is None else [stream.mask_input]
+    masks = [cache.mask_input for cache in graph.caches if cache.mask_input is not None]
     for role, names in (("length", lengths), ("mask", masks)):
         found = sorted(tensor.name for tensor in graph.inputs if tensor.role == role)
         if found != sorted(names):
             refuse(f"{where}.inputs", f"{show(sorted(names))} as the inputs of role {role!r}", show(found))
-    if stream is not None and not graph.states:
-        refuse(f"{where}.stream", "states that the stream carries", "none")
     for name in lengths:
         length = tensors[name]
-        if length.dtype not in ("int32", "int64") or not _is_rows(length.shape):
+        if length.dtype not in ("int32", "int64") or not _is_rows(graph, length.shape):
             refuse(f"{where}.{name}", "int32 or int64 of shape [rows]", show([list(length.shape), length.dtype]))
-    if stream is not None and stream.mask_input is not None:
-        mask, rows = tensors[stream.mask_input], tensors[stream.length_input].shape[0]
-        slots = stream.window + stream.step_frames
-        if mask.dtype != "float32" or mask.shape != (rows, slots):
+    for cache in graph.caches:
+        if cache.mask_input is None:
+            continue
+        mask, shape = tensors[cache.mask_input], (*tensors[cache.length_input].shape, cache.slots + cache.step)
+        if mask.dtype != "float32" or mask.shape != shape:
             got = show([list(mask.shape), mask.dtype])
-            refuse(f"{where}.{mask.name}", f"float32 of shape {show([rows, slots])}", got)
+            refuse(f"{where}.{mask.name}", f"float32 of shape {show(list(shape))}", got)
 
 
-def _is_rows(shape: tuple[int | str, ...]) -> bool:
-    return len(shape) == 1 and (shape[0] == BATCH_AXIS or isinstance(shape[0], int))
+def _is_rows(graph: Graph, shape: tuple[int | str, ...]) -> bool:
+    return len(shape) == 1 and (shape[0] == graph.batch_axis or isinstance(shape[0], int))

@@ -10,6 +10,7 @@ import re
 from dataclasses import asdict, fields
 
 from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.cache_axis import SIDES, UPDATES, CacheAxis
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
@@ -28,10 +29,11 @@ from runtime_lite.format.manifest import (
     Manifest,
     Sources,
     State,
-    StreamSpec,
     Tensor,
+    Wire,
 )
 from runtime_lite.format.manifest_check import MAX_DIMENSION, check_manifest
+from runtime_lite.format.schema_3 import upgraded
 
 MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_FILE_BYTES = 16 * 2**30
@@ -47,8 +49,9 @@ def json_from_manifest(manifest: Manifest) -> bytes:
     """
     if not isinstance(manifest, Manifest):
         refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
-    plain = {**asdict(manifest), "wiring": []}
-    text = canonical_json(plain)
+    if manifest.schema_version != SCHEMA_VERSION:
+        refuse(MANIFEST_FILE, f"a Manifest of schema {SCHEMA_VERSION}", f"one of schema {manifest.schema_version}")
+    text = canonical_json(asdict(manifest))
     manifest_from_json(text)
     return text
 
@@ -65,12 +68,12 @@ def manifest_from_json(text: bytes) -> Manifest:
         refuse(MANIFEST_FILE, f"at most {MAX_MANIFEST_BYTES} bytes", f"{len(text)} bytes")
     top = JsonValue.parse(text, MANIFEST_FILE)
     version = top.key("schema_version").integer(0, MAX_DIMENSION)
-    if version != SCHEMA_VERSION:
+    if version == SCHEMA_VERSION - 1:
+        top = upgraded(top)
+    elif version != SCHEMA_VERSION:
         cure = "update runtime_lite" if version > SCHEMA_VERSION else REBUILD
         refuse("manifest.json.schema_version", str(SCHEMA_VERSION), str(version), cure)
-    top.keys_are([f.name for f in fields(Manifest)] + ["wiring"])
-    if top.key("wiring").items():
-        refuse("manifest.json.wiring", "an empty list", "wired graphs", "update runtime_lite")
+    top.keys_are([f.name for f in fields(Manifest)])
     sources = top.key("sha256").keys_are([f.name for f in fields(Sources)])
     manifest = Manifest(
         name=top.key("name").text(),
@@ -85,6 +88,7 @@ def manifest_from_json(text: bytes) -> Manifest:
         receipts=top.key("receipts").path(),
         recipe=top.key("recipe").path(),
         files=top.key("files").table(_file_entry, keys=JsonValue.path),
+        wiring=tuple(_wire(item) for item in top.key("wiring").items()),
         schema_version=version,
     )
     check_manifest(manifest)
@@ -150,9 +154,9 @@ def _initial(value: JsonValue) -> bool | int | float:
 
 def _state(value: JsonValue) -> State:
     value.keys_are([f.name for f in fields(State)])
-    frames_axis, window = value.key("frames_axis"), value.key("window")
-    if (frames_axis.value is None) != (window.value is None):
-        window.refuse("frames_axis and window both given or both null")
+    frames_axis, cache = value.key("frames_axis"), value.key("cache")
+    if (frames_axis.value is None) != (cache.value is None):
+        cache.refuse("frames_axis and cache both given or both null")
     return State(
         name=value.key("name").identifier(),
         input=value.key("input").identifier(),
@@ -160,25 +164,29 @@ def _state(value: JsonValue) -> State:
         shape=_shape(value.key("shape")),
         dtype=value.key("dtype").one_of(DTYPES),
         initial=_initial(value.key("initial")),
-        update=value.key("update").one_of(("replace",)),
         frames_axis=None if frames_axis.value is None else frames_axis.integer(0, 15),
-        window=None if window.value is None else window.integer(1, MAX_DIMENSION),
+        cache=None if cache.value is None else _axis_name(cache),
         parts=tuple(item.identifier() for item in value.key("parts").items()),
     )
 
 
-def _stream(value: JsonValue) -> StreamSpec | None:
-    if value.value is None:
-        return None
-    value.keys_are([f.name for f in fields(StreamSpec)])
+def _cache(value: JsonValue) -> CacheAxis:
+    value.keys_are([f.name for f in fields(CacheAxis)])
     mask_input = value.key("mask_input")
-    return StreamSpec(
+    return CacheAxis(
+        axis=_axis_name(value.key("axis")),
+        slots=value.key("slots").integer(1, MAX_DIMENSION),
+        step=value.key("step").integer(1, MAX_DIMENSION),
         length_input=value.key("length_input").identifier(),
         mask_input=None if mask_input.value is None else mask_input.identifier(),
-        window=value.key("window").integer(1, MAX_DIMENSION),
-        step_frames=value.key("step_frames").integer(1, MAX_DIMENSION),
-        alignment=value.key("alignment").one_of(("right",)),
+        side=value.key("side").one_of(SIDES),
+        update=value.key("update").one_of(UPDATES),
     )
+
+
+def _wire(value: JsonValue) -> Wire:
+    value.keys_are([f.name for f in fields(Wire)])
+    return Wire(*(value.key(f.name).identifier() for f in fields(Wire)))
 
 
 def _artifact(value: JsonValue) -> Artifact:
@@ -205,6 +213,7 @@ def _engine(value: JsonValue) -> Engine | None:
 
 def _graph(value: JsonValue) -> Graph:
     value.keys_are([f.name for f in fields(Graph)])
+    batch_axis = value.key("batch_axis")
     return Graph(
         target=value.key("target").identifier(),
         opset=value.key("opset").integer(1, 1000),
@@ -213,10 +222,11 @@ def _graph(value: JsonValue) -> Graph:
         outputs=tuple(_tensor(item, OUTPUT_ROLES) for item in value.key("outputs").items()),
         axes=value.key("axes").table(_axis, keys=_axis_name),
         states=tuple(_state(item) for item in value.key("states").items()),
-        stream=_stream(value.key("stream")),
+        caches=tuple(_cache(item) for item in value.key("caches").items()),
         artifacts=tuple(_artifact(item) for item in value.key("artifacts").items()),
         golden=value.key("golden").path(),
         rows_independent=value.key("rows_independent").boolean(),
         certificate=value.key("certificate").path(),
+        batch_axis=None if batch_axis.value is None else _axis_name(batch_axis),
         engine=_engine(value.key("engine")),
     )

@@ -65,15 +65,18 @@ def explode(plain: dict[str, Any]) -> None:
 
 EDITS: dict[str, tuple[Edit, str]] = {
     # versions, keys, types
-    "newer schema": (lambda m: m.update(schema_version=4), "schema_version: expected 3, got 4; update runtime_lite"),
-    "older schema": (lambda m: m.update(schema_version=1), "schema_version: expected 3, got 1; rebuild the bundle"),
+    "newer schema": (lambda m: m.update(schema_version=5), "schema_version: expected 4, got 5; update runtime_lite"),
+    "older schema": (lambda m: m.update(schema_version=1), "schema_version: expected 4, got 1; rebuild the bundle"),
     "schema as text": (lambda m: m.update(schema_version="1"), "schema_version: expected an integer from 0"),
     "schema as boolean": (lambda m: m.update(schema_version=True), "schema_version: expected an integer from 0"),
     "unknown key": (lambda m: m.update(evil=1), "got unknown key 'evil'"),
     "unknown key in a graph": (set_at("plugin", to="evil.so"), "graphs.streaming: expected only the keys"),
     "missing key": (lambda m: m.pop("files"), "manifest.json: expected the key 'files'"),
-    "missing key in a state": (drop_at("states", 0, "window"), "states[0]: expected the key 'window'"),
-    "wiring of a later version": (lambda m: m.update(wiring=[1]), "wiring: expected an empty list, got wired graphs"),
+    "older schema in today's words": (
+        lambda m: m.update(schema_version=3),
+        "graphs.streaming: expected only the keys",
+    ),
+    "missing key in a state": (drop_at("states", 0, "cache"), "states[0]: expected the key 'cache'"),
     "list as object": (lambda m: m.update(graphs=[]), "graphs: expected an object, got []"),
     "object as list": (set_at("inputs", to={}), "inputs: expected a list, got {}"),
     "number as text": (lambda m: m.update(name=7), "name: expected a printable text"),
@@ -223,30 +226,65 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "initial as text": (set_at("states", 0, "initial", to="0"), "initial: expected a number, got '0'"),
     "initial overflows": (set_at("states", 0, "initial", to=1e39), "initial: expected a number that float32 holds"),
     "initial as boolean": (set_at("states", 0, "initial", to=True), "initial: expected a number that float32 holds"),
-    "unknown update": (set_at("states", 0, "update", to="exec"), "update: expected one of replace, got 'exec'"),
+    "update of a state itself": (set_at("states", 0, "update", to="replace"), "got unknown key 'update'"),
     "frames axis beyond rank": (
         set_at("states", 0, "frames_axis", to=7),
         "frames_axis: expected the axis of size 5, got 7",
     ),
-    "window without frames axis": (
+    "cache without frames axis": (
         set_at("states", 0, "frames_axis", to=None),
-        "expected frames_axis and window both given",
+        "expected frames_axis and cache both given",
     ),
-    "stream without length": (
-        set_at("stream", to=None),
-        "inputs: expected [] as the inputs of role 'length', got ['real_length']",
+    "frames axis without cache": (set_at("states", 0, "cache", to=None), "expected frames_axis and cache both given"),
+    "state along no cache": (
+        set_at("states", 0, "cache", to="past"),
+        "states.keys.cache: expected one of the cache axes (cache), got 'past'",
     ),
-    "stream names no mask": (
-        set_at("stream", "mask_input", to=None),
+    "state along the rows": (
+        set_at("states", 0, "cache", to="batch"),
+        "states.keys.cache: expected one of the cache axes (cache), got 'batch'",
+    ),
+    "no caches": (set_at("caches", to=[]), "states.keys.cache: expected one of the cache axes (none), got 'cache'"),
+    "cache twice": (
+        lambda m: graph_of(m)["caches"].append(graph_of(m)["caches"][0]),
+        "caches: expected a name of its own for every axis, got ['batch', 'cache', 'cache']",
+    ),
+    "cache without states": (
+        lambda m: graph_of(m)["caches"].append({**graph_of(m)["caches"][0], "axis": "other"}),
+        "caches: expected a state along 'other', got none",
+    ),
+    "cache that is called like the rows": (
+        set_at("caches", 0, "axis", to="batch"),
+        "caches: expected a name of its own for every axis, got ['batch', 'batch']",
+    ),
+    "cache names no mask": (
+        set_at("caches", 0, "mask_input", to=None),
         "inputs: expected [] as the inputs of role 'mask', got ['mask']",
     ),
-    "mask of another size": (set_at("stream", "window", to=6), "mask: expected float32 of shape ['batch', 9]"),
+    "length of a cache that is no input": (
+        set_at("caches", 0, "length_input", to="x"),
+        "inputs: expected ['x'] as the inputs of role 'length', got ['real_length']",
+    ),
+    "cache of another size": (set_at("caches", 0, "slots", to=6), "frames_axis: expected the axis of size 6, got 1"),
+    "mask of another size": (set_at("caches", 0, "step", to=4), "mask: expected float32 of shape ['batch', 9]"),
+    "no slots": (set_at("caches", 0, "slots", to=0), "slots: expected an integer from 1"),
+    "unknown side": (set_at("caches", 0, "side", to="middle"), "side: expected one of right, left, got 'middle'"),
+    "side as a list": (set_at("caches", 0, "side", to=["right"]), "side: expected one of right, left"),
+    "unknown update": (set_at("caches", 0, "update", to="exec"), "update: expected one of replace, append, got 'exec'"),
+    "appended caches that are given whole": (
+        set_at("caches", 0, "update", to="append"),
+        "states.keys: expected the shape and dtype of output 'next_keys', got [['batch', 3, 2], 'float32']",
+    ),
+    # rows
+    "rows along no axis": (set_at("batch_axis", to="rows"), "batch_axis: expected one of the axes (batch) or null"),
+    "rows along a cache": (set_at("batch_axis", to="cache"), "batch_axis: expected one of the axes (batch) or null"),
+    "rows as a number": (set_at("batch_axis", to=0), "batch_axis: expected an axis name of letters"),
+    "no rows": (set_at("batch_axis", to=None), "states.keys.shape: expected integers and the axis None"),
     "length as float": (
         set_at("inputs", 1, "dtype", to="float32"),
         "real_length: expected int32 or int64 of shape [rows]",
     ),
-    "left alignment": (set_at("stream", "alignment", to="left"), "alignment: expected one of right, got 'left'"),
-    "endless step": (set_at("stream", "step_frames", to=2**40), "step_frames: expected an integer from 1"),
+    "endless step": (set_at("caches", 0, "step", to=2**40), "step: expected an integer from 1"),
 }
 
 

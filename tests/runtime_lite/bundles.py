@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import (
@@ -23,7 +24,6 @@ from runtime_lite.format.manifest import (
     Scalar,
     Sources,
     State,
-    StreamSpec,
     Tensor,
 )
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
@@ -31,6 +31,7 @@ from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_
 WINDOW, STEP, WIDTH = 5, 3, 2
 BUCKETS = (1, 4)
 FRONT_END: dict[str, Scalar] = {"sample_rate_hz": 16000, "dither": 0.5, "window": "povey", "snip_edges": True}
+CACHE = CacheAxis("cache", WINDOW, STEP, "real_length", "mask")
 TIMES, SHORTEST = (4, 8), 3  # buckets of the axis with a length per row, and its minimum
 MARKS = np.array([0.0, 1.0, -1.0], np.float32)
 WEIGHT = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
@@ -151,7 +152,7 @@ def onnx_bytes(text: str, location: str = "weights.bin", offset: int = 0, length
 
 def streaming_graph() -> Graph:
     """Return the record of the windowed streaming graph."""
-    keys = State("keys", "keys", "next_keys", ("batch", 5, 2), "float32", 0.0, "replace", 1, WINDOW, ("layer.keys",))
+    keys = State("keys", "keys", "next_keys", ("batch", 5, 2), "float32", 0.0, 1, "cache", ("layer.keys",))
     return Graph(
         target="onnx_static",
         opset=20,
@@ -168,13 +169,14 @@ def streaming_graph() -> Graph:
         ),
         axes={"batch": Axis(BUCKETS)},
         states=(keys,),
-        stream=StreamSpec("real_length", "mask", WINDOW, STEP, "right"),
+        caches=(CACHE,),
         artifacts=tuple(
             Artifact({"batch": n}, f"graphs/streaming.batch{n}.onnx", ("graphs/weights.bin",)) for n in BUCKETS
         ),
         golden="golden/streaming.npz",
         rows_independent=True,
         certificate="certificates/streaming.json",
+        batch_axis="batch",
     )
 
 
@@ -192,7 +194,7 @@ def plain_graph() -> Graph:
         outputs=(Tensor("y", ("batch", "frames", WIDTH), "float32", "data"),),
         axes={"batch": Axis(BUCKETS), "frames": Axis((2, 3))},
         states=(),
-        stream=None,
+        caches=(),
         artifacts=tuple(
             Artifact(s, f"graphs/plain.batch{s['batch']}.frames{s['frames']}.onnx", ("graphs/weights.bin",))
             for s in sizes
@@ -200,6 +202,7 @@ def plain_graph() -> Graph:
         golden="golden/plain.npz",
         rows_independent=True,
         certificate="certificates/plain.json",
+        batch_axis="batch",
     )
 
 
@@ -220,7 +223,7 @@ def ragged_graph() -> Graph:
         ),
         axes={"batch": Axis(BUCKETS), "time": Axis(TIMES, "time_length", SHORTEST)},
         states=(),
-        stream=None,
+        caches=(),
         artifacts=tuple(
             Artifact({"batch": n, "time": t}, f"graphs/ragged.batch{n}.time{t}.onnx", ("graphs/weights.bin",))
             for n in BUCKETS
@@ -229,6 +232,7 @@ def ragged_graph() -> Graph:
         golden="golden/ragged.npz",
         rows_independent=True,
         certificate="certificates/ragged.json",
+        batch_axis="batch",
     )
 
 

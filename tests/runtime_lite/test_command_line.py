@@ -47,11 +47,11 @@ def test_inspect_prints_what_a_bundle_is(bundle: Path, capsys: pytest.CaptureFix
     assert call("inspect", bundle) == 0
     text = capsys.readouterr().out
     for word in (
-        "tiny  (schema 3, 13 files",
+        "tiny  (schema 4, 13 files",
         "graph streaming  (onnx_static, opset 20, IR version 10)",
         "[batch, 3, 2]",
         "keys <- next_keys",
-        "stream: 3 frames a push, window 5, right-aligned, length real_length, mask mask",
+        "cache cache: 5 slots, 3 frames a push, right-aligned, replace, length real_length, mask mask",
         "batch=4,frames=3",
         "graphs/streaming.batch4.onnx",
         "sample_rate_hz  16000",
@@ -171,7 +171,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "newer bundle": (
         lambda d: newer(d / "b"),
-        "expected 3, got 9; update runtime_lite",
+        "expected 4, got 9; update runtime_lite",
     ),
     "no feeds": (
         lambda d: ("run", d / "b", "--feeds", d / "f.npz", "--out", d / "o.npz"),

@@ -1,5 +1,6 @@
 """Loaded bundles give the truth computed by hand: alone, padded to a bucket, and as streams over many pushes."""
 
+import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,17 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime_lite import BadInput, Model, Runtime
+from runtime_lite import BadInput, BundleRefused, Model, Runtime, read_bundle
 from runtime_lite.calls.padding import full_feed
 from runtime_lite.calls.state import initial_state
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.golden import npz_from_golden
+from runtime_lite.format.manifest import Graph
+from runtime_lite.verify import verify_model
 from tests.runtime_lite.bundles import (
+    CACHE,
     WIDTH,
     WINDOW,
+    edit_manifest,
+    graph_files,
+    plain_golden,
+    plain_graph,
     random_chunks,
+    streaming_golden,
+    streaming_graph,
     truth_of_plain,
     truth_of_stream,
+    write_bundle,
     write_double_bundle,
 )
 
@@ -45,7 +57,7 @@ def test_a_stream_equals_the_truth_long_after_its_window_overflows(model: Model,
         stream.reset()
         for chunk, (output, _) in zip(chunks, truth_of_stream(chunks), strict=True):
             np.testing.assert_allclose(stream.push({"x": chunk})["y"], output, rtol=0.0, atol=ATOL)
-        assert stream.state.real_length == WINDOW
+        assert stream.state.lengths["cache"].tolist() == [WINDOW] * rows
 
 
 @pytest.mark.parametrize("frames", [2, 3])
@@ -160,7 +172,7 @@ def test_a_second_push_at_the_same_time_is_refused(model: Model, monkeypatch: py
             stream.push({"x": chunk})
         leave.set()
         thread.join(10)
-        assert stream.state.real_length == 3
+        assert stream.state.lengths["cache"].tolist() == [3]
 
 
 def test_run_from_many_threads_equals_run_alone(model: Model) -> None:
@@ -225,3 +237,74 @@ def test_whatever_is_closed_refuses_to_work(bundle: Path) -> None:
             call()
     with pytest.raises(BadInput, match="expected an open runtime, got a closed one"):
         runtime.load(bundle)
+
+
+def with_rows_called(graph: Graph, name: str) -> Graph:
+    """The record of a graph whose batch axis has another name."""
+
+    def named(shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return tuple(name if size == "batch" else size for size in shape)
+
+    return dataclasses.replace(
+        graph,
+        inputs=tuple(dataclasses.replace(each, shape=named(each.shape)) for each in graph.inputs),
+        outputs=tuple(dataclasses.replace(each, shape=named(each.shape)) for each in graph.outputs),
+        states=tuple(dataclasses.replace(each, shape=named(each.shape)) for each in graph.states),
+        axes={name if axis == "batch" else axis: each for axis, each in graph.axes.items()},
+        artifacts=tuple(
+            dataclasses.replace(each, sizes={name if axis == "batch" else axis: n for axis, n in each.sizes.items()})
+            for each in graph.artifacts
+        ),
+        batch_axis=name,
+    )
+
+
+@pytest.mark.parametrize("name", ["rows", "streams", "stapel"])
+def test_the_batch_axis_is_known_by_its_part_whatever_it_is_called(name: str, tmp_path: Path) -> None:
+    graphs = {"streaming": with_rows_called(streaming_graph(), name), "plain": with_rows_called(plain_graph(), name)}
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    directory = write_bundle(tmp_path / name, graphs, files | {"golden/plain.npz": npz_from_golden(plain_golden())})
+    chunks, x, shift = random_chunks(4, 3), random_chunks(1, 9)[0], np.arange(9)
+    with Runtime() as runtime:
+        model = runtime.load(directory)
+        compared = list(verify_model(model))
+        assert {each.bucket for each in compared} == {f"{name}=1", f"{name}=4"} and all(each.holds for each in compared)
+        np.testing.assert_allclose(
+            model.run({"x": x, "shift": shift}, graph="plain")["y"], truth_of_plain(x, shift), rtol=0.0, atol=ATOL
+        )
+        with model.open_stream("streaming", rows=3) as stream:
+            for chunk, (expected, _) in zip(chunks, truth_of_stream(chunks), strict=True):
+                np.testing.assert_allclose(stream.push({"x": chunk})["y"], expected, rtol=0.0, atol=ATOL)
+
+
+def new_frames_alone(graph: Graph) -> Graph:
+    """The record of a graph that gives a cache's new frames instead of all of it."""
+    outputs = (graph.outputs[0], dataclasses.replace(graph.outputs[1], shape=("batch", CACHE.step, WIDTH)))
+    return dataclasses.replace(graph, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("side", "update", "kind"),
+    [("left", "replace", "left-aligned caches"), ("right", "append", "caches that append")],
+)
+def test_a_kind_of_cache_that_is_not_run_yet_is_read_and_refused_by_its_name(
+    side: str, update: str, kind: str, tmp_path: Path
+) -> None:
+    graph = dataclasses.replace(streaming_graph(), caches=(dataclasses.replace(CACHE, side=side, update=update),))
+    graph = new_frames_alone(graph) if update == "append" else graph
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    directory = write_bundle(tmp_path / "bundle", {"streaming": graph}, files)
+    with read_bundle(directory) as opened:
+        assert opened.manifest.graphs["streaming"] == graph
+    with Runtime() as runtime, pytest.raises(BundleRefused, match=f"got {kind}, which are not run yet; update runtime"):
+        runtime.load(directory)
+
+
+def test_wired_graphs_are_read_and_refused_by_their_name(tmp_path: Path) -> None:
+    directory = write_double_bundle(tmp_path / "bundle")
+    wire = {"from_graph": "streaming", "output": "y", "to_graph": "plain", "input": "x"}
+    edit_manifest(directory, lambda plain: plain.update(wiring=[wire]))
+    with read_bundle(directory) as opened:
+        assert len(opened.manifest.wiring) == 1
+    with Runtime() as runtime, pytest.raises(BundleRefused, match="got wired graphs, which are not run yet; update"):
+        runtime.load(directory)

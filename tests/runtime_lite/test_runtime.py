@@ -89,6 +89,7 @@ def test_a_graph_without_a_batch_axis_is_fed_in_its_own_size(tmp_path: Path) -> 
     graph = dataclasses.replace(
         graph,
         axes={},
+        batch_axis=None,
         inputs=tuple(dataclasses.replace(tensor, shape=fixed_rows(tensor.shape)) for tensor in graph.inputs),
         outputs=tuple(dataclasses.replace(tensor, shape=fixed_rows(tensor.shape)) for tensor in graph.outputs),
         states=tuple(dataclasses.replace(state, shape=fixed_rows(state.shape)) for state in graph.states),

@@ -19,7 +19,6 @@ from compiler.runners.ahead import ahead
 from compiler.runners.stream import Advance
 from compiler.stages import Array, Feed
 from compiler.verify.gates.base import Checked, Gate, Shipped
-from runtime_lite.format.manifest import BATCH_AXIS
 
 CURE = "see the findings on parity for the tensor that differs most"
 
@@ -178,8 +177,8 @@ def _in_batches(
 ) -> Iterator[tuple[int, list[dict[str, Array]]]]:
     """Every recording once per batch bucket, beside random partners: its number and its outputs."""
     chunks = [(number, chunk) for number, recording in enumerate(recordings) for chunk in recording]
-    buckets = model.runner(graph).graph.axes
-    for rows in buckets[BATCH_AXIS].buckets if BATCH_AXIS in buckets else ():
+    record = model.runner(graph).graph
+    for rows in () if record.batch_axis is None else record.row_buckets:
         order = np.random.default_rng(rows).permutation(len(chunks))
         answers: list[dict[str, Array]] = [{} for _ in chunks]
         for start in range(0, len(chunks), rows):

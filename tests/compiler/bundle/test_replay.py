@@ -119,7 +119,7 @@ CERTIFICATES: dict[str, tuple[Edit, str]] = {
     "rows under another name": (lambda c: proof(c).update(batch="other"), ""),
     "window not claimed": (lambda c: proof(c).update(sides={}), ""),
     "window on the other side": (lambda c: proof(c).update(sides={"cache": "left"}), ""),
-    "longer smallest length": (lambda c: proof(c)["minimum"].update(cache=3), "window to follow from the proof"),
+    "longer smallest length": (lambda c: proof(c)["minimum"].update(cache=3), "caches to follow from the proof"),
     "another length input": (lambda c: proof(c)["length_inputs"].update(cache="x"), ""),
     "graphs swapped": (
         lambda c: proof(c).update(
@@ -137,7 +137,7 @@ CERTIFICATES: dict[str, tuple[Edit, str]] = {
     ),
     "another window": (
         lambda c: proof(c)["lowered"]["caches"][0].update(step=1),
-        "window to follow from the proof",
+        "caches to follow from the proof",
     ),
 }
 
@@ -203,8 +203,8 @@ def test_shipped_weights_that_differ_from_the_proof_are_refused(bundle: Path) ->
     assert "graphs/net.weights as it follows from the graph that was proved" in refusal(bundle)
 
 
-def forget_stream(plain: dict[str, Any]) -> None:
-    graph_of(plain)["stream"]["step_frames"] += 1
+def change_step(plain: dict[str, Any]) -> None:
+    graph_of(plain)["caches"][0]["step"] += 1
 
 
 def forget_rows(plain: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ def forget_rows(plain: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "words"), [(forget_stream, "window"), (forget_rows, "independent rows")], ids=["window", "rows"]
+    ("edit", "words"), [(change_step, "caches"), (forget_rows, "axis of independent rows")], ids=["caches", "rows"]
 )
 def test_a_licence_that_does_not_follow_is_refused(bundle: Path, edit: Edit, words: str) -> None:
     edit_manifest(bundle, edit)

@@ -225,7 +225,7 @@ def test_only_what_is_valid_must_be_finite() -> None:
 def test_a_graph_without_such_an_axis_takes_no_lengths() -> None:
     with pytest.raises(BadInput, match="expected a graph with rows and lengths of their own, got one without; lea"):
         check_ragged_feed("test", plain_graph(), {"x": X, "shift": SHIFT}, {"frames": [3, 3]}, True)
-    alone = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]})
+    alone = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, batch_axis=None)
     with pytest.raises(BadInput, match="got one whose rows have the same length; leave lengths out"):
         check_ragged_feed("test", alone, rows_of(5), {"time": [5]}, True)
 

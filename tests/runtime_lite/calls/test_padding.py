@@ -11,8 +11,8 @@ from runtime_lite.calls.feeds import Feed, check_feed
 from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
 from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.manifest import Graph, StreamSpec
-from tests.runtime_lite.bundles import SHORTEST, ragged_graph, random_chunks, random_row, streaming_graph
+from runtime_lite.format.manifest import Graph
+from tests.runtime_lite.bundles import CACHE, SHORTEST, ragged_graph, random_chunks, random_row, streaming_graph
 
 GRAPH = streaming_graph()
 RAGGED = ragged_graph()
@@ -33,7 +33,7 @@ def mask_of(real_length: int) -> list[int]:
 
 @pytest.mark.parametrize("real_length", [0, 1, 3, 5])
 def test_length_and_mask_come_from_one_count_and_free_rows_have_none(real_length: int) -> None:
-    state = dataclasses.replace(initial_state(GRAPH, 3), real_length=real_length)
+    state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.full(3, real_length)})
     feed = full_feed(GRAPH, chunk(3), state, {"batch": 4})
     assert feed["real_length"].tolist() == [real_length] * 3 + [0]
     assert feed["mask"].tolist() == [mask_of(real_length)] * 3 + [mask_of(0)]
@@ -43,20 +43,27 @@ def test_length_and_mask_come_from_one_count_and_free_rows_have_none(real_length
         assert feed[tensor.name].dtype == np.dtype(tensor.dtype)
 
 
+def test_rows_of_one_call_may_be_streams_of_different_ages() -> None:
+    state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.array([5, 0, 3])})
+    feed = full_feed(GRAPH, chunk(3), state, {"batch": 4})
+    assert feed["real_length"].tolist() == [5, 0, 3, 0]
+    assert feed["mask"].tolist() == [mask_of(5), mask_of(0), mask_of(3), mask_of(0)]
+
+
 def test_free_rows_hold_the_initial_state() -> None:
     keys = dataclasses.replace(GRAPH.states[0], initial=-7.5)
     graph = dataclasses.replace(GRAPH, states=(keys,))
     state = initial_state(graph, 2)
     assert (state.values["keys"] == -7.5).all()
     values = {"keys": np.ones((2, 5, 2), np.float32)}
-    feed = full_feed(graph, chunk(2), StreamState(2, 3, values), {"batch": 4})
+    feed = full_feed(graph, chunk(2), StreamState(2, {"cache": np.array([3, 3])}, values), {"batch": 4})
     assert (feed["keys"][:2] == 1).all()
     assert (feed["keys"][2:] == -7.5).all()
 
 
 def test_a_graph_that_computes_its_mask_is_fed_the_length_only() -> None:
     inputs = tuple(tensor for tensor in GRAPH.inputs if tensor.role != "mask")
-    graph = dataclasses.replace(GRAPH, inputs=inputs, stream=StreamSpec("real_length", None, 5, 3, "right"))
+    graph = dataclasses.replace(GRAPH, inputs=inputs, caches=(dataclasses.replace(CACHE, mask_input=None),))
     assert list(full_feed(graph, chunk(), initial_state(graph, 1), {"batch": 1})) == [
         "x",
         "real_length",
@@ -71,10 +78,11 @@ def test_a_graph_with_a_fixed_batch_is_fed_whole() -> None:
     graph = dataclasses.replace(
         GRAPH,
         axes={},
+        batch_axis=None,
         inputs=tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in GRAPH.inputs),
         states=tuple(dataclasses.replace(state, shape=fix(state.shape)) for state in GRAPH.states),
     )
-    state = dataclasses.replace(initial_state(graph, 1), real_length=3)
+    state = dataclasses.replace(initial_state(graph, 1), lengths={"cache": np.array([3])})
     feed = full_feed(graph, chunk(2, graph), state, {})
     assert feed["real_length"].tolist() == [3, 3]
     assert feed["mask"].tolist() == [mask_of(3)] * 2
@@ -120,7 +128,7 @@ def test_a_graph_with_a_fixed_batch_has_one_length_for_all_rows() -> None:
         return tuple(2 if size == "batch" else size for size in shape)
 
     inputs = tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in RAGGED.inputs)
-    graph = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, inputs=inputs)
+    graph = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, batch_axis=None, inputs=inputs)
     feed = check_feed("test", graph, {name: np.repeat(array, 2, 0) for name, array in random_row(5).items()}, True)
     found = full_feed(graph, [feed], initial_state(graph, 1), {"time": 8})
     assert found["time_length"].tolist() == [5, 5]

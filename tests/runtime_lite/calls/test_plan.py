@@ -15,7 +15,7 @@ GRAPH = dataclasses.replace(ragged_graph(), axes=AXES)
 
 
 def feed(time: int, width: int = 2, batch: int = 1) -> Feed:
-    return Feed({}, {"batch": batch, "time": time, "width": width})
+    return Feed({}, {"batch": batch, "time": time, "width": width}, batch)
 
 
 def lengths(graph: Graph, feeds: list[Feed]) -> list[list[int]]:
@@ -38,7 +38,7 @@ def test_axes_that_cannot_be_padded_never_mix() -> None:
 
 
 def test_without_a_batch_axis_every_feed_runs_alone() -> None:
-    graph = dataclasses.replace(GRAPH, axes={"time": AXES["time"]})
+    graph = dataclasses.replace(GRAPH, axes={"time": AXES["time"]}, batch_axis=None)
     feeds = [Feed({}, {"time": time}) for time in (3, 5)]
     assert plan_runs(graph, feeds) == [[1], [0]]
     assert smallest_bucket(graph, feeds[:1]) == {"time": 4}
@@ -48,7 +48,7 @@ def test_the_smallest_bucket_holds_all_rows_and_the_longest_of_them() -> None:
     assert smallest_bucket(GRAPH, [feed(3, 3)]) == {"batch": 1, "time": 4, "width": 3}
     assert smallest_bucket(GRAPH, [feed(3), feed(5)]) == {"batch": 2, "time": 8, "width": 2}
     assert smallest_bucket(GRAPH, [feed(8), feed(4, batch=2)]) == {"batch": 5, "time": 8, "width": 2}
-    assert smallest_bucket(streaming_graph(), [Feed({}, {"batch": 3})]) == {"batch": 4}
+    assert smallest_bucket(streaming_graph(), [Feed({}, {"batch": 3}, 3)]) == {"batch": 4}
 
 
 @given(st.lists(st.builds(feed, st.integers(1, 16), st.sampled_from([2, 3]), st.integers(1, 5)), max_size=20))

@@ -10,10 +10,10 @@ import pytest
 
 from runtime_lite import BundleRefused, Runtime
 from runtime_lite.format.graph_contract import KEY, contract_of, with_contract
-from runtime_lite.format.manifest import StreamSpec
 from runtime_lite.format.onnx_file import metadata_of, with_metadata
 from tests.attacks.edits import graph_of, set_at
 from tests.runtime_lite.bundles import (
+    CACHE,
     STREAMING_TEXT,
     edit_manifest,
     onnx_bytes,
@@ -51,8 +51,8 @@ def test_a_changed_manifest_is_refused_by_the_graph(tmp_path: Path, change: str)
 
 def test_frames_per_push_belong_to_the_graph(tmp_path: Path) -> None:
     """Nothing else of a graph without a mask input says how many frames a push adds."""
-    graph = dataclasses.replace(streaming_graph(), stream=StreamSpec("real_length", None, 5, 3, "right"))
-    other = dataclasses.replace(graph, stream=StreamSpec("real_length", None, 5, 2, "right"))
+    graph = dataclasses.replace(streaming_graph(), caches=(dataclasses.replace(CACHE, mask_input=None),))
+    other = dataclasses.replace(graph, caches=(dataclasses.replace(CACHE, mask_input=None, step=2),))
     assert contract_of("g", graph, {"batch": 1}, {}, "") != contract_of("g", other, {"batch": 1}, {}, "")
 
 

@@ -55,6 +55,7 @@ def test_a_graph_without_axes_and_states_is_read() -> None:
         inputs=tuple(fixed.values()),
         outputs=(dataclasses.replace(graph.outputs[0], shape=(4, 3, 2)),),
         axes={},
+        batch_axis=None,
         artifacts=(Artifact({}, graph.artifacts[0].file, ()),),
     )
     manifest = manifest_of({"plain": graph}, FILES)

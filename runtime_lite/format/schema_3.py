@@ -1,0 +1,94 @@
+"""Bundles of manifest schema 3: read as if they had been written in today's, and held against what their files say.
+
+Schema 3 knew one cache axis without a name, right-aligned and replaced, in `stream`; each state repeated its size and
+update; and the batch axis was the one that is called `batch`.
+"""
+
+import dataclasses
+from typing import Any
+
+from runtime_lite.format.checked_json import JsonValue
+from runtime_lite.format.manifest import Graph, State
+from runtime_lite.format.manifest_check import MAX_DIMENSION
+
+VERSION = 3
+
+_BATCH_AXIS = "batch"
+_CACHE_AXIS = "cache"  # schema 3 does not say what it is called
+_STREAM = ("length_input", "mask_input", "window", "step_frames", "alignment")
+_STATE = {field.name for field in dataclasses.fields(State)} - {"cache"} | {"update", "window"}
+_GRAPH = {field.name for field in dataclasses.fields(Graph)} - {"caches", "batch_axis"} | {"stream"}
+_CONTRACT = ("inputs", "outputs", "axes", "rows_independent")
+
+
+def upgraded(top: JsonValue) -> JsonValue:
+    """Return a manifest of schema 3 in the words of today's; values are still to be checked.
+
+    Raises:
+        BundleRefused: a part whose words have changed is not what schema 3 says.
+    """
+    if top.key("wiring").items():
+        top.key("wiring").refuse("an empty list", "wired graphs")
+    graphs = top.key("graphs").table(_graph, keys=JsonValue.identifier)
+    return dataclasses.replace(top, value={**top.value, "graphs": graphs})
+
+
+def _graph(value: JsonValue) -> dict[str, Any]:
+    value.keys_are(_GRAPH)
+    stream, axes = value.key("stream"), value.key("axes").table(lambda axis: axis.value)
+    states = [_state(item, stream, axes) for item in value.key("states").items()]
+    kept = {key: each for key, each in value.value.items() if key != "stream"}
+    return {
+        **kept,
+        "states": states,
+        "caches": [] if stream.value is None else [_cache(stream, axes)],
+        "batch_axis": _BATCH_AXIS if _BATCH_AXIS in axes else None,
+    }
+
+
+def _cache(stream: JsonValue, axes: dict[str, Any]) -> dict[str, Any]:
+    stream.keys_are(_STREAM)
+    stream.key("alignment").one_of(("right",))
+    return {
+        "axis": _name_beside(axes),
+        "slots": stream.value["window"],
+        "step": stream.value["step_frames"],
+        "length_input": stream.value["length_input"],
+        "mask_input": stream.value["mask_input"],
+        "side": "right",
+        "update": "replace",
+    }
+
+
+def _state(value: JsonValue, stream: JsonValue, axes: dict[str, Any]) -> dict[str, Any]:
+    value.keys_are(_STATE).key("update").one_of(("replace",))
+    window = value.key("window")
+    if window.value is not None:
+        size = window.integer(1, MAX_DIMENSION)
+        if stream.value is None or size != stream.key("window").value:
+            window.refuse("the window of the stream, or null")
+    kept = {key: each for key, each in value.value.items() if key not in ("update", "window")}
+    return {**kept, "cache": None if window.value is None else _name_beside(axes)}
+
+
+def _name_beside(axes: dict[str, Any]) -> str:
+    """A name for the cache axis that no other axis has."""
+    name = _CACHE_AXIS
+    while name in axes:
+        name += "_"
+    return name
+
+
+def contract_fields(graph: Graph) -> dict[str, Any]:
+    """Return of a graph that was read from schema 3 what its files say, in the words of schema 3."""
+    (cache,) = graph.caches or (None,)
+    states = []
+    for state in graph.states:
+        kept = {key: each for key, each in dataclasses.asdict(state).items() if key != "cache"}
+        window = None if state.cache is None or cache is None else cache.slots
+        states.append({**kept, "update": "replace", "window": window})
+    stream = None
+    if cache is not None:
+        told = (cache.length_input, cache.mask_input, cache.slots, cache.step, cache.side)
+        stream = dict(zip(_STREAM, told, strict=True))
+    return {**{key: getattr(graph, key) for key in _CONTRACT}, "states": states, "stream": stream}

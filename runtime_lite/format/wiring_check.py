@@ -1,0 +1,90 @@
+"""What the wires of a manifest must be: from outputs to inputs that can take them, each once, and never in a circle.
+
+Sizes of two graphs meet when some bucket of the one gives what some bucket of the other takes; rows meet rows.
+"""
+
+from collections.abc import Mapping
+
+from runtime_lite.errors import show
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.manifest import Graph, Manifest, Tensor, Wire
+
+MAX_WIRES = 1024
+
+
+def check_wiring(where: str, manifest: Manifest) -> None:
+    """Check that every wire leads from an output to an input that can take it, and that the graphs have an order.
+
+    Raises:
+        BundleRefused: they do not.
+    """
+    if len(manifest.wiring) > MAX_WIRES:
+        refuse(where, f"at most {MAX_WIRES} wires", str(len(manifest.wiring)))
+    taken = set()
+    for number, wire in enumerate(manifest.wiring):
+        _check_wire(f"{where}[{number}]", wire, manifest.graphs)
+        if (wire.to_graph, wire.input) in taken:
+            refuse(f"{where}[{number}]", "one wire to an input", f"a second one to {_name(wire.to_graph, wire.input)}")
+        taken.add((wire.to_graph, wire.input))
+    if circle := _circle(manifest.wiring):
+        refuse(where, "graphs that run one after the other", f"a circle of {', '.join(circle)}")
+
+
+def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph]) -> None:
+    for name in (wire.from_graph, wire.to_graph):
+        if name not in graphs:
+            refuse(where, f"one of the graphs {', '.join(graphs)}", show(name))
+    giver, taker = graphs[wire.from_graph], graphs[wire.to_graph]
+    given = next((tensor for tensor in giver.outputs if tensor.name == wire.output), None)
+    if given is None:
+        refuse(f"{where}.output", f"an output of {wire.from_graph!r}", show(wire.output))
+    wanted = next((tensor for tensor in taker.inputs if tensor.name == wire.input), None)
+    if wanted is None:
+        refuse(f"{where}.input", f"an input of {wire.to_graph!r}", show(wire.input))
+    if given.role != wanted.role:
+        refuse(f"{where}.input", f"an input of role {given.role!r}, as the output", wanted.role)
+    if not _meet(giver, given, taker, wanted):
+        expected = f"what {_name(wire.to_graph, wire.input)} takes, {_type(wanted)}"
+        refuse(where, expected, f"{_type(given)} from {_name(wire.from_graph, wire.output)}")
+
+
+def _meet(giver: Graph, given: Tensor, taker: Graph, wanted: Tensor) -> bool:
+    """Whether an output can be fed to an input: type, rank, place of the rows, and every other size."""
+    gives, takes = ((t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, given), (taker, wanted)))
+    if gives != takes:
+        return False
+    return all(_fits(_sizes(giver, size), taker, slot) for size, slot in zip(given.shape, wanted.shape, strict=True))
+
+
+def _sizes(graph: Graph, size: int | str) -> set[int]:
+    """The sizes of a dimension over all buckets."""
+    if isinstance(size, int):
+        return {size}
+    formula = parse_formula(size)
+    return {formula.value(artifact.sizes) for artifact in graph.artifacts}
+
+
+def _fits(gives: set[int], taker: Graph, takes: int | str) -> bool:
+    """Whether a size that is given can be taken; shorter ones where rows have lengths of their own."""
+    axis = taker.axes.get(str(takes))
+    if axis is None or axis.length_input is None:
+        return bool(gives & _sizes(taker, takes)) or takes == taker.batch_axis
+    return any(axis.minimum <= size <= axis.buckets[-1] for size in gives)
+
+
+def _circle(wiring: tuple[Wire, ...]) -> list[str]:
+    """Graphs that wait for each other, or none."""
+    before = {wire.to_graph: {each.from_graph for each in wiring if each.to_graph == wire.to_graph} for wire in wiring}
+    while ready := [name for name, givers in before.items() if not givers & before.keys()]:
+        for name in ready:
+            del before[name]
+    return sorted(before)
+
+
+def _name(graph: str, tensor: str) -> str:
+    return show(f"{graph}.{tensor}")
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {show(list(tensor.shape))}"
