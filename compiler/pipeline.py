@@ -20,6 +20,7 @@ from compiler.lowering.lowering import Lowering
 from compiler.lowering.plan import check_passes
 from compiler.measure_page_figures import measure_page_figures
 from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.not_lowered import require_lowered_parts
 from compiler.recipe.options import make
 from compiler.records.build_report import BuildReport
 from compiler.report.build_record import BuildRecord, write_reports
@@ -54,8 +55,9 @@ def check(loaded: LoadedRecipe) -> Target:
 
     Raises:
         RecipeError: a pass, a target or an option does not exist or has a wrong value.
-        Refused: two targets ship.
+        Refused: two targets ship, or the recipe asks for caches or wires that are not lowered yet.
     """
+    require_lowered_parts(loaded)
     check_passes(loaded)
     return _the_target(loaded)
 

@@ -262,6 +262,7 @@ def rename_everywhere(old: str, new: str) -> Callable[[Any], None]:
 NET, INPUTS, AXES = ("graphs", "net"), ("graphs", "net", "inputs"), ("graphs", "net", "axes")
 PARITY, TASK, BUDGET = ("gates", "parity", "net"), ("gates", "task"), ("gates", "budget")
 VERIFICATION = ("data", "verification")
+WIRE = {"from_graph": "net", "output": "logits", "to_graph": "net", "input": "features"}
 
 Change = tuple[str, Callable[[Any], None]]
 
@@ -272,6 +273,7 @@ CHANGES: dict[str, list[Change]] = {
     "Recipe.targets": [("stream", at("targets", value=[{"kind": "null"}]))],
     "Recipe.gates": [("stream", at("gates", "task"))],
     "Recipe.front_end": [("stream", at("front_end", value={"hop": 5}))],
+    "Recipe.wiring": [("stream", at("wiring", value=[WIRE]))],
     "Graph.source": [("stream", at(*NET, "source", value={"onnx": "product.onnx"}))],
     "Graph.first_call": [("stream", at(*NET, "first_call", value={"onnx": "stream.onnx"}))],
     "Graph.inputs": [("stream", lambda r: graph(r).update(inputs=dict(reversed(graph(r)["inputs"].items()))))],
@@ -307,6 +309,9 @@ CHANGES: dict[str, list[Change]] = {
         ("stream", at(*AXES, "cache", "mask_input", value="mask")),
         ("stream", at(*AXES, "cache", value={"window": 8, "mask_input": "mask", "length_input": "fill"})),
     ],
+    "Axis.side": [("stream", at(*AXES, "cache", "side", value="left"))],
+    "Axis.update": [("stream", at(*AXES, "cache", "update", value="append"))],
+    **{f"Wire.{key}": [("stream", at("wiring", value=[{**WIRE, key: "other"}]))] for key in WIRE},
     "PassSpec.name": [("stream", lambda r: graph(r)["passes"].__setitem__(0, "canonicalize_reshapes"))],
     "PassSpec.options": [("stream", lambda r: graph(r)["passes"].__setitem__(0, {"simplify": {"rounds": 3}}))],
     "Data.verification": [("stream", at(*VERIFICATION, "feeds", value="tiny_more:other"))],

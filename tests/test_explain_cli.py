@@ -88,7 +88,7 @@ def test_window_of_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--window", "time"], "--window: expected AXIS=FRAMES, got 'time'"),
         (["--window", "time=many"], "--window time: expected a number of frames, got 'many'"),
         (["--window", "time=4"], "write --state INPUT=OUTPUT"),
-        (["--window", "time=4", "--window", "batch=4"], "--window: expected one cache axis"),
+        (["--window", "time=4", "--window", "batch=4"], "--window time: expected the caches that have this axis"),
         (["--axis", "time", "--html", "."], "--html: expected a file, got the folder ."),
     ],
 )

@@ -397,14 +397,11 @@ def _caches(
 ) -> tuple[CacheAxis, ...]:
     """The cache axes that a recipe declares, and how many frames the graph adds along each."""
     found = []
-    if len(spec.caches) > 1:
-        raise Refused(
-            f"one cache axis per graph is supported, got {list(spec.caches)}", cure="name all caches' axis alike"
-        )
     for name, axis in spec.caches.items():
-        assert axis.window is not None and axis.length_input is not None
+        assert axis.window is not None and axis.length_input is not None  # as every window has
+        assert axis.side is not None and axis.update is not None
         step = step_frames(model, states, places, name, graph)
-        found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input))
+        found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update))
     return tuple(found)
 
 

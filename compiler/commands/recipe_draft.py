@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import Carried, carried_states, is_length, is_mask, words_of
-from compiler.recipe.graph_parts import DEFAULT_LENGTH_INPUT
+from compiler.recipe.graph_parts import CACHE_DEFAULTS
 from compiler.recipe.tree import TODO
 from compiler.sizes.expressions import Dim, symbol
 
@@ -261,7 +261,7 @@ class _Settings:
             if each.frames_axis is not None and self._is(self._input(each.input).dims[each.frames_axis], name)
         )
         settings: dict[str, int | str] = {"window": max(WINDOW, 4 * frames)}
-        if DEFAULT_LENGTH_INPUT in self.taken:
+        if CACHE_DEFAULTS["length_input"] in self.taken:
             settings["length_input"] = _free(f"{name}_length", self.taken)
         reason = f"guessed: {state.output} comes back {frames} longer; how far back to look is yours to choose"
         return DraftAxis(name, settings, reason)

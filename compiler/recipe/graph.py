@@ -142,10 +142,10 @@ def _check_padded(graph: Graph) -> None:
         message = f"expected no length per row in a graph with states such as {states[0]!r}"
         axis = next(iter(graph.padded))
         raise disagree(message, "give the chunks one size: fixed", "axes", axis, "length_input")
-    lengths = [axis.length_input for axis in graph.axes.values() if axis.length_input is not None]
-    twice = [name for name in lengths if lengths.count(name) > 1]
+    added = [name for axis in graph.axes.values() for name in (axis.length_input, axis.mask_input) if name is not None]
+    twice = [name for name in added if added.count(name) > 1]
     if twice:
-        message = f"expected a length_input of its own for each axis, got {twice[0]!r} twice"
+        message = f"expected a length_input and a mask_input of its own for each axis, got {twice[0]!r} twice"
         raise disagree(message, "rename one", "axes")
 
 
@@ -161,6 +161,10 @@ def _check_states(graph: Graph) -> None:
             message = f"expected an output that feeds no other input, got {spec.state!r}, which feeds {fed[spec.state]}"
             raise disagree(message, "let each output feed one input", "inputs", name, "state")
         fed[spec.state] = name
+        along = [axis for axis in spec.shape if axis in graph.caches]
+        if len(along) > 1:
+            message = f"expected at most one axis with a window in the shape of a state, got {along}"
+            raise disagree(message, "fix the others", "inputs", name, "shape")
 
 
 def _check_originals(graph: Graph) -> None:

@@ -1,14 +1,14 @@
 """What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pydantic
 from pydantic import Field
 
 from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
 
-DEFAULT_LENGTH_INPUT = "real_length"
-"""Of a window; an axis with buckets has one only where the recipe asks for it."""
+CACHE_DEFAULTS = {"length_input": "real_length", "side": "right", "update": "replace"}
+"""Of a window; an axis with buckets has a length input only where the recipe asks for it."""
 
 
 class Source(Record):
@@ -107,6 +107,10 @@ class Axis(Record):
         length_input: graph input that holds the number of valid slots. A window has one; buckets have one when every
             row is to have a length of its own, valid entries first. At most one axis with buckets has none: the batch.
         mask_input: graph input that holds 1 for valid slots and 0 for free ones; None computes it inside the graph.
+        side: of a window, where valid entries lie: `right`, the newest last; `left`, the oldest first, is not lowered
+            yet. None is `right`.
+        update: of a window, how states along it become the next: `replace`, by the output; `append`, of the new frames
+            that the output gives, is not lowered yet. None is `replace`.
     """
 
     fixed: Positive | None = None
@@ -114,14 +118,16 @@ class Axis(Record):
     window: Positive | None = None
     length_input: TensorName | None = None
     mask_input: TensorName | None = None
+    side: Literal["right", "left"] | None = None
+    update: Literal["replace", "append"] | None = None
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _name_length(cls, given: Any) -> Any:
-        """A window has a length input whether it is named or not."""
-        if isinstance(given, dict) and given.get("window") is not None and given.get("length_input") is None:
-            return {**given, "length_input": DEFAULT_LENGTH_INPUT}
-        return given
+    def _fill_cache(cls, given: Any) -> Any:
+        """A window has a length input, a side and an update whether they are written or not."""
+        if not isinstance(given, dict) or given.get("window") is None:
+            return given
+        return {**given, **{key: each for key, each in CACHE_DEFAULTS.items() if given.get(key) is None}}
 
     @pydantic.model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -136,8 +142,9 @@ class Axis(Record):
             raise disagree(f"expected ascending distinct buckets, got {list(self.buckets or ())}", f"write {fixed}")
         if self.fixed is not None and self.length_input is not None:
             raise disagree("expected length_input on buckets or a window, got it on a fixed axis", "delete the key")
-        if self.window is None and self.mask_input is not None:
-            raise disagree(f"expected mask_input on a window axis only, got it on a {kinds[0]} axis", "delete the key")
+        for key in ("mask_input", "side", "update"):
+            if self.window is None and getattr(self, key) is not None:
+                raise disagree(f"expected {key} on a window axis only, got it on a {kinds[0]} axis", "delete the key")
         if self.length_input is not None and self.length_input == self.mask_input:
             raise disagree(
                 "expected different names for length_input and mask_input, got one name", "rename one of them"

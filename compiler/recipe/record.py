@@ -10,6 +10,7 @@ from compiler.errors import did_you_mean
 from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Record, disagree
 from compiler.recipe.gates import Gates, TaskGate
 from compiler.recipe.graph import Graph
+from compiler.recipe.wiring import Wire, check_wiring
 
 FrontEndValue = int | float | str | bool
 
@@ -68,6 +69,7 @@ class Recipe(Record):
         targets: artefact kinds to build.
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
+        wiring: outputs that other graphs of the bundle take; may be written, and is not built yet.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=64)]
@@ -76,6 +78,7 @@ class Recipe(Record):
     targets: Annotated[tuple[Target, ...], Field(min_length=1)]
     gates: Gates
     front_end: dict[str, FrontEndValue] = Field(default_factory=dict)
+    wiring: tuple[Wire, ...] = ()
 
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
@@ -96,6 +99,7 @@ class Recipe(Record):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
+        check_wiring(self.wiring, self.graphs)
         return self
 
     def task_of(self, graph: str) -> TaskGate | None:

@@ -168,9 +168,15 @@ def page() -> str:
 GRAPH = "graphs.recogniser"
 TAGGER = "graphs.tagger"
 
+WIRING = "wiring=[{from_graph: recogniser, output: logits, to_graph: tagger, input: features}]"
+
 EXAMPLES: Mapping[str, Example] = {
     "Recipe.name": Example("mine", "name"),
     "Recipe.front_end": Example("{sample_rate_hz: 16000}", "front_end"),
+    "Wire.from_graph": Example("recogniser", "wiring.0.from_graph", (WIRING,)),
+    "Wire.output": Example("logits", "wiring.0.output", (WIRING,)),
+    "Wire.to_graph": Example("tagger", "wiring.0.to_graph", (WIRING,)),
+    "Wire.input": Example("features", "wiring.0.input", (WIRING,)),
     "Graph.outputs": Example("[logits, next_cache]", f"{GRAPH}.outputs"),
     "Source.factory": Example('"my_model:build"', f"{GRAPH}.source.factory"),
     "Source.onnx": Example("model.onnx", f"{GRAPH}.source.onnx", (f"{GRAPH}.source.factory=null",)),
@@ -191,6 +197,8 @@ EXAMPLES: Mapping[str, Example] = {
     "Axis.window": Example("128", f"{GRAPH}.axes.cached.window"),
     "Axis.length_input": Example("cached_frames", f"{GRAPH}.axes.cached.length_input"),
     "Axis.mask_input": Example("mask", f"{GRAPH}.axes.cached.mask_input"),
+    "Axis.side": Example("right", f"{GRAPH}.axes.cached.side"),
+    "Axis.update": Example("replace", f"{GRAPH}.axes.cached.update"),
     "PassSpec.name": Example("[standard, project_positions]", f"{GRAPH}.passes"),
     "PassSpec.options": Example("[standard, quantize_dynamic: {pins: [output]}]", f"{GRAPH}.passes"),
     "Feeds.feeds": Example('"my_data:verification"', "data.verification.feeds"),

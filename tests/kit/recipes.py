@@ -61,3 +61,25 @@ def changed(old: str, new: str) -> str:
 
 def load(tmp_path: Path, text: str = GOOD, *overrides: str) -> Recipe:
     return load_recipe(write(tmp_path, text), overrides).recipe
+
+
+CODEC = """\
+  codec:
+    source: {factory: "model:codec"}
+    inputs:
+      logits: {shape: [rows, 30], dtype: float32}
+      past: {shape: [rows, cache, 8], dtype: float32, state: next_past}
+      wide: {shape: [rows, cache, 9], dtype: float32, state: next_wide}
+    outputs: [sound, next_past, next_wide]
+    axes:
+      rows: {buckets: [1, 4]}
+      cache: {window: 16}
+"""
+WIRE = "from_graph: encoder, output: logits, to_graph: codec, input: logits"
+
+
+def wired(*wires: str) -> str:
+    """The good recipe with a second graph, and wires as YAML has them."""
+    text = GOOD.replace("data:\n", f"{CODEC}data:\n", 1)
+    text = text.replace("chained_steps: 100}", "chained_steps: 100}\n    codec: {max_abs: 1.0e-5, chained_steps: 100}")
+    return text + "wiring:\n" + "".join(f"  - {{{wire}}}\n" for wire in wires)

@@ -13,6 +13,7 @@ import pytest
 
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.pad_axes import PadAxes, RightAligned
+from compiler.passes.select_states import SelectStates
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import ContractBroken, check_meaning, content_of, verify_pass, verify_refusal, verify_untouched
@@ -220,6 +221,21 @@ def test_an_axis_that_no_input_has_is_refused() -> None:
     verify_refusal(
         PadAxes(), lowered, message="no input has an axis 'frames'", cure="name the growing axis", axis="frames"
     )
+
+
+@pytest.mark.parametrize(
+    ("side", "update", "message"),
+    [
+        ("left", "replace", "left-aligned caches are not lowered yet"),
+        ("left", "append", "left-aligned caches are not lowered yet"),
+        ("right", "append", "caches that append are not lowered yet"),
+    ],
+)
+def test_a_kind_of_cache_that_is_not_lowered_yet_is_refused_by_its_name(side: str, update: str, message: str) -> None:
+    cache = CacheAxis("cache", 6, 2, "real_length", None, side, update)
+    lowered = dataclasses.replace(streaming(), caches=(cache,))
+    for made in (PadAxes(), SelectStates()):
+        verify_refusal(made, lowered, message=message, cure="write side: right, update: replace", axis="cache")
 
 
 def test_a_name_that_is_taken_is_refused() -> None:

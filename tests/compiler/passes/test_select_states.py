@@ -362,3 +362,11 @@ def test_random_graphs_at_random_prices_mean_the_same(seed: int) -> None:
     body += f"  m = MatMul(p, {mixed})  new = Slice({values[-1]}, newest, end, one)  y = Add(m, new)"
     pass_ = SelectStates(multiply_adds_per_s=10 ** draw.uniform(8, 11), bytes_per_s=1e10)
     verify_pass(pass_, caching(body), tolerance=1e-4)
+
+
+def test_memory_is_not_shared_out_between_several_cache_axes() -> None:
+    origin = streaming()
+    other = dataclasses.replace(origin.caches[0], axis="other", length_input="other_length")
+    lowered = dataclasses.replace(origin, caches=(*origin.caches, other))
+    message = "memory_mb is not shared out between several cache axes yet (cache, other)"
+    verify_refusal(SelectStates(memory_mb=1.0), lowered, message=message, cure="drop memory_mb")

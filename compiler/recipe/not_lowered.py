@@ -1,0 +1,27 @@
+"""What a recipe may say and no pass lowers yet: each is refused by its name, with its line, before anything runs."""
+
+from compiler.errors import Refused
+from compiler.recipe.load import LoadedRecipe
+from compiler.stages import CACHE_CURE
+from runtime_lite.format.cache_axis import not_yet
+
+
+def require_lowered_parts(loaded: LoadedRecipe) -> None:
+    """Refuse caches and wires of a kind that is not lowered yet.
+
+    Raises:
+        Refused: the recipe has one; names it and its line.
+    """
+    for name, graph in loaded.recipe.graphs.items():
+        for axis, cache in graph.caches.items():
+            assert cache.side is not None and cache.update is not None
+            kind = not_yet(cache.side, cache.update)
+            if kind is not None:
+                key = "side" if cache.side != "right" else "update"
+                where = loaded.where("graphs", name, "axes", axis, key)
+                raise Refused(f"{where}: {kind} are not lowered yet", cure=CACHE_CURE)
+    if loaded.recipe.wiring:
+        raise Refused(
+            f"{loaded.where('wiring', 0)}: wired graphs are not built yet",
+            cure="leave wiring out: one bundle holds the graphs, and who runs them hands outputs on",
+        )
