@@ -222,7 +222,7 @@ def _parts_of(shipped: ShippedGraph, lowering: Lowering) -> GraphParts:
     certificate, proofs = proof_files(lowering.name, tuple(lowering.proofs.values()), shipped.built, lossy=lossy)
     return GraphParts(
         lowered=shipped.lowered,
-        parts=lowering.parts(),
+        parts=shipped.lowered.parts,
         buckets=lowering.buckets,
         target=lowering.target.name,
         built=shipped.built,

@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.noise import Noise
-from compiler.lowering.lowering import PASS_STEPS, Lowering
+from compiler.lowering.lowering import Lowering
+from compiler.lowering.pass_parity import PASS_STEPS
 from compiler.records.precision import Pin, PrecisionRecord, TensorRange
 from compiler.report.graph_drawing import Box
 from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision, TensorHistogram

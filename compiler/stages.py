@@ -3,6 +3,7 @@
 A cache axis is the record of the bundle format, `runtime_lite.format.cache_axis.CacheAxis`.
 """
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -107,12 +108,17 @@ def require_lowered(cache: CacheAxis) -> None:
 CACHE_CURE = "join each cache in front of the new frames, feed the whole back, and write side: right, update: replace"
 
 
-class StateMap(Protocol):
+class StateMap(abc.ABC):
     """How the states of one stage follow from those of the stage before; the reference is carried through it."""
 
+    @abc.abstractmethod
     def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
         """Map state values by input name to the values expected after the pass."""
-        ...
+
+    @property
+    def packed(self) -> Mapping[str, tuple[str, ...]]:
+        """What is held by each state that several have become, in order."""
+        return {}
 
 
 class Evidence(Protocol):
@@ -167,6 +173,11 @@ class Lowered:
     row_places: tuple[RowPlace, ...] = ()
     lossy: bool = False
     evidence: "Evidence | None" = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """What packed states hold."""
+        return {name: members for each in self.state_maps for name, members in each.packed.items()}
 
     @property
     def models(self) -> tuple[ir.Model, ...]:

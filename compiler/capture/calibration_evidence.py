@@ -22,7 +22,7 @@ from compiler.stages import Feed, Lowered
 from compiler.verify.gates.task import decoded, measured, task_functions
 
 
-class RecipeEvidence:
+class CalibrationEvidence:
     """The evidence of one graph.
 
     Args:

@@ -1,7 +1,49 @@
-"""The states that a recipe declares for a graph, as passes and runners know them."""
+"""The captured graph as the first pass is given it: the states and axes that a recipe declares, checked against it."""
 
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place, RecipeError, Refused
 from compiler.recipe.graph import Graph
-from compiler.stages import State
+from compiler.recipe.load import RecipePlaces
+from compiler.stages import Lowered, PaddedAxis, RowPlace, State
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+def initial_graph(
+    places: RecipePlaces, graph: str, spec: Graph, models: tuple[ir.Model, ir.Model | None], steps: int
+) -> Lowered:
+    """The captured graph with the recipe's states and axes.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record.
+        models: of the call that runs for every chunk, and of the one that starts a stream, if it is another.
+        steps: chained steps of the parity gate.
+
+    Raises:
+        Refused: the graph is not what the recipe says of it.
+        RecipeError: the steps are too few to see a cache overflow.
+    """
+    model, first = models
+    for each in models:
+        if each is not None:
+            house.infer_shapes(each)
+    states = states_of(spec)
+    rows = _row_places(spec, model)
+    caches = _caches(spec, graph, model, states, rows)
+    for cache in caches:
+        _check_overflow(places, graph, cache, steps)
+    _check_state_sizes(model, states, rows, graph)
+    if spec.batch is not None and not rows:
+        _check_rows_first(model, spec.batch, graph)
+    fed_back = {state.output for state in states}
+    data_outputs = tuple(name for name in spec.outputs if name not in fed_back)
+    padded = tuple(_padded_axis(spec, name) for name in spec.padded)
+    return Lowered(graph, model, first, states, caches, spec.batch, data_outputs, padded_axes=padded, row_places=rows)
 
 
 def states_of(spec: Graph) -> tuple[State, ...]:
@@ -12,3 +54,116 @@ def states_of(spec: Graph) -> tuple[State, ...]:
             caches = ((at, dim) for at, dim in enumerate(given.shape) if isinstance(dim, str) and dim in spec.caches)
             found.append(State(name, given.state, *next(caches, (None, None))))
     return tuple(found)
+
+
+def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:
+    length_input = spec.axes[axis].length_input
+    assert length_input is not None
+    return PaddedAxis(
+        axis,
+        length_input,
+        mask_inputs=tuple(name for name, given in spec.inputs.items() if given.mask_of == axis),
+        length_inputs=tuple(name for name, given in spec.inputs.items() if given.length_of == axis),
+    )
+
+
+def _caches(
+    spec: Graph, graph: str, model: ir.Model, states: Sequence[State], places: Sequence[RowPlace]
+) -> tuple[CacheAxis, ...]:
+    """The cache axes that a recipe declares, and how many frames the graph adds along each."""
+    found = []
+    for name, axis in spec.caches.items():
+        assert axis.window is not None and axis.length_input is not None  # as every window has
+        assert axis.side is not None and axis.update is not None
+        step = step_frames(model, states, places, name, graph)
+        found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update))
+    return tuple(found)
+
+
+def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, steps: int) -> None:
+    """Parity over chained steps must see a cache overflow, or it shows nothing about the frames that leave it."""
+    needed = cache.slots // cache.step + 2
+    if steps < needed:
+        raise RecipeError(
+            f"{places.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
+            f"steps, so that a window of {cache.slots} frames overflows at {cache.step} per call, got {steps}",
+            cure=f"write {needed} or more, and yield a stream that long",
+        )
+
+
+def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
+    """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        dims = house.dims_of(value)
+        if dims is None or (dims and dims[0] == house.symbol(batch)):
+            continue
+        if not dims or isinstance(dims[0], int) or house.symbol(batch) in dims[1:]:
+            raise Refused(
+                f"expected {batch!r}, the axis with buckets, in front of {value.name}, got {list(dims)}",
+                cure="transpose the model's inputs and outputs, or fix the axis",
+                place=Place(stage="capture", graph=graph, tensor=str(value.name), axis=batch),
+            )
+
+
+def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
+    """Where an original for one row has the batch: as the recipe says, in states as they go in, else in a first 1."""
+    if not spec.is_for_one_row:
+        return ()
+    inputs = {name: RowPlace(name, given.row_place) for name, given in spec.inputs.items()}
+    fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
+    outputs = []
+    for name, value in house.outputs_named(model).items():
+        dims = house.dims_of(value)
+        outputs.append(RowPlace(name, fed[name] if name in fed else 0 if dims and dims[0] == 1 else None))
+    return (*inputs.values(), *outputs)
+
+
+def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
+    """The frames axis of a state as the captured graph numbers it."""
+    place = next((each for each in places if each.tensor == state.input), None)
+    return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
+
+
+def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str) -> None:
+    """Every state comes back in the size in which it goes in; a frames axis may grow."""
+    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    for state in states:
+        fed, back = house.dims_of(inputs[state.input]), house.dims_of(outputs[state.output])
+        if fed is None or back is None:
+            continue
+        differ = [
+            axis != _graph_axis(state, places) and isinstance(a, int) and isinstance(b, int) and a != b
+            for axis, (a, b) in enumerate(zip(fed, back, strict=False))
+        ]
+        if len(fed) != len(back) or any(differ):
+            raise Refused(
+                f"state {state.input!r} goes in as {list(fed)} and comes back from {state.output!r} as {list(back)}",
+                cure="feed back a state of one size, or declare the growing axis with a window",
+                place=Place(stage="capture", graph=graph, tensor=state.input),
+            )
+
+
+def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> int:
+    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows."""
+    inputs = house.inputs_named(model)
+    for state in states:
+        frames_axis = _graph_axis(state, places)
+        if frames_axis is None or state.cache != axis:
+            continue
+        cache = inputs[state.input]
+        for node in house.consumers_of(cache):
+            if not house.is_op(node, "Concat"):
+                continue
+            added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
+            sizes = [dims[frames_axis] if dims is not None else None for dims in added]
+            frames = [size for size in sizes if isinstance(size, int)]
+            if frames and len(frames) == len(sizes):
+                return sum(frames)
+        back = house.dims_of(house.outputs_named(model)[state.output])
+        added_frames = None if back is None else back[frames_axis] - house.symbol(axis)
+        if added_frames is not None and added_frames.is_Integer and added_frames > 0:
+            return int(added_frames)
+    raise Refused(
+        f"no cache is joined along {axis!r} with a fixed number of new frames",
+        cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",
+    ).at(graph=graph, axis=axis, stage="capture")

@@ -9,8 +9,9 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import symbols_of
 from compiler.cache.store import StageCache
+from compiler.capture.initial_graph import step_frames
 from compiler.capture.onnx_file import read_onnx, require_runnable
-from compiler.capture.original import Original, step_frames
+from compiler.capture.original import Original
 from compiler.errors import Place, RecipeError, did_you_mean
 from compiler.explain.words import shape_text
 from compiler.lowering.plan import check_passes

@@ -1,5 +1,6 @@
 """The passes of a graph as its recipe lists them: made, checked, and each with the key of its result."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,8 +43,16 @@ def _options(where: str, spec: PassSpec) -> dict[str, Any]:
         raise RecipeError(f"{where}: {spec.name}: {error.message}", cure=error.cure) from None
 
 
-def plan_of(key: str, specs: Sequence[PassSpec]) -> list[tuple[Pass, str]]:
-    """Every pass with the key of its result.
+@dataclasses.dataclass(frozen=True)
+class PlannedPass:
+    """A pass and the key of its result."""
+
+    made: Pass
+    key: str
+
+
+def plan_of(key: str, specs: Sequence[PassSpec]) -> list[PlannedPass]:
+    """Every pass, in order.
 
     Args:
         key: of what the first pass is given.
@@ -52,5 +61,5 @@ def plan_of(key: str, specs: Sequence[PassSpec]) -> list[tuple[Pass, str]]:
     plan = []
     for spec in specs:
         key = key_of(PassInputs(key, spec))
-        plan.append((make_pass(spec.name, spec.options, placements()), key))
+        plan.append(PlannedPass(make_pass(spec.name, spec.options, placements()), key))
     return plan

@@ -23,7 +23,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.passes.window_states import rename_output
-from compiler.stages import Array, Lowered, Outcome, State
+from compiler.stages import Array, Lowered, Outcome, State, StateMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class PackStates:
 
 
 @dataclasses.dataclass(frozen=True)
-class Stacked:
+class Stacked(StateMap):
     """State map: groups of states become one, stacked along axis 1."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
@@ -84,11 +84,15 @@ class Stacked:
         kept = {name: array for name, array in states.items() if name not in members}
         return kept | {name: np.stack([states[member] for member in names], axis=1) for name, names in self.groups}
 
+    @property
+    def packed(self) -> Mapping[str, tuple[str, ...]]:
+        """The groups by name."""
+        return dict(self.groups)
+
 
 def _carriers(lowered: Lowered) -> set[str]:
     """Inputs that an earlier application has packed."""
-    maps = [each for each in lowered.state_maps if isinstance(each, Stacked)]
-    return {name for each in maps for name, _ in each.groups}
+    return set(lowered.parts)
 
 
 def _pack(model: ir.Model, members: list[State], name: str) -> State:

@@ -38,7 +38,7 @@ from compiler.ir import OLDEST_OPSET, Dim
 from compiler.padding.forms import FORMS
 from compiler.padding.site import Site
 from compiler.padding.valid_slots import Length, ValidSlots, is_removed
-from compiler.stages import Array, Lowered, Outcome, State, require_lowered, right_aligned
+from compiler.stages import Array, Lowered, Outcome, State, StateMap, require_lowered, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis
 
 
@@ -124,7 +124,7 @@ def derive_tolerantly(lowered: Lowered) -> tuple[Derivation, tuple[dict[str, Any
 
 
 @dataclasses.dataclass(frozen=True)
-class RightAligned:
+class RightAligned(StateMap):
     """State map: the named states move to the end of their slots, zeros in front.
 
     Attributes:

@@ -39,7 +39,7 @@ from compiler.analysis.streaming.state_network import MEGA, figures, network_of
 from compiler.errors import RecipeError, Refused
 from compiler.passes.window_states import rename_output
 from compiler.runners.session import open_session
-from compiler.stages import Array, Lowered, Outcome, State, require_lowered
+from compiler.stages import Array, Lowered, Outcome, State, StateMap, require_lowered
 from runtime_lite.format.cache_axis import CacheAxis
 
 
@@ -152,7 +152,7 @@ def _fixed_bytes(lowered: Lowered, caches: tuple[Cache, ...]) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Projected:
+class Projected(StateMap):
     """State map: the carried values are computed from the caches by a small graph.
 
     Attributes:

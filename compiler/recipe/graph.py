@@ -62,6 +62,11 @@ class Graph(Record):
         return {name: axis for name, axis in self.axes.items() if axis.window is not None}
 
     @property
+    def is_for_one_row(self) -> bool:
+        """Whether the original is written for one row."""
+        return any(given.original is not None for given in self.inputs.values())
+
+    @property
     def batch(self) -> str | None:
         """The axis of rows."""
         return next((name for name, axis in self.axes.items() if axis.buckets and axis.length_input is None), None)

@@ -1,7 +1,12 @@
 """Whole builds with passes that measure: limits, data that serve two ends, what is reported."""
 
+from collections.abc import Callable
+
 import pytest
 
+from compiler.passes.lower_precision import LowerPrecision
+from compiler.passes.rescale_streams import RescaleStreams
+from compiler.stages import Lowered, Outcome, Pass
 from tests.kit.models.project import Project
 
 HALF = 'graphs.net.passes=[standard, rescale_streams, lower_precision: {float32: ["op:Softmax"]}]'
@@ -35,6 +40,36 @@ def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
     assert "2 stay float32" in lowered["detail"] and lowered["max_abs"] > 0
     noise = [row for row in ended.report["gates"] if row["gate"] == "parity.sqnr_db"]
     assert {row["limit"] for row in noise} == {40.0} and all(row["measured"] > 40 for row in noise)
+
+
+def test_calibration_is_never_repeated_to_look_at_its_result(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for kind in (RescaleStreams, LowerPrecision):
+        monkeypatch.setattr(kind, "apply", _counted(kind.name, kind.apply, calls))
+    recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
+    both = [*recipe, "--report-html", "page.html"]
+    with_calibration(project)
+    assert project.build(*both).code == 0
+    assert calls == ["rescale_streams", "lower_precision"]
+    assert project.build(*both).code == 0, "everything is known but the page, which draws both graphs"
+    anew = project.build(*both, *settings("front_end.hop=5"), out="anew")
+    assert anew.code == 0 and "net:verify" in anew.stages(cached=False), anew.err
+    wrong = project.build(*both, *settings("gates.budget.max_time_ratio=1.0e-9"), out="failed")
+    assert wrong.code == 4, wrong.err
+    assert project.run("--cache", str(project.cache), *recipe, "explain", "net", "--recipe", "tiny.yaml").code == 0
+    assert calls == ["rescale_streams", "lower_precision"]
+    for file in sorted((project.folder / "bundle" / "graphs").iterdir()):
+        assert (project.folder / "anew" / "graphs" / file.name).read_bytes() == file.read_bytes()
+    assert project.build(*both, out="alone", cached=False).code == 0
+    assert calls == ["rescale_streams", "lower_precision"] * 2
+
+
+def _counted(name: str, apply: Callable[..., Outcome], calls: list[str]) -> Callable[..., Outcome]:
+    def counted(made: Pass, lowered: Lowered) -> Outcome:
+        calls.append(name)
+        return apply(made, lowered)
+
+    return counted
 
 
 def test_a_pass_that_rounds_needs_limits_of_its_own(project: Project) -> None:

@@ -131,7 +131,7 @@ def test_no_stage_of_a_graph_has_the_recipe_in_reach(loaded: LoadedRecipe) -> No
 
     spec = loaded.recipe.graphs["net"]
     original = Original(loaded, "net", spec, None, Progress(Console(quiet=True)), with_data=False)
-    held = vars(original).values()
+    held = [*vars(original).values(), *vars(original.data).values(), *vars(original.captured).values()]
     assert not any(isinstance(value, LoadedRecipe) or value is loaded.recipe or value is spec for value in held)
     assert type(original.places) is RecipePlaces and not hasattr(original.places, "recipe")
 

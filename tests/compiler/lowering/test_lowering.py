@@ -16,7 +16,7 @@ from compiler import ir as house
 from tests.kit.models.project import Project, digest_of
 from tests.kit.sabotage import Spoil, sabotage
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 REBUILD = """

@@ -38,7 +38,7 @@ def test_a_pass_behind_standard_is_known_by_its_name_and_line(entry: str, words:
 def test_a_key_follows_from_all_that_came_before() -> None:
     specs = [PassSpec(name="simplify"), PassSpec(name="pad_axes"), PassSpec(name="simplify")]
     plan = plan_of("captured", specs)
-    assert [made.name for made, _ in plan] == ["simplify", "pad_axes", "simplify"]
-    assert len({key for _, key in plan}) == 3
+    assert [each.made.name for each in plan] == ["simplify", "pad_axes", "simplify"]
+    assert len({each.key for each in plan}) == 3
     assert plan_of("captured", specs[:2]) == plan[:2]
-    assert plan_of("other", specs)[0][1] != plan[0][1]
+    assert plan_of("other", specs)[0].key != plan[0].key

@@ -8,14 +8,14 @@ import pytest
 
 from compiler.errors import DataError
 from compiler.runners.stream import Step, chained_steps, expected_states, mapped
-from compiler.stages import Array
+from compiler.stages import Array, StateMap
 from compiler.verify.differences import max_abs_difference
 from tests.kit.growing_stream import padded, steps_of
 from tests.kit.models.tiny_graph import step_by_hand
 from tests.kit.models.tiny_task import one_recording
 
 
-class Added:
+class Added(StateMap):
     """A state map that counts how often it is asked."""
 
     def __init__(self, number: float) -> None:

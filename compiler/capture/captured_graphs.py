@@ -1,0 +1,145 @@
+"""The graphs of a source, captured once: from a factory's module, or from ONNX files.
+
+Capture is a stage of its own: its result is kept with a record of all that the user's code has read, so that neither
+the framework nor that code is imported while nothing has changed.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.cache.dependencies import ABSENT, hash_path
+from compiler.cache.results import Code, StageResults
+from compiler.cache.store import stage_key
+from compiler.errors import RecipeError
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Source
+from compiler.recipe.load import RecipePlaces
+from compiler.recipe.streams import locate_files
+from compiler.records.build_report import StageReport
+from compiler.report.progress import Progress
+from compiler.stage_inputs import CaptureInputs, key_of
+
+Models = tuple[ir.Model, ir.Model | None]
+"""Of the call that runs for every chunk, and of the one that starts a stream, if it is another."""
+
+
+def source_files(places: RecipePlaces, graph: str, spec: Graph) -> list[Path]:
+    """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""
+    found: list[Path] = []
+    for key in ("source", "first_call"):
+        source: Source | None = getattr(spec, key)
+        if source is None:
+            continue
+        found += [] if source.checkpoint is None else [places.locate(source.checkpoint)]
+        found += [] if source.onnx is None else _with_weights(places.locate(source.onnx))
+        found += locate_files(places, source.files, "graphs", graph, key)
+    return found
+
+
+def hashes_of(files: list[Path]) -> tuple[str, ...]:
+    """Of their content."""
+    return tuple(hash_path(path) if path.exists() else ABSENT for path in files)
+
+
+def _with_weights(graph: Path) -> list[Path]:
+    """An ONNX file and the files beside it that hold its weights; capture says what is wrong with them."""
+    try:
+        model = onnx.load(graph, load_external_data=False)
+    except Exception:  # noqa: BLE001  (whatever a file of unknown origin makes the parser raise)
+        return [graph]
+    external = [tensor.external_data for tensor in model.graph.initializer if tensor.external_data]
+    names = {entry.value for entries in external for entry in entries if entry.key == "location"}
+    return [graph, *(graph.parent / name for name in sorted(names) if (graph.parent / name).is_file())]
+
+
+class CapturedGraphs:
+    """The graphs of one source.
+
+    Args:
+        places: of the recipe.
+        inputs: of the stage.
+        results: of earlier builds.
+        progress: shows the stage.
+        is_data: paths whose content is in a key already.
+
+    Attributes:
+        digest: of the graphs, and of what the factories made.
+    """
+
+    def __init__(
+        self,
+        places: RecipePlaces,
+        inputs: CaptureInputs,
+        results: StageResults,
+        progress: Progress,
+        is_data: Callable[[str], bool],
+    ) -> None:
+        self.places, self.inputs, self.graph = places, inputs, inputs.graph
+        self._models: Models | None = None
+        self._entry: Path | None = None
+        key = key_of(inputs)
+        with progress.stage(self.graph, "capture") as handle:
+            started, why = time.perf_counter(), ""
+            self._entry = results.find(key)
+            if self._entry is not None:
+                self.digest = (self._entry / "digest").read_text()
+            else:
+                self._models, made = self._capture()
+                content = [house.serialized(model) if model is not None else b"" for model in self._models]
+                self.digest = stage_key(*content, made)
+                kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": self.digest.encode()}
+                why = results.keep(key, kept, self.code(), is_data)
+            seconds, is_cached = time.perf_counter() - started, self._entry is not None
+            handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=why))
+
+    def models(self) -> Models:
+        """The graphs, read where an earlier build has captured them."""
+        if self._models is None:
+            assert self._entry is not None
+            first = (self._entry / "first.onnx").read_bytes()
+            self._models = ir.load(self._entry / "later.onnx"), house.deserialized(first) if first else None
+        return self._models
+
+    def code(self) -> Code:
+        """The factories, and whether the recipe names the files that they read."""
+        sources = (self.inputs.spec.source, self.inputs.spec.first_call)
+        return {each.factory: bool(each.files) for each in sources if each is not None and each.factory is not None}
+
+    def _capture(self) -> tuple[Models, str]:
+        """The graphs of both calls, and a digest of the modules they were captured from."""
+        from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
+
+        spec = self.inputs.spec
+        source, first = spec.source, spec.first_call
+        if first is not None and (first.onnx is None) != (source.onnx is None):
+            where = self.places.where("graphs", self.graph, "first_call")
+            kinds = ("an ONNX file", "a factory") if source.onnx is None else ("a factory", "an ONNX file")
+            raise RecipeError(
+                f"{where}: expected {kinds[1]} as in source, got {kinds[0]}", cure="give both calls in the same form"
+            )
+        if source.onnx is not None:
+            model = torch_module.capture_onnx(self.places.locate(source.onnx), self.graph, spec)
+            return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
+        module = torch_module.load_module(self.places, self.graph, source, "source")
+        made = torch_module.digest_of_module(module)
+        model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
+        if first is None:
+            return (model, None), made
+        first_module = torch_module.load_module(self.places, self.graph, first, "first_call")
+        made = stage_key(made, torch_module.digest_of_module(first_module))
+        first_model = torch_module.capture_module(first_module, self.graph, spec, torch_module.first_call_inputs(spec))
+        return (model, first_model), made
+
+    def _first_onnx(self, path: str) -> ir.Model:
+        from compiler.capture import torch_module
+
+        spec = self.inputs.spec
+        inputs = {name: given for name, given in spec.inputs.items() if given.state is None}
+        return torch_module.capture_onnx(
+            self.places.locate(path), self.graph, spec.model_copy(update={"inputs": inputs})
+        )

@@ -1,0 +1,132 @@
+"""The feeds of a graph by their roles: drawn once, known by their digests, and apart from each other.
+
+Drawing is a stage of its own: its result is kept with a record of all that the user's code has read, so that this code
+is not imported while nothing has changed.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.cache.dependencies import hash_path
+from compiler.cache.results import StageResults
+from compiler.cache.witness import WITNESS
+from compiler.capture.calibration_evidence import CalibrationEvidence, check_disjoint
+from compiler.errors import DataError
+from compiler.recipe.gates import TaskGate
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.recipe.record import Feeds
+from compiler.recipe.streams import Streams, check_streams, digest_of, draw_streams, locate_files
+from compiler.recipe.tree import Key
+from compiler.records.build_report import StageReport
+from compiler.report.progress import Progress
+from compiler.runners.stream import Run
+from compiler.stage_inputs import DataInputs, Surroundings, key_of
+from compiler.stages import Feed
+
+CHOOSING = ("calibration", "development")
+"""Roles of data that passes look at: none of them may serve a gate."""
+
+
+class DrawnData:
+    """The data of one graph.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record as far as feeds must fit it.
+        results: of earlier builds.
+
+    Attributes:
+        digests: SHA-256 of the feeds by what they serve.
+    """
+
+    def __init__(self, places: RecipePlaces, graph: str, spec: Graph, results: StageResults) -> None:
+        self.places, self.graph, self.spec, self.results = places, graph, spec, results
+        self.inputs: dict[str, DataInputs] = {}
+        self.digests: dict[str, str] = {}
+        self._files: list[str] = []
+        self._streams: dict[str, Streams] = {}
+
+    def draw(self, purpose: str, feeds: Feeds, shortest: int, surroundings: Surroundings, progress: Progress) -> None:
+        """Digest of the feeds; drawing them is skipped while their files and code are unchanged."""
+        files = locate_files(self.places, feeds.files, "data", purpose)
+        self._files.extend(str(file.absolute()) for file in files)
+        hashes = tuple(map(hash_path, files))
+        inputs = DataInputs(surroundings, self.graph, purpose, feeds, shortest, self.spec, hashes)
+        self.inputs[purpose] = inputs
+        label, key = "data" if purpose == "verification" else f"{purpose} data", key_of(inputs)
+        with progress.stage(self.graph, label) as handle:
+            started, why = time.perf_counter(), ""
+            entry = self.results.find(key) if feeds.files else None
+            if entry is not None:
+                self.digests[purpose] = (entry / "digest").read_text()
+            else:
+                self.drawn(purpose)
+                if feeds.files:
+                    digest = self.digests[purpose].encode()
+                    why = self.results.keep(key, {"digest": digest}, {feeds.for_graph(self.graph): True})
+                WITNESS.answer_for()
+            handle.finish(
+                StageReport(self.graph, label, time.perf_counter() - started, cached=entry is not None, detail=why)
+            )
+
+    def drawn(self, purpose: str) -> Streams:
+        """Streams, drawn once.
+
+        Raises:
+            DataError: they are not those that the build began with.
+        """
+        if purpose not in self._streams:
+            inputs = self.inputs[purpose]
+            streams = draw_streams(self.places, purpose, inputs.feeds, self.graph, inputs.spec)
+            if self.spec.padded:
+                streams = [[feed] for stream in streams for feed in stream]  # utterances stand alone
+            if purpose == "verification":
+                check_streams(streams, inputs.shortest, self.graph)
+                streams.sort(key=len, reverse=True)
+            if self.digests.setdefault(purpose, digest := digest_of(streams)) != digest:
+                raise DataError(
+                    f"{self.places.where('data', purpose, 'feeds')}: expected {inputs.feeds.for_graph(self.graph)} to "
+                    "yield what it yielded before, as nothing that it reads has changed, got other feeds",
+                    cure="seed its random numbers, or drop the key files, so that it is drawn in every build",
+                )
+            self._streams[purpose] = streams
+        return self._streams[purpose]
+
+    def check_apart(self, streams: Iterable[Sequence[Feed]], *keys: Key) -> None:
+        """Refuse streams of a gate that passes are calibrated with or choose on.
+
+        Args:
+            streams: what the gate runs.
+            keys: where the recipe names them.
+
+        Raises:
+            DataError: a feed is in both.
+        """
+        roles = {
+            self.places.where("data", purpose): self.drawn(purpose) for purpose in CHOOSING if purpose in self.inputs
+        }
+        check_disjoint({**roles, self.places.where(*keys): streams})
+
+    def is_data(self, path: str) -> bool:
+        """Whether a file is named as one that feeds are made from: their digest stands for it."""
+        return any(path == file or path.startswith(os.path.join(file, "")) for file in self._files)
+
+    def evidence(self, task: TaskGate | None, reference: Callable[[], Run]) -> CalibrationEvidence | None:
+        """What passes may measure on, if the recipe has calibration data.
+
+        Args:
+            task: how the recipe measures its task, if it has one.
+            reference: makes the original's runner.
+
+        Raises:
+            DataError: a feed has two roles.
+        """
+        if "calibration" not in self.inputs:
+            return None
+        self.check_apart(self.drawn("verification"), "data", "verification")
+        calibration = self.drawn("calibration")
+        development = self.drawn("development") if "development" in self.inputs else calibration
+        return CalibrationEvidence(self.places, task, calibration, development, reference)

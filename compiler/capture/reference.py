@@ -1,0 +1,63 @@
+"""The original, ready to run: what every graph is compared with."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from compiler.capture.initial_graph import states_of
+from compiler.errors import Place, RecipeError
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.runners.choose import runner_of
+from compiler.stages import Array, Feed, Lowered
+
+
+class Reference(Protocol):
+    """The original, ready to run."""
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
+        ...
+
+
+def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[[], Lowered]) -> Reference:
+    """The original of a graph in its own framework; its caches are cut to their slots.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record.
+        start: the captured graph, which an ONNX file is compared with itself by.
+    """
+    from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
+
+    if spec.source.onnx is not None:
+        return OnnxReference(start())
+    first = spec.first_call
+    return torch_module.TorchReference(
+        torch_module.load_module(places, graph, spec.source, "source"),
+        None if first is None else torch_module.load_module(places, graph, first, "first_call"),
+        spec,
+        states_of(spec),
+        start().row_places if spec.is_for_one_row else (),
+    )
+
+
+class OnnxReference:
+    """An ONNX file as its own original; the runner cuts its caches to their slots before each call."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered = lowered
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs, and the states cut to their slots."""
+        runner = runner_of(self.lowered)
+        for count, feed in enumerate(feeds):
+            try:
+                outputs = runner.step(feed)
+            except Exception as error:
+                raise RecipeError(
+                    f"the ONNX file does not run at chained step {count}: {' '.join(str(error).split())[:300]}",
+                    cure="export it with dynamic axes; a size that the exporter has fixed fits one cache length only",
+                    place=Place(stage="reference", graph=self.lowered.graph),
+                ) from error
+            yield outputs, dict(runner.states)

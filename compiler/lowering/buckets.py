@@ -1,0 +1,28 @@
+"""Buckets lie where the proofs hold."""
+
+from collections.abc import Mapping
+
+from compiler.errors import Refused
+from compiler.stages import Lowered
+
+
+def check_buckets(lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> None:
+    """Every bucket lies within the lengths that were proved, and several rows share a call only under a proof.
+
+    Raises:
+        Refused: names the bucket.
+    """
+    for each in lowered.padded_axes:
+        for slots in buckets[each.axis]:
+            if slots < each.minimum or slots > (each.maximum or slots):
+                limit = f"at least {each.minimum}" if slots < each.minimum else f"at most {each.maximum}"
+                raise Refused(
+                    f"expected buckets of {each.axis} of {limit}, for which the proof holds, got {slots}",
+                    cure="drop the bucket",
+                ).at(axis=each.axis)
+    rows = buckets.get(lowered.batch_axis or "", (1,))
+    if rows[-1] > 1 and not lowered.rows_independent:
+        raise Refused(
+            f"expected a proof that rows are independent for buckets of {rows[-1]} rows, got none",
+            cure="put pad_axes into the recipe's passes, or build buckets: [1]",
+        ).at(axis=str(lowered.batch_axis))

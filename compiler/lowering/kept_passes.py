@@ -1,0 +1,87 @@
+"""What the cache holds of a graph's passes: reports and certificates, and the graphs of those that calibrate.
+
+The other graphs are not kept: when anything after capture is missing, their passes run again, which is quick.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from compiler import ir as house
+from compiler.capture.original import Original
+from compiler.errors import InternalError
+from compiler.records.build_report import StageReport, stage_report_of
+from compiler.stages import Lowered, Outcome, Pass
+from runtime_lite.format.canonical_json import canonical_json
+
+REPORT, GRAPH, RECORDS = "report.json", "graph.onnx", "records.json"
+
+
+class KeptPasses:
+    """Results of the passes of one graph, by key; the graph of an expensive pass for this build at least.
+
+    Args:
+        original: names the code that may have been run, and the cache.
+    """
+
+    def __init__(self, original: Original) -> None:
+        self.original, self.results = original, original.results
+        self._expensive: dict[str, Mapping[str, bytes]] = {}
+
+    def knows(self, key: str) -> bool:
+        """Whether an earlier build has ended this stage."""
+        return self.results.find(key) is not None
+
+    def report(self, key: str) -> tuple[StageReport, list[dict[str, Any]]] | None:
+        """What an earlier build said of a pass, and the records of its certificate."""
+        entry = self.results.find(key)
+        if entry is None:
+            return None
+        content = json.loads((entry / REPORT).read_text())
+        return dataclasses.replace(stage_report_of(content["report"]), cached=True), content["records"]
+
+    def keep_report(self, key: str, report: StageReport, records: list[dict[str, Any]]) -> None:
+        """Keep what was said of a pass, and its graph where it is expensive."""
+        content = canonical_json({"report": report.to_json(), "records": records})
+        self.keep(key, {REPORT: content, **self._expensive.get(key, {})})
+
+    def keep(self, key: str, files: Mapping[str, bytes]) -> None:
+        """Keep the result of a stage, with all that has been read for it."""
+        code = dict(self.original.code())
+        task = self.original.lowering_inputs().task
+        if task is not None:
+            code |= {task.decode: bool(task.files), task.metric: bool(task.files)}
+        self.results.keep(key, files, code, self.original.data.is_data)
+
+    def apply(self, made: Pass, key: str, lowered: Lowered) -> Outcome:
+        """A pass, or what it has made before if it is expensive.
+
+        Raises:
+            SlipwayError: of the pass.
+        """
+        if not made.expensive:
+            return made.apply(lowered)
+        files = self._expensive.get(key) or self._earlier(key)
+        if files is not None:
+            self._expensive[key] = files
+            model = house.deserialized(files[GRAPH])
+            records = tuple(json.loads(files[RECORDS]))
+            return Outcome(dataclasses.replace(lowered, model=model), records=records)
+        outcome = made.apply(lowered)
+        _require_graph_alone(made, lowered, outcome.lowered)
+        proved = canonical_json(list(outcome.records))
+        self._expensive[key] = {GRAPH: house.serialized(outcome.lowered.model), RECORDS: proved}
+        return outcome
+
+    def _earlier(self, key: str) -> Mapping[str, bytes] | None:
+        entry = self.results.find(key)
+        return None if entry is None else {name: (entry / name).read_bytes() for name in (GRAPH, RECORDS)}
+
+
+def _require_graph_alone(made: Pass, before: Lowered, after: Lowered) -> None:
+    """What is kept of an expensive pass is its graph, so it may change nothing else."""
+    if dataclasses.replace(after, model=before.model) != before:
+        raise InternalError(
+            f"expected the expensive pass {made.name} to change the graph alone, got other states or axes"
+        )

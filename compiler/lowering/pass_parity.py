@@ -1,0 +1,94 @@
+"""The graph after a pass against the original, on chained steps and edge feeds; on failure the nodes to blame."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from compiler.capture.original import Original
+from compiler.culprits.failure_message import explained
+from compiler.errors import GateFailed, Place
+from compiler.recipe.gates import Limits
+from compiler.runners.choose import runner_of, runners_of
+from compiler.runners.stream import Advance, CallRunner, Step
+from compiler.stages import Lowered
+from compiler.verify.differences import Difference, compare, worst_of
+from compiler.verify.edges import EDGE_CURE, first_disagreement, limits_at_edges
+from compiler.verify.gates.parity import parity_findings, require_parity
+
+PASS_STEPS = 12
+"""Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
+
+
+class PassParity:
+    """What every pass of one graph is held to.
+
+    Args:
+        original: the captured graph and the reference.
+        failures: folder for the reproducer of a gate that fails, or None.
+    """
+
+    def __init__(self, original: Original, failures: Path | None) -> None:
+        self.original, self.failures = original, failures
+        self.name, self.gate = original.name, original.gate
+
+    def compare(self, stage: str, before: Lowered, after: Lowered, advance: Advance) -> tuple[Difference, float]:
+        """The largest difference after a pass, and what is allowed.
+
+        Raises:
+            GateFailed: it is larger; names the pass and the nodes.
+        """
+        steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
+        fresh = runners_of(after)
+        differences = compare(after, fresh(), steps)
+        limits = self.gate.limits(lossy=after.lossy)
+        worst = worst_of(differences, limits)
+        if worst.holds(limits):
+            self._compare_edges(stage, before, after, fresh, advance)
+            return worst, worst.limit(limits)
+        require_parity(
+            self.name, "capture", compare(before, runner_of(before), steps), limits,
+            "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
+        )  # fmt: skip
+        error = GateFailed(
+            f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
+            cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
+            place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
+            findings=parity_findings(self.name, differences, limits),
+        )
+        raise self.explain(error, before, after, steps, limits, advance)
+
+    def _compare_edges(
+        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner], advance: Advance
+    ) -> None:
+        cases, limits = self.original.edges(), limits_at_edges(self.gate, lossy=after.lossy)
+        found = first_disagreement(after, fresh, cases, limits)
+        if found is None:
+            return
+        was = limits_at_edges(self.gate, lossy=before.lossy)
+        earlier = first_disagreement(before, runners_of(before), [found.case], was)
+        if earlier is not None:
+            raise earlier.failure(
+                self.name, "capture",
+                f"the exported graph differs before any pass has touched it: report it; {EDGE_CURE}",
+            )  # fmt: skip
+        error = found.failure(
+            self.name, stage,
+            f"remove {stage} from the recipe's passes and report it; it is the pass that broke this; {EDGE_CURE}",
+        )  # fmt: skip
+        raise self.explain(error, before, after, found.case.steps, limits, advance)
+
+    def explain(
+        self, error: GateFailed, before: Lowered, after: Lowered, steps: Sequence[Step], limits: Limits,
+        advance: Advance, *, optimize: bool = False,
+    ) -> GateFailed:  # fmt: skip
+        """A failure with the nodes to blame.
+
+        Args:
+            error: what does not hold.
+            before: a graph for which it holds.
+            after: the graph for which it does not.
+            steps: the calls.
+            limits: what is allowed.
+            advance: called as the search goes on.
+            optimize: whether the runtime may rewrite the graphs, as it does with what ships.
+        """
+        return explained(error, before, after, steps, limits, self.failures, optimize=optimize, advance=advance)

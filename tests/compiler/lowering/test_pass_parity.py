@@ -1,0 +1,45 @@
+"""A graph after a pass answers as the original, or the pass is named."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+
+from compiler.errors import GateFailed
+from compiler.lowering.pass_parity import PassParity
+from compiler.recipe.gates import Limits, ParityGate
+from compiler.stages import Lowered
+from tests.kit.contract import recorded
+from tests.kit.graphs import copy_of, feeds_of, streaming
+
+
+def parity(lowered: Lowered, tmp_path: Path) -> PassParity:
+    gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=Limits(max_abs=0.5))
+    steps = recorded(lowered, feeds_of(lowered, 6), 1)
+    original: Any = SimpleNamespace(name="net", gate=gate, steps=lambda count: steps[:count], edges=list)
+    return PassParity(original, tmp_path / "failure")
+
+
+def shift(lowered: Lowered) -> Lowered:
+    """The attention is normalised along the wrong axis."""
+    (node,) = [node for node in lowered.model.graph if node.op_type == "Softmax"]
+    node.attributes["axis"] = ir.AttrInt64("axis", 1)
+    return lowered
+
+
+def test_the_worst_difference_and_what_is_allowed(tmp_path: Path) -> None:
+    origin = streaming()
+    worst, limit = parity(origin, tmp_path).compare("simplify", origin, copy_of(origin), lambda done, total: None)
+    assert worst.max_abs == 0.0 and limit >= 1e-5
+
+
+def test_a_pass_that_breaks_parity_is_named_with_its_reproducer(tmp_path: Path) -> None:
+    origin = streaming()
+    with pytest.raises(GateFailed) as failed:
+        parity(origin, tmp_path).compare("simplify", origin, shift(copy_of(origin)), lambda done, total: None)
+    assert "stage simplify, graph tiny, node weights_softmax" in str(failed.value) and "remove simplify" in str(
+        failed.value
+    )
+    assert (tmp_path / "failure" / "reproduce.py").is_file()
