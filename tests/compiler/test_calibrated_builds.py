@@ -42,26 +42,41 @@ def test_a_build_in_half_precision_says_what_it_kept(project: Project) -> None:
     assert {row["limit"] for row in noise} == {40.0} and all(row["measured"] > 40 for row in noise)
 
 
-def test_calibration_is_never_repeated_to_look_at_its_result(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
+BOTH = ["rescale_streams", "lower_precision"]
+
+
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the passes that calibrate, whenever one is applied."""
+    names: list[str] = []
     for kind in (RescaleStreams, LowerPrecision):
-        monkeypatch.setattr(kind, "apply", _counted(kind.name, kind.apply, calls))
+        monkeypatch.setattr(kind, "apply", _counted(kind.name, kind.apply, names))
+    return names
+
+
+def test_calibration_is_not_repeated_when_the_bundle_is_made_anew(project: Project, applied: list[str]) -> None:
     recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
-    both = [*recipe, "--report-html", "page.html"]
-    with_calibration(project)
-    assert project.build(*both).code == 0
-    assert calls == ["rescale_streams", "lower_precision"]
-    assert project.build(*both).code == 0, "everything is known but the page, which draws both graphs"
-    anew = project.build(*both, *settings("front_end.hop=5"), out="anew")
+    assert with_calibration(project).build(*recipe, "--report-html", "page.html").code == 0
+    assert applied == BOTH, "the page draws the graph before rounding and after it"
+    anew = project.build(*recipe, *settings("gates.budget.size_mb=9"), out="anew")
     assert anew.code == 0 and "net:verify" in anew.stages(cached=False), anew.err
-    wrong = project.build(*both, *settings("gates.budget.max_time_ratio=1.0e-9"), out="failed")
-    assert wrong.code == 4, wrong.err
-    assert project.run("--cache", str(project.cache), *recipe, "explain", "net", "--recipe", "tiny.yaml").code == 0
-    assert calls == ["rescale_streams", "lower_precision"]
+    assert applied == BOTH
     for file in sorted((project.folder / "bundle" / "graphs").iterdir()):
         assert (project.folder / "anew" / "graphs" / file.name).read_bytes() == file.read_bytes()
-    assert project.build(*both, out="alone", cached=False).code == 0
-    assert calls == ["rescale_streams", "lower_precision"] * 2
+
+
+@pytest.mark.slow
+def test_calibration_is_not_repeated_to_explain_or_without_a_cache(project: Project, applied: list[str]) -> None:
+    recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
+    page = ("--report-html", "page.html")
+    assert with_calibration(project).build(*recipe).code == 0
+    assert project.build(*recipe, *page).code == 0, "everything is known but the page"
+    assert project.build(*recipe, *page, *settings("gates.budget.max_time_ratio=1.0e-9"), out="failed").code == 4
+    explained = project.run("--cache", str(project.cache), *recipe, "explain", "net", "--recipe", "tiny.yaml")
+    assert explained.code == 0, explained.err
+    assert applied == BOTH
+    assert project.build(*recipe, *page, out="alone", cached=False).code == 0
+    assert applied == BOTH * 2
 
 
 def _counted(name: str, apply: Callable[..., Outcome], calls: list[str]) -> Callable[..., Outcome]:
