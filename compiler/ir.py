@@ -238,6 +238,12 @@ class Inserter:
         self.before, self.after = before, after
         self.source = source or source_of(before or after)
 
+    @classmethod
+    def behind(cls, model: ir.Model, stamp: str, value: ir.Value) -> "Inserter":
+        """Adds nodes right behind what makes a value; in front of all nodes where none makes it."""
+        maker = value.producer()
+        return cls(model, stamp, before=next(iter(model.graph), None) if maker is None else None, after=maker)
+
     def op(
         self,
         op_type: str,

@@ -75,7 +75,7 @@ def _with_switches(model: ir.Model, kind: ir.DataType) -> tuple[ir.Model, dict[s
     copy = house.clone(model)
 
     def rounded(value: ir.Value) -> ir.Value:
-        insert = house.Inserter(copy, "with_switches", after=value.producer())
+        insert = house.Inserter.behind(copy, "with_switches", value)
         narrow = insert.op("Cast", [value], {"to": int(kind)}, name="narrow")
         return insert.op("Cast", [narrow], {"to": int(ir.DataType.FLOAT)}, name="wide")
 

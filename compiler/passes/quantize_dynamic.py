@@ -104,12 +104,7 @@ class _Tokens:
     def _coded(self, value: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Codes and scale per token."""
         if value not in self.codes:
-            producer = value.producer()
-            insert = (
-                house.Inserter(self.model, QuantizeDynamic.name, before=next(iter(self.model.graph)))
-                if producer is None
-                else house.Inserter(self.model, QuantizeDynamic.name, after=producer)
-            )
+            insert = house.Inserter.behind(self.model, QuantizeDynamic.name, value)
             shape = list(value.shape or ())
             one = [*shape[:-1], 1] if shape else None
             sizes = insert.op("Abs", [value], name=f"{value.name}_sizes", shape=value.shape)

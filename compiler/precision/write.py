@@ -97,8 +97,7 @@ class _Writer:
             insert = house.Inserter(self.model, STAMP)
             made = insert.constant(_rounded(array, kind, saturate=fill), f"{value.name}_{kind.name.lower()}")
         else:
-            before = next(iter(self.graph)) if producer is None else None
-            insert = house.Inserter(self.model, STAMP, before=before, after=producer)
+            insert = house.Inserter.behind(self.model, STAMP, value)
             name = f"{value.name}_{kind.name.lower()}"
             made = insert.op("Cast", [value], {"to": int(kind)}, name=name, shape=value.shape, dtype=kind)
         self.casts[value, kind] = made

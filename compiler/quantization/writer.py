@@ -100,13 +100,7 @@ class Writer:
         if self._grids.get(value) == grid:
             return value
         if (value, grid) not in self._rounded:
-            producer = value.producer()
-            first = next(iter(self.model.graph))
-            insert = (
-                house.Inserter(self.model, self.stamp, before=first)
-                if producer is None
-                else house.Inserter(self.model, self.stamp, after=producer)
-            )
+            insert = house.Inserter.behind(self.model, self.stamp, value)
             scale = insert.constant(np.array(grid.scale, np.float32), "scale")
             zero = insert.constant(np.array(grid.zero_point, grid.type), "zero_point")
             kind = ir.DataType.from_numpy(np.dtype(grid.type))

@@ -114,9 +114,7 @@ class _Rounding:
             value.type = ir.TensorType(ir.DataType.FLOAT)
 
     def _read_wide(self, value: ir.Value) -> None:
-        first = next(iter(self.graph), None)
-        insert = house.Inserter(self.model, self.stamp, before=first)
-        wide = self._cast(insert, value, ir.DataType.FLOAT, "wide")
+        wide = self._cast(house.Inserter.behind(self.model, self.stamp, value), value, ir.DataType.FLOAT, "wide")
         for use in list(value.uses()):
             if use.node is not wide.producer():
                 use.node.replace_input_with(use.idx, wide)

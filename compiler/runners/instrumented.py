@@ -89,7 +89,7 @@ def correctable(lowered: Lowered, names: Iterable[str]) -> Lowered:
 
 
 def _corrected(model: ir.Model, added: ir.Value, replaced: ir.Value, value: ir.Value) -> ir.Value:
-    insert = house.Inserter(model, STAMP, after=value.producer())
+    insert = house.Inserter.behind(model, STAMP, value)
     total = insert.op("Add", [value, added], name=f"{value.name}_corrected_all", shape=value.shape)
     operands = [replaced, added, total]
     return insert.op("Where", operands, name=f"{value.name}_corrected", shape=value.shape, dtype=value.dtype)
@@ -113,7 +113,7 @@ def switched(model: ir.Model, value: ir.Value, by: ir.Value, other: Callable[[ir
 
     def chosen(value: ir.Value) -> ir.Value:
         form = other(value)
-        insert = house.Inserter(model, STAMP, after=form.producer())
+        insert = house.Inserter.behind(model, STAMP, form)
         return insert.op("Where", [by, form, value], name="chosen", shape=value.shape, dtype=value.dtype)
 
     _stand_in(model, value, chosen)

@@ -116,6 +116,15 @@ def test_a_copy_can_be_changed_alone() -> None:
     assert house.serialized(lowered.model) == house.serialized(streaming().model)
 
 
+def test_nodes_go_right_behind_what_makes_a_value() -> None:
+    model = parse("(float[3] x) => (float[3] y) { a = Relu(x) b = Neg(a) y = Abs(b) }")
+    made, given = node_named(model, "a").outputs[0], model.graph.inputs[0]
+    for value in (made, given):
+        insert = house.Inserter.behind(model, "test", value)
+        insert.op("Exp", [insert.op("Sqrt", [value], name="root")], name="power")
+    assert ops_of(model) == ["Sqrt", "Exp", "Relu", "Sqrt", "Exp", "Neg", "Abs"]
+
+
 def test_serialising_is_deterministic_and_comes_back() -> None:
     model = streaming().model
     content = house.serialized(model)
