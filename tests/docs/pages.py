@@ -93,6 +93,19 @@ def problems(page: Path) -> list[str]:
         for block in found
         if block.language == "python" and block.name is None
     ]
+    wrong += [
+        f"{block}: expected {block.name} in a command, a recipe or a file of the page, got it in none"
+        for block in found
+        if block.language == "python"
+        and block.name is not None
+        and not any(block.name.removesuffix(".py") in other.text for other in found if other != block)
+    ]
+    ran = {block.line for block in found if block.language == "sh"}
+    wrong += [
+        f"{block}: expected commands above what they print, got none"
+        for block in found
+        if block.language == "text" and not any(line < block.line for line in ran)
+    ]
     if len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) != 2 * len(found):
         wrong.append(f"{page.name}: expected a fence at the start of its line for each block, got another count")
     outside = FENCE.sub(lambda match: "\n" * match[0].count("\n"), text)

@@ -54,6 +54,7 @@ def test_good_page_has_no_problem(tmp_path: Path) -> None:
         ("    python build.py --recipe cpu.yaml\n", "page.md:19: expected commands between ``` fences"),
         ("\tmake test\n", "expected commands between ``` fences"),
         ("    .venv/bin/python x.py\n", "expected commands between ``` fences"),
+        ("Another, `idle.py`:\n\n```python\nprint()\n```\n", "expected idle.py in a command, a recipe or a file"),
         ("```sh\nls\n", "expected a fence at the start of its line"),
         ("- item\n\n  ```sh\n  ls\n  ```\n", "expected a fence at the start of its line"),
     ],
@@ -61,6 +62,11 @@ def test_good_page_has_no_problem(tmp_path: Path) -> None:
 def test_block_that_no_test_would_run_is_seen(planted: str, message: str, tmp_path: Path) -> None:
     [found] = pages.problems(written(tmp_path, GOOD + "\n" + planted))
     assert message in found
+
+
+def test_output_that_no_command_prints_is_seen(tmp_path: Path) -> None:
+    [found] = pages.problems(written(tmp_path, "```text\n1\n```\n\n" + GOOD))
+    assert "expected commands above what they print" in found
 
 
 @pytest.mark.parametrize(
