@@ -2,10 +2,8 @@
 
 import dataclasses
 import hashlib
-import itertools
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,13 @@ from compiler.cache.tool_versions import tool_versions
 from compiler.lowering.lowering import Lowering
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
-from compiler.records.build_report import EngineRow, StageReport
+from compiler.records.build_report import EngineRow
 from compiler.records.drift_curves import curve_of
 from compiler.report.build_record import BuildRecord
-from compiler.report.progress import Progress, StageHandle
+from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
-from compiler.verify.gates import gates_of
-from compiler.verify.gates.base import Artefacts, Gate, OriginalGraph, Phase, Shipped, ShippedGraph
+from compiler.verify.gates.base import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
+from compiler.verify.gates.run import run_gates
 from compiler.verify.speed import measure_speed
 from compiler.verify.streams import StreamArtefacts
 from compiler.verify.utterances import UtteranceArtefacts
@@ -67,11 +65,10 @@ class Assembly:
     def recall(self, kept: KeptBundle) -> None:
         """The bundle of an earlier build."""
         with self.progress.stage("", "bundle") as handle:
-            started = time.perf_counter()
             found = kept.recall(self.folder)
             self.record.findings += found.findings
             self.record.speed += found.speed
-            _end(handle, started, cached=True)
+            handle.end(cached=True)
 
     def emit(self) -> None:
         """Every graph's artefacts, in the folder."""
@@ -82,32 +79,12 @@ class Assembly:
             self.shipped = dataclasses.replace(self.shipped, graphs=graphs)
 
     def check(self, phase: Phase) -> None:
-        """Every gate of a phase that is wanted, one graph after the other.
+        """Every gate of a phase.
 
         Raises:
             GateFailed: a promise does not hold.
         """
-        for each_graph, group in itertools.groupby(gates_of(phase), lambda gate: gate.each_graph):
-            alike = list(group)
-            for shipped in self.shipped.alone() if each_graph else [self.shipped]:
-                wanted = [gate for gate in alike if gate.is_wanted(self.loaded.recipe, shipped)]
-                for line, on_line in itertools.groupby(wanted, lambda gate: gate.line):
-                    with self.progress.stage(shipped.name, line) as handle:
-                        self._check(phase, shipped, list(on_line), handle)
-
-    def _check(self, phase: Phase, shipped: Shipped, gates: Sequence[Gate], handle: StageHandle) -> None:
-        """The gates that share a line."""
-        started, details, shown = time.perf_counter(), [], dict[str, Any]()
-        for gate in gates:
-            checked = gate.run(shipped, handle.advance)
-            self.record.findings += checked.findings
-            kept = self.receipts.setdefault(shipped.name, {}) if phase == "graphs" else self.receipts
-            kept.update(checked.receipt)
-            details += [checked.detail] if checked.detail else []
-            if checked.worst is not None:
-                worst = checked.worst
-                shown = {"max_abs": worst.measured, "limit": worst.limit, "sqnr_db": worst.figures.get("sqnr_db")}
-        _end(handle, started, detail="; ".join(details), **shown)
+        run_gates(phase, self.shipped, self.progress, self.record.findings, self.receipts)
 
     def write(self) -> None:
         """The bundle with all that is known of it; a file that is there already stays as it is."""
@@ -137,13 +114,12 @@ class Assembly:
     def measure(self) -> None:
         """Times of calls, where what ships runs here."""
         with self.progress.stage("", "speed") as handle:
-            started = time.perf_counter()
             runnable = {name: graph for name, graph in self.shipped.graphs.items() if graph.is_timed_here}
             for name, graph in runnable.items():
                 self.record.speed += measure_speed(self.folder, graph.built.artifacts, name)
             write_costs(self.folder, self.record.speed)
             missing = len(runnable) < len(self.shipped.graphs)
-            _end(handle, started, detail=_unmeasured(self.loaded.recipe.gates.budget, self.target) if missing else "")
+            handle.end(detail=_unmeasured(self.loaded.recipe.gates.budget, self.target) if missing else "")
 
     def keep(self, kept: KeptBundle) -> None:
         """For later builds from the same."""
@@ -159,10 +135,9 @@ class Assembly:
             self.record.engines = tuple(EngineRow(graph, "not built", reason) for graph, reason in waiting.items())
             return
         with self.progress.stage("", "engine") as handle:
-            started = time.perf_counter()
             done = "verified and timed" if self.target.times_here else "verified"
             self.record.speed += build_engines(self.target, self.folder, caches)
-            _end(handle, started, detail=f"engines of {len(waiting)} graphs, {done}")
+            handle.end(detail=f"engines of {len(waiting)} graphs, {done}")
         self._open_with(self.target.executor)
         self.check("engines")
         self.record.engines = tuple(EngineRow(graph, "built") for graph in waiting)
@@ -178,10 +153,6 @@ class Assembly:
         self.record.drift |= {name: tuple(map(curve_of, receipts[name].get("drift", ()))) for name in self.lowerings}
         self.shipped = dataclasses.replace(self.shipped, speed=tuple(self.record.speed))
         self.check("end")
-
-
-def _end(handle: StageHandle, started: float, **found: Any) -> None:
-    handle.finish(StageReport(handle.graph, handle.stage, time.perf_counter() - started, **found))
 
 
 def _original_of(lowering: Lowering) -> OriginalGraph:

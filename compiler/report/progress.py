@@ -8,6 +8,7 @@ import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -22,11 +23,18 @@ PLAIN_COLUMNS = 160
 
 
 class StageHandle:
-    """What a running stage may say about itself."""
+    """What a running stage may say about itself.
 
-    def __init__(self, graph: str, stage: str) -> None:
+    Args:
+        graph: its name; empty for a stage of the whole bundle.
+        stage: what runs.
+        now: seconds of a clock that only runs forward.
+    """
+
+    def __init__(self, graph: str, stage: str, now: Callable[[], float]) -> None:
         self.graph = graph
         self.stage = stage
+        self.now, self.started_s = now, now()
         self.count = ""
         self.outcome = ""
         self.report: StageReport | None = None
@@ -38,6 +46,10 @@ class StageHandle:
     def finish(self, report: StageReport) -> None:
         """Say how the stage ended; the line shows it instead of the bare time."""
         self.report, self.outcome = report, describe_stage(report)
+
+    def end(self, **found: Any) -> None:
+        """Say what a stage that has run until now found, as fields of its report."""
+        self.finish(StageReport(self.graph, self.stage, self.now() - self.started_s, **found))
 
 
 class Progress:
@@ -56,17 +68,17 @@ class Progress:
     @contextlib.contextmanager
     def stage(self, graph: str, name: str) -> Iterator[StageHandle]:
         """Show one stage while it runs, and one line when it has ended, well or not."""
-        handle, started_s = StageHandle(graph, name), self._now()
+        handle = StageHandle(graph, name, self._now)
         ended = "failed"
         try:
-            with insisted(), self._live(handle, started_s):
+            with insisted(), self._live(handle):
                 yield handle
             ended = handle.outcome or "done"
         except KeyboardInterrupt:
             ended = "interrupted"
             raise
         finally:
-            seconds = self._now() - started_s
+            seconds = self._now() - handle.started_s
             self.stages.append(handle.report or StageReport(graph, name, seconds, detail=ended))
             self.say(f"{_label(handle):<40} {seconds:7.2f} s  {ended}")
 
@@ -89,12 +101,10 @@ class Progress:
                 f"measured; finish it on the machine with the device: python build.py finish {report.bundle}"
             )
 
-    def _live(self, handle: StageHandle, started_s: float) -> contextlib.AbstractContextManager[object]:
+    def _live(self, handle: StageHandle) -> contextlib.AbstractContextManager[object]:
         if not self.console.is_terminal:
             return contextlib.nullcontext()
-        return Live(
-            _StageLine(handle, started_s, self._now), console=self.console, transient=True, refresh_per_second=8
-        )
+        return Live(_StageLine(handle), console=self.console, transient=True, refresh_per_second=8)
 
 
 class _PlainConsole(Console):
@@ -113,14 +123,12 @@ def standard_console() -> Console:
 class _StageLine:
     """The live line of a stage, drawn anew at each refresh."""
 
-    def __init__(self, handle: StageHandle, started_s: float, now: Callable[[], float]) -> None:
+    def __init__(self, handle: StageHandle) -> None:
         self._handle = handle
-        self._started_s = started_s
-        self._now = now
         self._spinner = Spinner("dots")
 
     def __rich__(self) -> Spinner:
-        elapsed_s = self._now() - self._started_s
+        elapsed_s = self._handle.now() - self._handle.started_s
         self._spinner.update(text=escape(f"{_label(self._handle):<38} {elapsed_s:7.1f} s  {self._handle.count}"))
         return self._spinner
 

@@ -321,6 +321,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.calib",
             "compiler.targets",
+            "compiler.report",
             "compiler.verify",
             "runtime_lite",
         ),

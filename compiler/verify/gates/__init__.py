@@ -3,7 +3,7 @@
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.verify.gates.against_float import AGAINST_FLOAT
-from compiler.verify.gates.base import Gate, Phase
+from compiler.verify.gates.base import Gate
 from compiler.verify.gates.buckets import BUCKETS
 from compiler.verify.gates.budget import BUDGET
 from compiler.verify.gates.drift import DRIFT
@@ -26,11 +26,6 @@ GATES: tuple[Gate, ...] = (
     AGAINST_FLOAT,
     BUDGET,
 )
-
-
-def gates_of(phase: Phase) -> list[Gate]:
-    """Those that run then."""
-    return [gate for gate in GATES if phase in gate.phases]
 
 
 def promises(recipe: Recipe) -> list[Finding]:
