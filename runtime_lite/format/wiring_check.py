@@ -22,8 +22,9 @@ def check_wiring(where: str, manifest: Manifest) -> None:
     if len(manifest.wiring) > MAX_WIRES:
         refuse(where, f"at most {MAX_WIRES} wires", str(len(manifest.wiring)))
     taken = set()
+    sizes = _Sizes(manifest.graphs)
     for number, wire in enumerate(manifest.wiring):
-        _check_wire(f"{where}[{number}]", wire, manifest.graphs)
+        _check_wire(f"{where}[{number}]", wire, manifest.graphs, sizes)
         if (wire.to_graph, wire.input) in taken:
             refuse(f"{where}[{number}]", "one wire to an input", f"a second one to {_name(wire.to_graph, wire.input)}")
         taken.add((wire.to_graph, wire.input))
@@ -31,7 +32,23 @@ def check_wiring(where: str, manifest: Manifest) -> None:
         refuse(where, "graphs that run one after the other", f"a circle of {', '.join(circle)}")
 
 
-def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph]) -> None:
+class _Sizes:
+    """The sizes of a dimension over all buckets, each worked out once, however many wires there are."""
+
+    def __init__(self, graphs: Mapping[str, Graph]) -> None:
+        self._graphs = graphs
+        self._known: dict[tuple[str, str], set[int]] = {}
+
+    def of(self, graph: str, size: int | str) -> set[int]:
+        if isinstance(size, int):
+            return {size}
+        if (graph, size) not in self._known:
+            formula = parse_formula(size)
+            self._known[graph, size] = {formula.value(each.sizes) for each in self._graphs[graph].artifacts}
+        return self._known[graph, size]
+
+
+def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph], sizes: _Sizes) -> None:
     for name in (wire.from_graph, wire.to_graph):
         if name not in graphs:
             refuse(where, f"one of the graphs {', '.join(graphs)}", show(name))
@@ -44,33 +61,19 @@ def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph]) -> None:
         refuse(f"{where}.input", f"an input of {wire.to_graph!r}", show(wire.input))
     if given.role != wanted.role:
         refuse(f"{where}.input", f"an input of role {given.role!r}, as the output", wanted.role)
-    if not _meet(giver, given, taker, wanted):
+    kinds = [(t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, given), (taker, wanted))]
+    pairs = zip(given.shape, wanted.shape, strict=False)
+    if kinds[0] != kinds[1] or not all(_fits(wire, taker, sizes, gives, takes) for gives, takes in pairs):
         expected = f"what {_name(wire.to_graph, wire.input)} takes, {_type(wanted)}"
         refuse(where, expected, f"{_type(given)} from {_name(wire.from_graph, wire.output)}")
 
 
-def _meet(giver: Graph, given: Tensor, taker: Graph, wanted: Tensor) -> bool:
-    """Whether an output can be fed to an input: type, rank, place of the rows, and every other size."""
-    gives, takes = ((t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, given), (taker, wanted)))
-    if gives != takes:
-        return False
-    return all(_fits(_sizes(giver, size), taker, slot) for size, slot in zip(given.shape, wanted.shape, strict=True))
-
-
-def _sizes(graph: Graph, size: int | str) -> set[int]:
-    """The sizes of a dimension over all buckets."""
-    if isinstance(size, int):
-        return {size}
-    formula = parse_formula(size)
-    return {formula.value(artifact.sizes) for artifact in graph.artifacts}
-
-
-def _fits(gives: set[int], taker: Graph, takes: int | str) -> bool:
+def _fits(wire: Wire, taker: Graph, sizes: _Sizes, gives: int | str, takes: int | str) -> bool:
     """Whether a size that is given can be taken; shorter ones where rows have lengths of their own."""
-    axis = taker.axes.get(str(takes))
+    given, axis = sizes.of(wire.from_graph, gives), taker.axes.get(str(takes))
     if axis is None or axis.length_input is None:
-        return bool(gives & _sizes(taker, takes)) or takes == taker.batch_axis
-    return any(axis.minimum <= size <= axis.buckets[-1] for size in gives)
+        return bool(given & sizes.of(wire.to_graph, takes)) or takes == taker.batch_axis
+    return any(axis.minimum <= size <= axis.buckets[-1] for size in given)
 
 
 def _circle(wiring: tuple[Wire, ...]) -> list[str]:

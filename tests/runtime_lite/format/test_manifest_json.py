@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
-from runtime_lite.format.manifest import Artifact, static_shape
+from runtime_lite.format.manifest import Artifact, Wire, static_shape
 from runtime_lite.format.manifest_json import MAX_MANIFEST_BYTES
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
 from tests.runtime_lite.engines import PLAN, with_engine
@@ -120,7 +120,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, child in children for place in places(child, (*path, key)))]
 
 
-PLACES = places(json.loads(json_from_manifest(MANIFEST)))
+WIRES = (Wire("streaming", "y", "plain", "x"), Wire("plain", "y", "ragged", "x"))
+WIRED = json_from_manifest(dataclasses.replace(MANIFEST, wiring=WIRES))
+PLACES = places(json.loads(WIRED))
 
 
 @given(st.binary(max_size=200))
@@ -141,7 +143,7 @@ def test_any_json_is_refused_with_a_sentence(value: Any) -> None:
     )
 )
 def test_a_good_manifest_with_odd_values_is_refused_or_sound(edits: list[tuple[tuple[Any, ...], Any, str]]) -> None:
-    plain = json.loads(json_from_manifest(MANIFEST))
+    plain = json.loads(WIRED)
     for path, value, action in edits:
         parent = plain
         try:
