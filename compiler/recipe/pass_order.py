@@ -9,7 +9,7 @@ from compiler.recipe.load import LoadedRecipe
 NEEDED: Mapping[str, Callable[[Graph], bool]] = {
     "add_batch_axis": lambda graph: graph.is_for_one_row,
     "merge_first_call": lambda graph: graph.first_call is not None,
-    "pad_axes": lambda graph: bool(graph.padded) or any(axis.window is not None for axis in graph.axes.values()),
+    "pad_axes": lambda graph: bool(graph.padded or graph.caches),
 }
 """Passes that have work to do on some graphs only; where they have, what comes after them cannot do without."""
 
@@ -29,10 +29,8 @@ def check_order(loaded: LoadedRecipe, graph: str, after: Mapping[str, Collection
     names = [each.name for each in spec.passes]
     for index, name in enumerate(names):
         for first in after[name]:
-            is_behind = first in names[index + 1 :]
-            if is_behind or (first not in names and first in NEEDED and NEEDED[first](spec)):
-                got = "it behind" if is_behind else "none"
-                raise RecipeError(
-                    f"{loaded.where('graphs', graph, 'passes', index)}: expected {first} before {name}, got {got}",
-                    cure=f"list {first} before {name}",
-                )
+            where, cure = loaded.where("graphs", graph, "passes", index), f"list {first} before {name}"
+            if first in names[index + 1 :]:
+                raise RecipeError(f"{where}: expected {first} before {name}, got it behind", cure=cure)
+            if first not in names and first in NEEDED and NEEDED[first](spec):
+                raise RecipeError(f"{where}: expected {first} before {name}, got none", cure=cure)
