@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from compiler.ir import is_op
-from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node
+from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 AMPERE, ADA = (8, 0), (8, 9)
 
@@ -43,14 +43,14 @@ def _values(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Node | None]]:
                 yield value, node
 
 
-def _element_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _element_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """No type but those of the table; INT8 and UINT8 have rules of their own."""
     later = {ir.DataType.BFLOAT16} if limits.capability >= AMPERE else set()
     later |= FLOAT8 if limits.capability >= ADA else set()
     allowed = ALWAYS | later | {ir.DataType.INT8, ir.DataType.UINT8}
     for value, node in _values(model):
         if value.dtype is not None and value.dtype not in allowed and not isinstance(value.type, ir.SequenceType):
-            yield Finding(
+            yield Breach(
                 f"expected a type that TensorRT has on {limits.device}, got {value.dtype.name}",
                 CURES.get(value.dtype, "cast it to a type that the device has"),
                 node,
@@ -58,10 +58,10 @@ def _element_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _tensors_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _tensors_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for value, node in _values(model):
         if value.type is not None and not isinstance(value.type, ir.TensorType):
-            yield Finding(
+            yield Breach(
                 f"expected a tensor, got {type(value.type).__name__}",
                 "keep sequences and optional values outside the graph",
                 node,
@@ -69,10 +69,10 @@ def _tensors_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _known_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _known_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for value, node in _values(model):
         if value.type is None and value.uses():
-            yield Finding(
+            yield Breach(
                 "expected a type, a strongly typed network takes every type from the graph, got none",
                 "let shape inference run on the graph",
                 node,
@@ -80,7 +80,7 @@ def _known_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _uint8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _uint8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """UINT8 enters and leaves the network through a Cast, and is nowhere else."""
     outputs = set(model.graph.outputs)
     for value, node in _values(model):
@@ -89,7 +89,7 @@ def _uint8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         entering = value.is_graph_input() and all(is_op(use.node, "Cast") for use in value.uses())
         leaving = value in outputs and not value.uses() and is_op(value.producer(), "Cast")
         if not entering and not leaving:
-            yield Finding(
+            yield Breach(
                 "expected UINT8 as network input or output behind a Cast only, got it inside the graph",
                 "cast at the border, and compute in another type",
                 node,
@@ -97,7 +97,7 @@ def _uint8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _int8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _int8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """INT8 lies between QuantizeLinear and DequantizeLinear, and in constants that DequantizeLinear reads."""
     outputs = set(model.graph.outputs)
     for value, node in _values(model):
@@ -107,7 +107,7 @@ def _int8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         constant = (made is None and not value.is_graph_input()) or is_op(made, "Constant")
         read = all(is_op(use.node, "DequantizeLinear", "QuantizeLinear") for use in value.uses())
         if not (constant or is_op(made, "QuantizeLinear")) or not read or value in outputs:
-            yield Finding(
+            yield Breach(
                 "expected INT8 only between QuantizeLinear and DequantizeLinear, got it elsewhere",
                 "compute in floating point and quantise with a Q/DQ pair",
                 node,
@@ -115,23 +115,23 @@ def _int8(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _profile(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _profile(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """Every symbolic dimension of an input has a profile that fits it."""
     for value in model.graph.inputs:
         node = next((use.node for use in value.uses()), None)
         name, shape = str(value.name), value.shape
         given = limits.profiles.get(name)
         if shape is None:
-            yield Finding("expected an input of known rank, got none", "declare its shape", node, value)
+            yield Breach("expected an input of known rank, got none", "declare its shape", node, value)
         elif given is None and any(not isinstance(dim, int) for dim in shape):
-            yield Finding(
+            yield Breach(
                 f"expected a profile for every dynamic axis, got {shape} without one",
                 "give the axis buckets or a fixed size",
                 node,
                 value,
             )
         elif given is not None and not _fits(shape, given):
-            yield Finding(
+            yield Breach(
                 f"expected smallest <= best <= largest shapes of {shape}, got {given}",
                 "correct the profile",
                 node,

@@ -11,7 +11,7 @@ from compiler.errors import Place, Refused
 from compiler.targets.tensorrt.element_types import TYPE_RULES
 from compiler.targets.tensorrt.operators import OPERATOR_RULES
 from compiler.targets.tensorrt.quantization import QUANTIZATION_RULES
-from compiler.targets.tensorrt.rule import Limits, Rule, Violation
+from compiler.targets.tensorrt.rule import DeviceLimits, Rule, Violation
 
 RULES: tuple[Rule, ...] = (*OPERATOR_RULES, *TYPE_RULES, *QUANTIZATION_RULES)
 """Every rule, in the order in which violations are listed."""
@@ -35,7 +35,7 @@ class Unbuildable(Refused):
         self.violations = violations
 
 
-def lint(model: ir.Model, limits: Limits) -> tuple[Violation, ...]:
+def lint(model: ir.Model, limits: DeviceLimits) -> tuple[Violation, ...]:
     """Every violation of every rule, each once.
 
     Args:
@@ -45,7 +45,7 @@ def lint(model: ir.Model, limits: Limits) -> tuple[Violation, ...]:
     return tuple(dict.fromkeys(finding.named(rule.name) for rule in RULES for finding in rule.check(model, limits)))
 
 
-def require_buildable(models: Iterable[ir.Model], limits: Limits, graph: str) -> None:
+def require_buildable(models: Iterable[ir.Model], limits: DeviceLimits, graph: str) -> None:
     """Lint the graphs of all buckets; what they have in common is said once.
 
     Raises:

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, int_attribute, is_op
-from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node, is_inner
+from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node, is_inner
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
@@ -82,36 +82,36 @@ def needed_version(model: ir.Model) -> str:
     return max((first, *newer), key=lambda version: tuple(map(int, version.split("."))))
 
 
-def _opset(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _opset(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     version = model.opset_imports.get("", 0)
     if not 9 <= version <= limits.opset:
-        yield Finding(
+        yield Breach(
             f"expected opset 9 to {limits.opset} of the standard operators, got {version}",
             "export at a lower opset, or raise the target's option `opset` if the installed parser documents it",
         )
 
 
-def _domain(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _domain(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if node.domain not in ("", "ai.onnx"):
-            yield Finding(
+            yield Breach(
                 f"expected a standard operator, got {node.domain}.{node.op_type}",
                 "write it with standard operators; plugins are not shipped",
                 node,
             )
 
 
-def _operator(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _operator(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if node.domain in ("", "ai.onnx") and node.op_type not in TYPES_BY_OPERATOR and node.op_type != "Attention":
-            yield Finding(
+            yield Breach(
                 f"expected an operator that the parser takes, got {node.op_type}",
                 "write it with operators of the support matrix",
                 node,
             )
 
 
-def _operand_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _operand_type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         allowed = TYPES_BY_OPERATOR.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         at = DATA_OPERAND.get(node.op_type, 0)
@@ -122,7 +122,7 @@ def _operand_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         for value in operands:
             if allowed is not None and value.dtype in NUMBERS | BOOL and value.dtype not in allowed:
                 names = ", ".join(sorted(kind.name for kind in allowed))
-                yield Finding(
+                yield Breach(
                     f"expected {node.op_type} over {names}, got {_kind(value)}",
                     "put a Cast in front of it, where the values fit",
                     node,
@@ -130,10 +130,10 @@ def _operand_type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
                 )
 
 
-def _attention(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _attention(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if is_op(node, "Attention"):
-            yield Finding(
+            yield Breach(
                 "expected MatMul, Softmax and MatMul, got the operator Attention, whose build fails where no fused "
                 "kernel exists",
                 "decompose it; primitive attention is fused where a kernel exists and runs everywhere",
@@ -141,12 +141,12 @@ def _attention(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _constant_operand(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _constant_operand(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         at = CONSTANT_OPERANDS.get(node.op_type)
         value = node.inputs[at] if at is not None and len(node.inputs) > at else None
         if value is not None and array_of(value) is None:
-            yield Finding(
+            yield Breach(
                 f"expected operand {at} of {node.op_type} as a constant, got a computed value",
                 "fold it into an initializer",
                 node,
@@ -154,10 +154,10 @@ def _constant_operand(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _cumsum_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _cumsum_axis(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if is_op(node, "CumSum") and array_of(node.inputs[1]) is None:
-            yield Finding(
+            yield Breach(
                 "expected the axis of CumSum as a constant, got a computed value",
                 "fold it into an initializer",
                 node,
@@ -165,30 +165,30 @@ def _cumsum_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _topk_k(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _topk_k(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         k = array_of(node.inputs[1]) if is_op(node, "TopK") and len(node.inputs) > 1 else None
         if k is not None and k.size and int(k.max()) >= MOST_K:
-            yield Finding(
+            yield Breach(
                 f"expected TopK with K below {MOST_K}, got {int(k.max())}",
                 "ask for fewer entries, or cut the axis first",
                 node,
             )
 
 
-def _topk_sorted(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _topk_sorted(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if is_op(node, "TopK") and int_attribute(node, "sorted", 1) != 1:
-            yield Finding("expected TopK with sorted=1, got sorted=0", "let it sort", node)
+            yield Breach("expected TopK with sorted=1, got sorted=0", "let it sort", node)
 
 
-def _first_output_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _first_output_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "LayerNormalization", "MaxPool", "Dropout"):
             continue
         for value in node.outputs[1:]:
             if value.uses() or value.is_graph_output():
-                yield Finding(
+                yield Breach(
                     f"expected only the first output of {node.op_type} in use, got a reader of {value.name}",
                     "compute it with other operators",
                     node,
@@ -196,31 +196,31 @@ def _first_output_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
                 )
 
 
-def _scatter_reduction(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _scatter_reduction(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         how = attribute(node, "reduction")  # for ScatterND the parser refuses the attribute itself, whatever it says
         if (is_op(node, "ScatterND") and how is not None) or (
             is_op(node, "ScatterElements") and how not in (None, "none")
         ):
             cure = "drop the attribute" if how == "none" else "reduce before it scatters"
-            yield Finding(f"expected {node.op_type} without reduction, got {how!r}", cure, node)
+            yield Breach(f"expected {node.op_type} without reduction, got {how!r}", cure, node)
 
 
-def _loop_length(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _loop_length(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "Loop"):
             continue
         carried = max(len(node.inputs) - 2, 0)
         length = array_of(node.inputs[0]) if node.inputs[0] is not None else None
         if len(node.outputs) > carried and length is None:
-            yield Finding(
+            yield Breach(
                 "expected a Loop that stacks outputs to have a constant number of trips, got a computed one",
                 "unroll it, or carry the stacked values as a state of fixed size",
                 node,
             )
 
 
-def _branches(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _branches(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "If"):
             continue
@@ -228,7 +228,7 @@ def _branches(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         for first, second in zip(*sides, strict=True):
             ranks = [None if value.shape is None else len(value.shape) for value in (first, second)]
             if first.name == second.name or None in ranks or ranks[0] != ranks[1]:
-                yield Finding(
+                yield Breach(
                     "expected outputs of both branches with different names and one known rank, got "
                     f"{first.name} of rank {ranks[0]} and {second.name} of rank {ranks[1]}",
                     "give the branches outputs of the same rank",
@@ -237,49 +237,49 @@ def _branches(model: ir.Model, limits: Limits) -> Iterator[Finding]:
                 )
 
 
-def _rotary_positions(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _rotary_positions(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         positions = node.inputs[3] if is_op(node, "RotaryEmbedding") and len(node.inputs) > 3 else None
         if positions is not None and positions.dtype != ir.DataType.INT64:
-            yield Finding(f"expected position_ids of INT64, got {_kind(positions)}", "cast them", node, positions)
+            yield Breach(f"expected position_ids of INT64, got {_kind(positions)}", "cast them", node, positions)
 
 
-def _tensor_scatter(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _tensor_scatter(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if not is_op(node, "TensorScatter") or node.inputs[0] is None:
             continue
         shape, axis = node.inputs[0].shape, int_attribute(node, "axis", -2)
         if shape is None or len(shape) != 4 or axis not in (-2, 2):
-            yield Finding(
+            yield Breach(
                 f"expected TensorScatter over 4 dimensions at axis -2, got {shape} at axis {axis}",
                 "reshape the cache, or write it with Concat and Slice",
                 node,
             )
 
 
-def _recurrent(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _recurrent(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if is_op(node, "LSTM", "GRU", "RNN"):
             for name in ("layout", "input_forget"):
                 if int_attribute(node, name, 0) != 0:
-                    yield Finding(f"expected {node.op_type} with {name}=0, got another", "export it so", node)
+                    yield Breach(f"expected {node.op_type} with {name}=0, got another", "export it so", node)
 
 
-def _dilated_pool(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _dilated_pool(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         given = attribute(node, "dilations", ())
         if is_op(node, "AveragePool", "MaxPool", "LpPool") and isinstance(given, list | tuple) and set(given) - {1}:
-            yield Finding(f"expected {node.op_type} without dilations, got {list(given)}", "slice the input", node)
+            yield Breach(f"expected {node.op_type} without dilations, got {list(given)}", "slice the input", node)
 
 
-def _same_types(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _same_types(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """Operands that the standard declares with one type variable, and both sides of Pow, are of one type."""
     for node in every_node(model):
         for values in _operands_by_type(node, model.opset_imports.get("", 1)):
             kinds = {value.dtype for value in values if value.dtype is not None}
             if len(kinds) > 1:
                 names = ", ".join(f"{value.name} {_kind(value)}" for value in values)
-                yield Finding(
+                yield Breach(
                     f"expected operands of one type, a strongly typed network casts nothing, got {names}",
                     "write the Cast",
                     node,
@@ -307,10 +307,10 @@ def _operands_by_type(node: ir.Node, opset: int) -> Iterator[list[ir.Value]]:
     yield from groups.values()
 
 
-def _inner_quantization(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _inner_quantization(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         if is_op(node, "QuantizeLinear", "DequantizeLinear") and is_inner(model, node):
-            yield Finding(
+            yield Breach(
                 f"expected {node.op_type} in the main graph, got it inside a loop or a branch",
                 "keep what runs inside loops and branches in floating point",
                 node,
@@ -321,7 +321,7 @@ def _kind(value: ir.Value) -> str:
     return value.dtype.name if value.dtype is not None else "an unknown type"
 
 
-_CHECKS: dict[str, Callable[[ir.Model, Limits], Iterator[Finding]]] = {
+_CHECKS: dict[str, Callable[[ir.Model, DeviceLimits], Iterator[Breach]]] = {
     "opset": _opset,
     "domain": _domain,
     "operator": _operator,

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.ir import array_of, attribute, consumers_of, int_attribute, is_op
-from compiler.targets.tensorrt.rule import Finding, Limits, Rule, every_node
+from compiler.targets.tensorrt.rule import Breach, DeviceLimits, Rule, every_node
 
 WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 
@@ -42,7 +42,7 @@ def _integers(node: ir.Node) -> ir.Value | None:
     return node.outputs[0] if is_op(node, "QuantizeLinear") else node.inputs[0]
 
 
-def _type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _type(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         integers, zero = _integers(node), _operand(node, 2)
         declared = attribute(node, "output_dtype", 0) if is_op(node, "QuantizeLinear") else 0
@@ -54,10 +54,10 @@ def _type(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             got = str(integers.dtype.name)
         else:
             continue
-        yield Finding(f"expected a zero point of INT8, got {got}", "give it an int8 zero point of 0", node, zero)
+        yield Breach(f"expected a zero point of INT8, got {got}", "give it an int8 zero point of 0", node, zero)
 
 
-def _zero_point(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _zero_point(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         zero = _operand(node, 2)
         if zero is None:
@@ -65,28 +65,28 @@ def _zero_point(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         array = array_of(zero)
         if array is None or np.any(array != 0):
             got = "a computed value" if array is None else f"{np.unique(array)[:4].tolist()}"
-            yield Finding(f"expected a constant zero point of 0, got {got}", "quantise symmetrically", node, zero)
+            yield Breach(f"expected a constant zero point of 0, got {got}", "quantise symmetrically", node, zero)
 
 
-def _scale(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _scale(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         scale = _operand(node, 1)
         array = array_of(scale)
         if array is None:
-            yield Finding("expected a constant scale, got a computed value", "calibrate it at build time", node, scale)
+            yield Breach("expected a constant scale, got a computed value", "calibrate it at build time", node, scale)
         elif not np.all(np.isfinite(array) & (array > 0)):
             wide = np.asarray(array, np.float64)
             worst = float(wide[~(np.isfinite(wide) & (wide > 0))][0])
-            yield Finding(
+            yield Breach(
                 f"expected finite scales above 0, got {worst:g}", "calibrate on data that are not constant", node, scale
             )
 
 
-def _lengths(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _lengths(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         scale, zero = array_of(_operand(node, 1)), array_of(_operand(node, 2))
         if scale is not None and zero is not None and scale.size != zero.size:
-            yield Finding(
+            yield Breach(
                 f"expected scale and zero point of one length, got {scale.size} and {zero.size}",
                 "write one zero point per scale",
                 node,
@@ -94,7 +94,7 @@ def _lengths(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _channels(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _channels(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         scale, data = array_of(_operand(node, 1)), node.inputs[0]
         if scale is None or scale.size == 1 or data is None or data.shape is None:
@@ -102,7 +102,7 @@ def _channels(model: ir.Model, limits: Limits) -> Iterator[Finding]:
         axis, shape = int_attribute(node, "axis", 1), data.shape
         dim = shape[axis] if -len(shape) <= axis < len(shape) else None
         if scale.ndim != 1 or dim != scale.size:
-            yield Finding(
+            yield Breach(
                 f"expected as many scales as places on axis {axis} of {shape}, got {list(scale.shape)}",
                 "write one scale per channel and name its axis",
                 node,
@@ -110,10 +110,10 @@ def _channels(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _blocks(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _blocks(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         if int_attribute(node, "block_size", 0) != 0:
-            yield Finding("expected scales per tensor or per channel, got blocks", "quantise per channel", node)
+            yield Breach("expected scales per tensor or per channel, got blocks", "quantise per channel", node)
 
 
 def _is_constant(value: ir.Value | None) -> bool:
@@ -127,11 +127,11 @@ def _is_weight(node: ir.Node) -> bool:
     return quantized or _is_constant(node.inputs[0])
 
 
-def _activation(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _activation(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         scale = array_of(_operand(node, 1))
         if scale is not None and scale.size > 1 and not _is_weight(node):
-            yield Finding(
+            yield Breach(
                 f"expected one scale for an activation, got {scale.size}",
                 "quantise activations per tensor",
                 node,
@@ -150,7 +150,7 @@ def _output_axis(reader: ir.Node, at: int, rank: int) -> int | None:
     return 1 if is_op(reader, "ConvTranspose") and at == 1 else None
 
 
-def _weight_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _weight_axis(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         data, scale = node.inputs[0], array_of(_operand(node, 1))
         if not is_op(node, "DequantizeLinear") or not _is_weight(node) or data is None or data.shape is None:
@@ -163,7 +163,7 @@ def _weight_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             axis = int_attribute(node, "axis", 1) % rank
             if scale.size == 1 or axis != wanted:
                 got = "one scale" if scale.size == 1 else f"axis {axis}"
-                yield Finding(
+                yield Breach(
                     f"expected the weight of {use.node.op_type} quantised per channel on axis {wanted}, got {got}",
                     "quantise weights on the axis of the output channels",
                     node,
@@ -171,11 +171,11 @@ def _weight_axis(model: ir.Model, limits: Limits) -> Iterator[Finding]:
                 )
 
 
-def _weight_range(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _weight_range(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in _pairs(model):
         integers = _quantized_constant(node)
         if integers is not None and integers.size and int(integers.min()) < LOWEST_WEIGHT:
-            yield Finding(
+            yield Breach(
                 f"expected weights from {LOWEST_WEIGHT} to 127, got {int(integers.min())}",
                 "divide the range by 127, so that it is symmetric",
                 node,
@@ -202,11 +202,11 @@ def _quantized_constant(node: ir.Node) -> np.ndarray | None:
     return np.asarray(np.clip(np.nan_to_num(rounded), -128, 127))
 
 
-def _float_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _float_only(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     for node in every_node(model):
         for value in node.inputs if is_op(node, *FLOAT_ONLY) else ():
             if value is not None and is_op(value.producer(), "DequantizeLinear"):
-                yield Finding(
+                yield Breach(
                     f"expected {node.op_type} over floating point, got a DequantizeLinear in front of it",
                     "leave the operator out of the quantised ones",
                     node,
@@ -214,7 +214,7 @@ def _float_only(model: ir.Model, limits: Limits) -> Iterator[Finding]:
                 )
 
 
-def _bias(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _bias(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """The bias of a weighted operator, its third operand or a constant vector that is added to it, stays float."""
     for node in every_node(model):
         if is_op(node, "Gemm", "Conv", "ConvTranspose"):
@@ -225,7 +225,7 @@ def _bias(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             continue
         for value in biases:
             if value is not None and is_op(value.producer(), "DequantizeLinear"):
-                yield Finding(
+                yield Breach(
                     f"expected the bias of {node.op_type} in floating point, got a quantised one",
                     "leave biases as they are",
                     node,
@@ -239,7 +239,7 @@ def _is_vector_of_weights(value: ir.Value) -> bool:
     return made is not None and is_op(made, "DequantizeLinear") and _is_weight(made) and rank in (None, 0, 1)
 
 
-def _both_halves(model: ir.Model, limits: Limits) -> Iterator[Finding]:
+def _both_halves(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
     """What is quantised is dequantised; a constant needs the second half only."""
     for node in _pairs(model):
         if is_op(node, "QuantizeLinear"):
@@ -247,12 +247,12 @@ def _both_halves(model: ir.Model, limits: Limits) -> Iterator[Finding]:
             if readers and all(is_op(reader, "DequantizeLinear") for reader in readers):
                 continue
             got = ", ".join(reader.op_type for reader in readers) or "no reader"
-            yield Finding(f"expected DequantizeLinear behind QuantizeLinear, got {got}", "write the pair", node)
+            yield Breach(f"expected DequantizeLinear behind QuantizeLinear, got {got}", "write the pair", node)
         elif not _is_constant(node.inputs[0]):
             made = node.inputs[0].producer() if node.inputs[0] is not None else None
             if not is_op(made, "QuantizeLinear"):
                 got = made.op_type if made is not None else "a network input"
-                yield Finding(f"expected QuantizeLinear before DequantizeLinear, got {got}", "write the pair", node)
+                yield Breach(f"expected QuantizeLinear before DequantizeLinear, got {got}", "write the pair", node)
 
 
 QUANTIZATION_RULES = (

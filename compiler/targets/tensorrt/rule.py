@@ -13,7 +13,7 @@ Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """What the engine is built for.
 
     Attributes:
@@ -54,7 +54,7 @@ class Violation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Breach:
     """What a rule yields: a violation before it carries the rule's name and the node's place."""
 
     message: str
@@ -74,7 +74,7 @@ class Finding:
         return Violation(rule, self.message, self.cure, place)
 
 
-Check = Callable[[ir.Model, Limits], Iterator[Finding]]
+Check = Callable[[ir.Model, DeviceLimits], Iterator[Breach]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.operators import needed_version
 from compiler.targets.tensorrt.parts import parts_here
 from compiler.targets.tensorrt.placement import SYMMETRIC
-from compiler.targets.tensorrt.rule import Limits
+from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.toolchain import Toolchain
 from runtime_lite import errors
 from runtime_lite.executors import cuda, tensorrt_engine
@@ -126,7 +126,7 @@ class Tensorrt(Target):
             Refused: a dimension stays symbolic, or TensorRT would not build a graph as it is; all reasons at once.
         """
         super().accept(artifacts)
-        limits = Limits(self._capability, self.opset)
+        limits = DeviceLimits(self._capability, self.opset)
         require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:

@@ -20,7 +20,7 @@ from compiler.runners.stream import Runner
 from compiler.stages import Lowered
 from compiler.targets import placements
 from compiler.targets.tensorrt.lint import lint
-from compiler.targets.tensorrt.rule import Limits as TensorrtLimits
+from compiler.targets.tensorrt.rule import DeviceLimits
 from tests.kit.graphs import ops_of
 from tests.kit.quantization import speech, streams
 
@@ -99,5 +99,5 @@ def test_tensorrt_takes_what_is_written_for_it_and_not_what_is_written_for_cpus(
     for placement in ("tensorrt", "cpu"):
         _, quantised = written(placement)
         frozen = FreezeAxes((("batch", 1),)).apply(quantised).lowered.model
-        rules[placement] = {violation.rule for violation in lint(frozen, TensorrtLimits((7, 5), 20))}
+        rules[placement] = {violation.rule for violation in lint(frozen, DeviceLimits((7, 5), 20))}
     assert rules["tensorrt"] == set() and rules["cpu"]

@@ -8,10 +8,10 @@ import onnx_ir as ir
 
 from compiler.stages import Array
 from compiler.targets.tensorrt.lint import lint
-from compiler.targets.tensorrt.rule import Limits, Profile, Violation
+from compiler.targets.tensorrt.rule import DeviceLimits, Profile, Violation
 from tests.kit.graphs import parse
 
-T4 = Limits((7, 5), 24)
+T4 = DeviceLimits((7, 5), 24)
 
 ONE, ZERO8 = np.array(1, np.float32), np.array(0, np.int8)
 ONES = np.ones((4, 4), np.float32)
