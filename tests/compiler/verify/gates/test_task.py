@@ -1,7 +1,12 @@
 """The gate on the task: the metric must not rise, and texts must stay the same where that is asked for."""
 
+from pathlib import Path
+
 import pytest
 
+from compiler.errors import RecipeError
+from compiler.recipe.load import load_recipe
+from compiler.verify.gates.task import TASK
 from tests.kit.models.project import Project, digest_of
 
 FORGETFUL = """
@@ -44,3 +49,22 @@ def test_task_that_need_not_be_identical_reports_how_many_are(project: Project) 
     (row,) = (row for row in ended.report["gates"] if row["gate"].startswith("task."))
     assert (row["figures"]["identical"], row["figures"]["recordings"]) == (0, 2)
     assert digest_of(project.folder / "bundle")
+
+
+TWO_GRAPHS = str(Path(__file__).parents[3] / "docs" / "every_key.yaml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "heard"), [((), "recogniser"), (("gates.task.graph=tagger",), "tagger")], ids=["the first", "named"]
+)
+def test_one_graph_hears_the_recordings_and_findings_name_it(setting: tuple[str, ...], heard: str) -> None:
+    recipe = load_recipe(TWO_GRAPHS, setting).recipe
+    asked = {graph: TASK.promises(recipe, graph) for graph in recipe.graphs}
+    assert [graph for graph, found in asked.items() if found] == [heard]
+    assert all(each.graph == heard for each in asked[heard])
+    assert [graph for graph in recipe.graphs if recipe.task_of(graph) is not None] == [heard]
+
+
+def test_a_graph_that_there_is_not_hears_nothing() -> None:
+    with pytest.raises(RecipeError, match=r"gates.task.graph: expected the name of a graph, got 'taggr'; did you mean"):
+        load_recipe(TWO_GRAPHS, ["gates.task.graph=taggr"])
