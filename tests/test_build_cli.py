@@ -82,7 +82,7 @@ def test_build_shows_stages_parity_and_the_bundle(pipeline: FakePipeline, capsys
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0].startswith("net: capture 0.0")
-    assert "net y 1 0.00e+00 1 1.00e-05 holds" in lines
+    assert "parity.max_abs net y 0 1e-05 holds" in lines
     assert lines[-1] == "bundle: dist/tiny"
 
 
