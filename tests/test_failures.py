@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compiler.report import progress
-from tests.kit.models.project import TIMES, Project, digest_of
+from tests.kit.models.project import ALWAYS, TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,7 +166,7 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
 # kill -9
 
 KILL_AT = {
-    "before the first file": "import compiler.assembly as a\na.Assembly._recall = die",
+    "before the first file": "import compiler.bundle.kept_bundle as b\nb.KeptBundle.recall = die",
     "before the exchange": "import compiler.bundle.staged_folder as b\nb._put_in_place = die",
     "after the exchange": "import compiler.bundle.staged_folder as b\nb.shutil.rmtree = die",
 }
@@ -212,7 +212,7 @@ def test_damaged_results_are_made_again(damage: Callable[[Path], object], projec
     assert ended.code == 0, ended.err
     assert "net:verify" in ended.stages(cached=False)
     assert digest_of(project.folder / "bundle", TIMES) == before
-    assert project.build().stages(cached=False) == []
+    assert project.build().stages(cached=False) == ALWAYS
 
 
 def finish(*started: "subprocess.Popen[str]") -> None:
@@ -233,7 +233,7 @@ def test_two_builders_at_once_start_from_an_empty_cache(project: Project) -> Non
     shutil.rmtree(project.folder / "bundle")
     finish(*(process(project, "") for _ in range(2)))
     assert project.run("verify", "bundle").code == 0
-    assert project.build().stages(cached=False) == []
+    assert project.build().stages(cached=False) == ALWAYS
 
 
 def test_file_system_without_exchange_still_replaces(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,13 @@ The compiler writes elsewhere: whatever happens to it, the bundle is the one bef
 
 import dataclasses
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
-from compiler.bundle.staged_folder import staged, write_costs, write_files
+from compiler.bundle.staged_folder import copy_files, staged, write_costs, write_files
 from compiler.bundle.target_of import target_of
 from compiler.errors import GateFailed, InternalError, ToolchainAbsent
 from compiler.recipe.gates import BudgetGate
@@ -58,7 +57,7 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
         target = target_of(bundle)
     require_toolchain(target, str(path))
     with staged(path) as folder:
-        shutil.copytree(path, folder, dirs_exist_ok=True)
+        copy_files(path, folder)
         speed = build_engines(target, folder, caches)
         with read_bundle(folder) as bundle:
             recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))

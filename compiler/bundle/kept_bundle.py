@@ -3,10 +3,10 @@
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from compiler.bundle.staged_folder import copy_files
 from compiler.cache.dependencies import hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.recipe.callables import shown_path
@@ -82,7 +82,7 @@ class KeptBundle:
     def recall(self, folder: Path) -> Found:
         """Write the bundle of an earlier build below a folder, byte for byte."""
         assert self.entry is not None
-        shutil.copytree(self.entry / FOLDER, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        copy_files(self.entry / FOLDER, folder)
         found = json.loads((self.entry / FOUND).read_text())
         return Found(
             tuple(Finding(**each) for each in found["findings"]), tuple(SpeedRow(**each) for each in found["speed"])

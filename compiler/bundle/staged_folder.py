@@ -144,6 +144,21 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             os.fsync(file.fileno())
 
 
+def copy_files(source: Path, folder: Path) -> None:
+    """Copy every file below a folder to below another.
+
+    `shutil.copytree` goes on behind a file that fails, and ends in an error that does not say that the disk is full.
+
+    Raises:
+        OSError: of the first file that cannot be read or written.
+    """
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            target = folder / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
 def write_costs(folder: Path, speed: Iterable[SpeedRow]) -> None:
     """Write the measured times, outside everything that is hashed."""
     costs: dict[str, dict[str, Cost]] = {}

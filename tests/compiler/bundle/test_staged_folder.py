@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compiler.bundle import staged_folder
-from compiler.bundle.staged_folder import check_replaceable, staged, write_files
+from compiler.bundle.staged_folder import check_replaceable, copy_files, staged, write_files
 from compiler.errors import RecipeError
 from compiler.interruption import signals_interrupt
 
@@ -207,3 +207,18 @@ def test_a_signal_at_any_moment_leaves_no_partial_folder(
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
     assert [path.name for path in out.iterdir()] in (["old"], ["new"])
+
+
+def test_copying_ends_at_the_first_file_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the error of the system, by which a full disk is known."""
+    write_files(tmp_path / "from", FILES)
+    copy_files(tmp_path / "from", tmp_path / "to")
+    assert {name: (tmp_path / "to" / name).read_bytes() for name in FILES} == FILES
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError) as caught:
+        copy_files(tmp_path / "from", tmp_path / "other")
+    assert caught.value.errno == errno.ENOSPC

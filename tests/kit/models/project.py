@@ -26,6 +26,9 @@ FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")
 TIMES = ("costs.json",)
 """What may differ between equal builds."""
 
+ALWAYS = [":budget"]
+"""The stages of a build that nothing has changed for: budgets are held to whatever lies in the bundle at its end."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
