@@ -115,6 +115,7 @@ class LoweringInputs:
         spec: without passes and without sizes of buckets.
         gate: the parity gate, which the graph is held to after every pass.
         task: what passes measure the task with, where there are calibration data.
+        task_files: hashes of the files that the recipe names for it.
         captured: digest of the captured graphs and of what the factory made.
         files: those of capture.
         verification: digest of the feeds.
@@ -127,6 +128,7 @@ class LoweringInputs:
     spec: Graph
     gate: ParityGate
     task: TaskGate | None
+    task_files: tuple[str, ...]
     captured: str
     files: tuple[str, ...]
     verification: str

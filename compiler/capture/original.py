@@ -17,7 +17,7 @@ from compiler.capture.initial_graph import initial_graph
 from compiler.capture.reference import Reference, reference_of
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
-from compiler.recipe.streams import Streams
+from compiler.recipe.streams import Streams, locate_files
 from compiler.recipe.tree import Key
 from compiler.report.progress import Progress
 from compiler.runners.stream import Step, chained_steps
@@ -62,8 +62,7 @@ class Original:
     ) -> None:
         recipe = loaded.recipe
         self.places, self.name, self.passes, self.progress = loaded.places, name, spec.passes, progress
-        self.spec, self.task = for_lowering(spec), task_for_lowering(recipe.task_of(name))
-        self.gate = recipe.gates.parity[name]
+        self.spec, self.gate = for_lowering(spec), recipe.gates.parity[name]
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
         self.results = StageResults(cache, loaded.path.parent)
         self.surroundings = surroundings_of(loaded)
@@ -74,6 +73,9 @@ class Original:
             if feeds is not None:
                 least = shortest if purpose == "verification" else 0
                 self.data.draw(purpose, feeds, least, self.surroundings, progress)
+        self.task = task_for_lowering(recipe.task_of(name)) if "calibration" in self.data.digests else None
+        named = [] if self.task is None else locate_files(self.places, self.task.files, "gates", "task")
+        self.task_files = hashes_of(named)
         inputs = CaptureInputs(self.surroundings, name, for_capture(spec), hashes_of(self.source_files()))
         self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data)
 
@@ -93,7 +95,8 @@ class Original:
             self.name,
             self.spec,
             self.gate.model_copy(update={"drift": None}),
-            self.task if "calibration" in digests else None,
+            self.task,
+            self.task_files,
             self.captured.digest,
             self.captured.inputs.files,
             digests.get("verification", ""),

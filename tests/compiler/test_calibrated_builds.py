@@ -65,6 +65,16 @@ def test_calibration_is_not_repeated_when_the_bundle_is_made_anew(project: Proje
         assert (project.folder / "anew" / "graphs" / file.name).read_bytes() == file.read_bytes()
 
 
+def test_calibration_is_repeated_when_a_file_of_the_task_is_another(project: Project, applied: list[str]) -> None:
+    """Native code may read it while a pass chooses, which nobody sees; its content is in the key."""
+    project.write("words.txt", "one")
+    recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05", "gates.task.files=[words.txt]")
+    assert with_calibration(project).build(*recipe).code == 0
+    project.write("words.txt", "two")
+    assert project.build(*recipe, out="anew").code == 0
+    assert applied == BOTH * 2
+
+
 @pytest.mark.slow
 def test_calibration_is_not_repeated_to_explain_or_without_a_cache(project: Project, applied: list[str]) -> None:
     recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
