@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import InternalError, Refused, ToolchainAbsent
+from compiler.interruption import shielded
 
 TAIL_BYTES = 4096
 TAIL_LINES = 5
@@ -66,23 +67,25 @@ class Toolchain:
             (scratch / "stdout").open("wb") as out,
             (scratch / "stderr").open("wb") as err,
         ):  # files, not pipes: a child that outlives the script may hold a pipe open for ever
+            process = None
             try:
-                process = subprocess.Popen(
-                    command, stdin=request, stdout=out, stderr=err, cwd=scratch, start_new_session=True
-                )
+                with shielded():  # a signal on the way would leave a process that nobody knows
+                    process = subprocess.Popen(
+                        command, stdin=request, stdout=out, stderr=err, cwd=scratch, start_new_session=True
+                    )
+                return process.wait(self.limit_s)
+            except subprocess.TimeoutExpired:
+                return None
             except OSError as error:
                 raise ToolchainAbsent(
                     f"expected the interpreter {self.python}, got {error.strerror}",
                     cure="`build.py doctor` lists what is missing here",
                 ) from None
-            try:
-                return process.wait(self.limit_s)
-            except subprocess.TimeoutExpired:
-                return None
             finally:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                if process is not None:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
 
     def _judge(self, code: int | None, log: Path) -> None:
         """Raise unless the script ended as one that has done its work."""

@@ -289,6 +289,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compiler.targets",
         (
             "compiler.errors",
+            "compiler.interruption",
             "compiler.stages",
             "compiler.ir",
             "compiler.runners",

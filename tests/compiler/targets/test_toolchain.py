@@ -1,15 +1,18 @@
 """A script in another interpreter: what it is given, what becomes of its files, and every way in which it may end."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compiler.errors import InternalError, Refused, SlipwayError, ToolchainAbsent
+from compiler.interruption import signals_interrupt
 from compiler.targets.toolchain import Toolchain
 
 LONG_S = 60.0
@@ -140,15 +143,31 @@ def test_an_interruption_ends_it_as_well(tmp_path: Path, monkeypatch: pytest.Mon
     killed: list[int] = []
     kill = os.killpg
 
-    def seen(number: int, signal: int) -> None:
+    def seen(number: int, end: int) -> None:
         killed.append(number)
-        kill(number, signal)
+        kill(number, end)
 
     monkeypatch.setattr(os, "killpg", seen)
     monkeypatch.setattr(subprocess.Popen, "wait", interrupted_once())
     with pytest.raises(KeyboardInterrupt):
         ran(tmp_path, "time.sleep(600)")
     assert len(killed) == 1
+    assert left(tmp_path) == []
+
+
+def test_a_signal_at_its_start_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def start(*given: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(real(*given, **options))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        ran(tmp_path, "time.sleep(600)")
+    assert started[0].wait(LONG_S) == -signal.SIGKILL
     assert left(tmp_path) == []
 
 
