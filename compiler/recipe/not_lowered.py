@@ -12,16 +12,25 @@ def require_lowered_parts(loaded: LoadedRecipe) -> None:
     Raises:
         Refused: the recipe has one; names it and its line.
     """
-    for name, graph in loaded.recipe.graphs.items():
-        for axis, cache in graph.caches.items():
-            assert cache.side is not None and cache.update is not None
-            kind = not_yet(cache.side, cache.update)
-            if kind is not None:
-                key = "side" if cache.side != "right" else "update"
-                where = loaded.where("graphs", name, "axes", axis, key)
-                raise Refused(f"{where}: {kind} are not lowered yet", cure=CACHE_CURE)
+    for name in loaded.recipe.graphs:
+        require_lowered_caches(loaded, name)
     if loaded.recipe.wiring:
         raise Refused(
             f"{loaded.where('wiring', 0)}: wired graphs are not built yet",
             cure="leave wiring out: one bundle holds the graphs, and who runs them hands outputs on",
         )
+
+
+def require_lowered_caches(loaded: LoadedRecipe, graph: str) -> None:
+    """Refuse caches of one graph of a kind that is not lowered yet: no runner feeds them back as they are meant.
+
+    Raises:
+        Refused: the graph has one; names it and its line.
+    """
+    for axis, cache in loaded.recipe.graphs[graph].caches.items():
+        assert cache.side is not None and cache.update is not None
+        kind = not_yet(cache.side, cache.update)
+        if kind is not None:
+            key = "side" if cache.side != "right" else "update"
+            where = loaded.where("graphs", graph, "axes", axis, key)
+            raise Refused(f"{where}: {kind} are not lowered yet", cure=CACHE_CURE)

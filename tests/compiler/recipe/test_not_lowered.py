@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from compiler.commands.subjects import open_original
 from compiler.errors import Refused
 from compiler.recipe.load import load_recipe
 from compiler.recipe.not_lowered import require_lowered_parts
+from compiler.report.progress import Progress
 from tests.kit.recipes import GOOD, WIRE, changed, refusal, wired, write
 
 KINDS = {
@@ -29,6 +32,13 @@ def test_a_kind_of_cache_is_refused_by_its_name(kind: str, tmp_path: Path) -> No
     got = refused(tmp_path, changed("window: 16,", f"window: 16, {kind},"))
     assert got.startswith(KINDS[kind])
     assert got.endswith("feed the whole back, and write side: right, update: replace")
+
+
+def test_the_original_of_such_a_cache_is_not_run_as_another_kind(tmp_path: Path) -> None:
+    """What it gives is no whole cache, and would be fed back as one."""
+    loaded = load_recipe(write(tmp_path, changed("window: 16,", "window: 16, update: append,")))
+    with pytest.raises(Refused, match="caches that append are not lowered yet"):
+        open_original(loaded, "encoder", None, Progress(Console(quiet=True)))
 
 
 def test_wires_are_refused_by_their_name(tmp_path: Path) -> None:
