@@ -20,7 +20,7 @@ from compiler.targets.base import Compiled, Target, missing
 from compiler.verify.gates.budget import check_budget
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
-from runtime_lite.format.manifest import MANIFEST_FILE, Engine, FileEntry, Manifest
+from runtime_lite.format.manifest import MANIFEST_FILE, SCHEMA_VERSION, Engine, FileEntry, Manifest
 from runtime_lite.format.manifest_json import json_from_manifest
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.runtime import Runtime
@@ -46,7 +46,8 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
         caches: folder of what makes the next run of the vendor's compiler faster.
 
     Raises:
-        BadInput: the bundle is a `.tar` file, or of a target that is not known here; the bundle is untouched.
+        BadInput: the bundle is a `.tar` file, of an older schema, or of a target that is not known here; the bundle is
+            untouched.
         ToolchainAbsent: this machine has no device or no builder; the bundle is untouched.
         Refused: the builder refuses a graph; the bundle is untouched.
         GateFailed: an engine does not reproduce the recorded outputs, or is too slow; the bundle is untouched.
@@ -54,6 +55,10 @@ def finish_bundle(path: Path, caches: Path) -> list[SpeedRow]:
     if not path.is_dir():
         raise BadInput(f"{path}: expected a bundle directory to finish, got a file; unpack it first")
     with read_bundle(path) as bundle:
+        version = bundle.manifest.schema_version
+        if version != SCHEMA_VERSION:
+            expected = f"a bundle of schema {SCHEMA_VERSION} to finish"
+            raise BadInput(f"{path}: expected {expected}, got schema {version}; rebuild it with build.py")
         target = target_of(bundle)
     require_toolchain(target, str(path))
     with staged(path) as folder:

@@ -8,6 +8,9 @@ from compiler.targets.base import Target
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.reader import Bundle
 
+WRONG = (AttributeError, KeyError, RecipeError, RecursionError, StopIteration, TypeError, ValueError, yaml.YAMLError)
+"""What a recipe that no build has written may raise."""
+
 
 def target_of(bundle: Bundle) -> Target:
     """The target of a bundle's graphs, with the options of its recipe.
@@ -27,7 +30,7 @@ def target_of(bundle: Bundle) -> Target:
         options = next({**each} for each in recipe["targets"] if each["kind"] == name)
         del options["kind"]
         return TARGETS[name](**options)
-    except (AttributeError, KeyError, RecipeError, StopIteration, TypeError, yaml.YAMLError) as error:
+    except WRONG as error:
         raise BadInput(
             f"{where}: expected target {name} with options that it has, got none ({type(error).__name__}: "
             f"{show(str(error))}); rebuild the bundle"

@@ -36,21 +36,22 @@ def upgraded(top: JsonValue) -> JsonValue:
 def _graph(value: JsonValue) -> dict[str, Any]:
     value.keys_are(_GRAPH)
     stream, axes = value.key("stream"), value.key("axes").table(lambda axis: axis.value)
-    states = [_state(item, stream, axes) for item in value.key("states").items()]
+    cache = _name_beside(axes)
+    states = [_state(item, stream, cache) for item in value.key("states").items()]
     kept = {key: each for key, each in value.value.items() if key != "stream"}
     return {
         **kept,
         "states": states,
-        "caches": [] if stream.value is None else [_cache(stream, axes)],
+        "caches": [] if stream.value is None else [_cache(stream, cache)],
         "batch_axis": _BATCH_AXIS if _BATCH_AXIS in axes else None,
     }
 
 
-def _cache(stream: JsonValue, axes: dict[str, Any]) -> dict[str, Any]:
+def _cache(stream: JsonValue, name: str) -> dict[str, Any]:
     stream.keys_are(_STREAM)
     stream.key("alignment").one_of(("right",))
     return {
-        "axis": _name_beside(axes),
+        "axis": name,
         "slots": stream.value["window"],
         "step": stream.value["step_frames"],
         "length_input": stream.value["length_input"],
@@ -60,7 +61,7 @@ def _cache(stream: JsonValue, axes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _state(value: JsonValue, stream: JsonValue, axes: dict[str, Any]) -> dict[str, Any]:
+def _state(value: JsonValue, stream: JsonValue, cache: str) -> dict[str, Any]:
     value.keys_are(_STATE).key("update").one_of(("replace",))
     window = value.key("window")
     if window.value is not None:
@@ -68,7 +69,7 @@ def _state(value: JsonValue, stream: JsonValue, axes: dict[str, Any]) -> dict[st
         if stream.value is None or size != stream.key("window").value:
             window.refuse("the window of the stream, or null")
     kept = {key: each for key, each in value.value.items() if key not in ("update", "window")}
-    return {**kept, "cache": None if window.value is None else _name_beside(axes)}
+    return {**kept, "cache": None if window.value is None else cache}
 
 
 def _name_beside(axes: dict[str, Any]) -> str:

@@ -174,6 +174,12 @@ def test_the_budget_of_the_recipe_is_checked_on_the_device(
     assert digest_of(bundle) == before
 
 
+def test_a_bundle_of_an_older_schema_is_refused_before_the_compiler_runs(tmp_path: Path) -> None:
+    kept = Path("tests/golden/bundles/schema_3/streaming")
+    with pytest.raises(BadInput, match="expected a bundle of schema 4 to finish, got schema 3; rebuild it with build"):
+        finish_bundle(kept, tmp_path)
+
+
 def test_a_tar_is_not_finished_in_place(tmp_path: Path) -> None:
     (tmp_path / "b.tar").write_bytes(b"")
     with pytest.raises(BadInput, match="expected a bundle directory to finish, got a file"):

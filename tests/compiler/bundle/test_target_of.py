@@ -33,6 +33,7 @@ def test_a_target_that_is_not_known_here_is_named(bundle: Path) -> None:
     [
         "{}", "[1]", "7", "a: [", "targets: 3", "targets: [tensorrt]", "targets: [{kind: 'null'}]",
         "targets: [{kind: tensorrt, colour: blue}]", "targets: [{kind: tensorrt, opset: 3}]",
+        "targets: 2026-13-01", f"targets: {'[' * 9999}",
     ],
 )  # fmt: skip
 def test_a_recipe_that_does_not_give_the_target_is_one_sentence(bundle: Path, recipe: str) -> None:
