@@ -1,4 +1,4 @@
-"""one_row: a graph for one row takes and gives rows in front."""
+"""callers_view: a graph for one row takes and gives rows in front."""
 
 import dataclasses
 
