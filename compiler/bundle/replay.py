@@ -5,7 +5,7 @@ Four things are shown of every graph:
 1. The certificate holds: the independent checker replays every step between the two graphs that it names.
 2. The licences of the manifest follow from it: rows, true lengths with their smallest, caches, masks.
 3. What ships follows from what was proved: the passes after the last proof and the freezing of buckets run again, and
-   give the very bytes of every graph file. Passes that rounded on measured data cannot run again; they are named.
+   give the very bytes of every graph file. Passes that rounded or measured on data cannot run again; they are named.
 4. The graph that was proved takes and gives what the manifest says.
 
 What cannot be shown here is said: that the graph before the proof is the original model, whose weights are not here.
@@ -199,9 +199,11 @@ def _build_again(
     passes = [make_pass(key, options or {}, placements()) for each in given for key, options in each.items()]
     names = [each.name for each in passes]
     first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
-    rounding = [each.name for each in passes[first + 1 :] if each.lossy]
-    unseen = f"not checkable here: what {', '.join(rounding)} made of the proved graph on measured data"
-    if any(each.lossy for each in passes[last + 1 :]) or any(True for _ in _left_out(bundle, proofs[-1])):
+    measured = [each.name for each in passes[first + 1 :] if each.lossy or each.expensive]
+    unseen = f"not checkable here: what {', '.join(measured)} made of the proved graph on measured data"
+    if any(each.lossy or each.expensive for each in passes[last + 1 :]):
+        return unseen
+    if any(True for _ in _left_out(bundle, proofs[-1])):
         return unseen
     lowered = _lowered(name, proofs[-1]["lowered"], model)
     for made in passes[last + 1 :]:
@@ -214,7 +216,7 @@ def _build_again(
             other = {tool: made for tool, made in tool_versions().items() if bundle.manifest.tools.get(tool) != made}
             got = "another content" + (f" (made here with {show(other)})" if other else "")
             refuse(where, f"{file} as it follows from the graph that was proved", got, REBUILD)
-    return f"{len(graph.artifacts)} graph files follow from it byte for byte{f'; {unseen}' if rounding else ''}"
+    return f"{len(graph.artifacts)} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
 
 
 def _left_out(bundle: Bundle, proof: Mapping[str, Any]) -> Iterator[str]:

@@ -75,6 +75,15 @@ def test_calibration_is_repeated_when_a_file_of_the_task_is_another(project: Pro
     assert applied == BOTH * 2
 
 
+@pytest.mark.parametrize("name", ["rescale_streams", "equalize_channels"])
+def test_a_bundle_whose_exact_passes_have_measured_is_verified_without_their_data(project: Project, name: str) -> None:
+    recipe = settings(f"graphs.net.passes=[standard, {name}]", DATA, TASK, "gates.task.max_increase=0.05")
+    assert with_calibration(project).build(*recipe).code == 0
+    verified = project.run("verify", "bundle")
+    assert verified.code == 0, verified.err
+    assert f"not checkable here: what {name} made of the proved graph on measured data" in verified.out
+
+
 @pytest.mark.slow
 def test_calibration_is_not_repeated_to_explain_or_without_a_cache(project: Project, applied: list[str]) -> None:
     recipe = settings(HALF, DATA, LIMITS, TASK, "gates.task.max_increase=0.05")
