@@ -26,7 +26,7 @@ def initial_graph(
 
     Raises:
         Refused: the graph is not what the recipe says of it.
-        RecipeError: the steps are too few to see a cache overflow.
+        RecipeError: the steps are too few to see a cache overflow, or a window is smaller than what a call adds.
     """
     model, first = models
     for each in models:
@@ -36,6 +36,7 @@ def initial_graph(
     rows = _row_places(spec, model)
     caches = _caches(spec, graph, model, states, rows)
     for cache in caches:
+        _check_room(places, graph, cache)
         _check_overflow(places, graph, cache, steps)
     _check_state_sizes(model, states, rows, graph)
     if spec.batch is not None and not rows:
@@ -78,6 +79,16 @@ def _caches(
         step = step_frames(model, states, places, name, graph)
         found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update))
     return tuple(found)
+
+
+def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis) -> None:
+    """A window holds at least the frames of one call, which its first call adds at once."""
+    if cache.slots < cache.step:
+        raise RecipeError(
+            f"{places.where('graphs', graph, 'axes', cache.axis, 'window')}: expected at least {cache.step} slots, "
+            f"as every call adds {cache.step} frames, got {cache.slots}",
+            cure=f"write {cache.step} or more",
+        )
 
 
 def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, steps: int) -> None:
@@ -125,9 +136,17 @@ def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
 
 
 def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str) -> None:
-    """Every state comes back in the size in which it goes in; a frames axis may grow."""
+    """Every state comes back in the type and the size in which it goes in; a frames axis may grow."""
     inputs, outputs = house.inputs_named(model), house.outputs_named(model)
     for state in states:
+        given, got = inputs[state.input].dtype, outputs[state.output].dtype
+        if given is not None and got is not None and given != got:
+            kind, other = given.numpy(), got.numpy()
+            raise Refused(
+                f"state {state.input!r} goes in as {kind} and comes back from {state.output!r} as {other}",
+                cure=f"cast it to {kind} before the model returns it",
+                place=Place(stage="capture", graph=graph, tensor=state.input),
+            )
         fed, back = house.dims_of(inputs[state.input]), house.dims_of(outputs[state.output])
         if fed is None or back is None:
             continue

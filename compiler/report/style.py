@@ -25,7 +25,7 @@ table{border-collapse:collapse;width:100%;font-size:.88rem}
 th{text-align:left;color:var(--soft);font-weight:500;border-bottom:1px solid var(--line);padding:.25rem .8rem .25rem 0}
 td{padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-code,.mono{font:.86em ui-monospace,monospace;overflow-wrap:anywhere}
+code,.mono{font:.86em ui-monospace,monospace;overflow-wrap:break-word}
 details summary{cursor:pointer;color:var(--soft)}
 ul{margin:.3rem 0 .3rem 1.1rem;padding:0}
 .bar{width:120px;height:10px;vertical-align:middle}

@@ -1,9 +1,15 @@
 """The graph as capture hands it on."""
 
-from compiler.capture.initial_graph import states_of
+from unittest import mock
+
+import pytest
+
+from compiler.capture.initial_graph import initial_graph, states_of
+from compiler.errors import Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.stages import State
+from tests.kit.graphs import parse
 from tests.kit.models.project import Project
 
 
@@ -26,3 +32,26 @@ def test_parity_that_never_sees_the_window_overflow_is_a_wrong_recipe(project: P
     ended = project.build("--set", "gates.parity.net.chained_steps=3")
     assert ended.code == 2
     assert "chained_steps: expected at least 4 steps, so that a window of 8 frames overflows at 4 per call" in ended.err
+
+
+def test_a_window_smaller_than_a_call_is_a_wrong_recipe(project: Project) -> None:
+    ended = project.build("--set", "graphs.net.axes.cache.window=3")
+    assert ended.code == 2
+    assert (
+        "axes.cache.window: expected at least 4 slots, as every call adds 4 frames, got 3; write 4 or more" in ended.err
+    )
+
+
+def test_a_state_that_comes_back_in_another_type_is_refused_by_its_types() -> None:
+    text = "(float[1,2] x, float[1,2] c) => (float[1,2] y, double[1,2] d) { y = Add(x, c) d = Cast<to = 11>(y) }"
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=(1, 2), dtype="float32"),
+            "c": Input(shape=(1, 2), dtype="float32", state="d"),
+        },
+        outputs=("y", "d"),
+        passes=(),
+    )
+    with pytest.raises(Refused, match="'c' goes in as float32 and comes back from 'd' as float64; cast it to float32"):
+        initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1)
