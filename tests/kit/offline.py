@@ -161,8 +161,9 @@ def _drawn(rng: np.random.Generator, shape: Sequence[int], kind: np.dtype[Any], 
 
 def _exempt(origin: Lowered, outcome: Outcome, singles: Sequence[Mapping[str, Array]]) -> set[int]:
     """The rows of which something does not hold alone that the certificate takes for granted of every row."""
+    reads = {node.name: [value and str(value.name) for value in node.inputs] for node in origin.model.graph}
     granted = [
-        (step["inputs"][operand], what)
+        (reads.get(step["node"], step["inputs"])[operand], what)  # what it read before anything was filled in
         for proof in outcome.records
         for step in proof["records"]
         for operand, what in step["assumes"]

@@ -33,6 +33,10 @@ def test_what_runs_at_no_length_is_no_dispute(seed: int, expected: str) -> None:
     assert attack(seed, soil=soil_of(seed)) == expected
 
 
+def test_what_is_granted_is_asked_of_the_value_before_it_was_filled() -> None:
+    assert attack(91000520, soil=soil_of(91000520)) == "accepted"
+
+
 @pytest.mark.parametrize("seed", [100270, 104450, 215643])
 def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -> None:
     assert attack(seed) == "ill-conditioned"
