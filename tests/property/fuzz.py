@@ -405,10 +405,15 @@ class MaxPool(OpRun):
     op_domain = ""
 
     def _run(
-        self, x: Array, kernel_shape: Sequence[int], strides: Sequence[int], pads: Sequence[int] = (0, 0), **_: object
+        self,
+        x: Array,
+        kernel_shape: Sequence[int],
+        strides: Sequence[int],
+        pads: Sequence[int] | None = None,
+        **_: object,
     ) -> tuple[Array]:
         lowest = float(np.finfo(np.float32).min)
-        wide = np.pad(x, ((0, 0), (0, 0), tuple(pads)), constant_values=lowest)
+        wide = np.pad(x, ((0, 0), (0, 0), tuple(pads or (0, 0))), constant_values=lowest)
         windows = np.lib.stride_tricks.sliding_window_view(wide, kernel_shape[0], 2)[:, :, :: strides[0]]
         return (np.fmax.reduce(windows, -1, initial=lowest),)
 
