@@ -300,7 +300,7 @@ class Replay:
                 computed = [name for name, each in layouts.items() if self._of_sizes(name, each.record)]
                 lost = [
                     any(self._is_rounding(name, true) for name in computed)
-                    or (alone is not None and is_rounding(alone, fed, gave))
+                    or (alone is not None and is_rounding(alone, fed, gave, at))
                     for true, fed, gave in zip(lengths.true, rows, references, strict=True)
                 ]
                 if not lost[differs.row]:

@@ -41,6 +41,16 @@ def test_rounding_is_where_double_precision_gives_other_numbers(
     assert is_rounding(step, feeds, step.run(feeds)) == expected
 
 
+def test_rounding_in_one_output_excuses_no_other() -> None:
+    model = onnx.parser.parse_model(
+        f"{HEADER} g (float[2,3] x, float large) => (float y, float w) {{ {CANCELLED} w = Neg(x) }}"
+    )
+    for at, node in enumerate(model.graph.node):
+        node.name = f"node {at}"
+    step, feeds = Graph(model).part(["y", "w"], {}), given(1.0, 2.0)
+    assert [is_rounding(step, feeds, step.run(feeds), at) for at in range(2)] == [True, False]
+
+
 def test_a_step_without_a_kernel_in_double_precision_excuses_nothing() -> None:
     step = part("y = Add(x, large)")
     step.nodes[0].op_type = "NoSuchOperator"
