@@ -510,12 +510,23 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors", "runtime_lite.calls"),
     ),
     (
+        "runtime_lite.serving",
+        (
+            "runtime_lite.errors",
+            "runtime_lite.format",
+            "runtime_lite.executors",
+            "runtime_lite.calls",
+            "runtime_lite.serving",
+        ),
+    ),
+    (
         "runtime_lite.model",
         (
             "runtime_lite.errors",
             "runtime_lite.format",
             "runtime_lite.executors",
             "runtime_lite.calls",
+            "runtime_lite.serving",
             "runtime_lite.model",
         ),
     ),

@@ -1,0 +1,116 @@
+"""What metrics, traces and views hear of the server: a few records, and the protocol of who hears them.
+
+All times are those of the server's clock, monotonic integer nanoseconds. Records are made only when somebody listens.
+Observers are called by the thread that does the work and outside of the server's lock, often by several at once: they
+are quick, thread-safe and raise nothing. One that raises is not asked again, and the server goes on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Outcome = Literal["done", "dropped", "cancelled", "failed"]
+"""How a request ends, exactly once."""
+
+StreamChange = Literal["opened", "paused", "resumed", "closed", "expired", "restored", "slow"]
+"""What happens to a stream; `expired` and `slow` end it against the caller's will, for idling and for not reading."""
+
+ModelChange = Literal["loaded", "swapped", "unloaded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One admitted or refused request, as it was submitted.
+
+    Attributes:
+        number: counted per runtime, from 1.
+        model: name of the model, unique in its runtime.
+        graph: graph name.
+        service: name of its service class.
+        rows: rows of its feed.
+        stream: number of its stream, or None.
+        sequence: number of its chunk in the stream, from 0; or None.
+        arrival: when it was submitted.
+        soft: when a good answer should be out.
+        hard: when its answer is worthless; None for never.
+        worth: seconds of audio in it, or 0.
+    """
+
+    number: int
+    model: str
+    graph: str
+    service: str
+    rows: int
+    stream: int | None
+    sequence: int | None
+    arrival: int
+    soft: int
+    hard: int | None
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run of one graph on one lane; told when it has ended.
+
+    Attributes:
+        number: counted per runtime, from 1.
+        lane: which of the runs that may be in flight at once, from 0.
+        model: name of the model.
+        graph: graph name.
+        sizes: bucket of every axis.
+        rows: rows in use; the batch axis of `sizes` has as many or more.
+        used: places of the inputs of role data that hold a caller's values.
+        places: places of the inputs of role data.
+        requests: numbers of the requests that share it.
+        decided: when the scheduler chose it.
+        began: when the executor was called.
+        ended: when the executor returned or failed.
+        expected_ns: what the cost table said that it takes.
+        fault: what the executor said when it failed, else None.
+        retry: whether it looks for the bad item of a run that failed.
+    """
+
+    number: int
+    lane: int
+    model: str
+    graph: str
+    sizes: Mapping[str, int]
+    rows: int
+    used: int
+    places: int
+    requests: tuple[int, ...]
+    decided: int
+    began: int
+    ended: int
+    expected_ns: int
+    fault: str | None
+    retry: bool
+
+
+class Observer(Protocol):
+    """Hears what happens, in order for each request: `submitted`, any `responded`, `ended`."""
+
+    def submitted(self, request: Request) -> None:
+        """A request came in; one that is refused at once is `ended` as dropped."""
+        ...
+
+    def responded(self, request: Request, index: int, now: int) -> None:
+        """A response of a request with many of them is out, counted from 0."""
+        ...
+
+    def ended(self, request: Request, outcome: Outcome, reason: str, now: int) -> None:
+        """A request has ended; `reason` is empty when it is done, else a short constant text."""
+        ...
+
+    def executed(self, execution: Execution) -> None:
+        """A run has ended, well or not."""
+        ...
+
+    def stream_changed(self, model: str, stream: int, change: StreamChange, reason: str, now: int) -> None:
+        """A stream was opened, paused, resumed, restored or ended."""
+        ...
+
+    def model_changed(self, model: str, change: ModelChange, now: int) -> None:
+        """A model was loaded, swapped or unloaded."""
+        ...
