@@ -77,7 +77,12 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
     feed = feed_of(graph, arrays, artifact.sizes)
     state = initial_state(graph, feed.rows)
     state = replace(state, lengths={cache.axis: np.full(feed.rows, cache.slots) for cache in graph.caches})
-    return lambda: runner.step_in_bucket([feed], state, artifact.sizes)
+
+    def call() -> None:
+        nonlocal state
+        ((_, state),) = runner.step_streams([feed], [state], artifact.sizes)
+
+    return call
 
 
 def _feed_array(tensor: Tensor, artifact: Artifact) -> Array:

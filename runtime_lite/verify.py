@@ -70,7 +70,7 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
         feed = runner.check(f"{runner.name}.verify", step.feeds)
         if any(feed.sizes[axis] > size for axis, size in bucket.items()):
             continue
-        (outputs,), state = runner.step_in_bucket([feed], state, {**feed.sizes, **bucket})
+        ((outputs, state),) = runner.step_streams([feed], [state], {**feed.sizes, **bucket})
         outputs |= {carried.output: state.values[carried.input] for carried in runner.graph.states}
         for name, expected in step.outputs.items():
             errors.setdefault(name, []).append(_max_abs_error(outputs[name], expected))

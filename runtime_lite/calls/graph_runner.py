@@ -1,11 +1,13 @@
 """Runs one graph: checks feeds, picks the bucket, pads, runs, cuts."""
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
 from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
-from runtime_lite.calls.plan import plan_runs, smallest_bucket
+from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, initial_state, next_state
+from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
@@ -40,8 +42,11 @@ class GraphRunner:
             return "one without an axis of rows"
         if not self.graph.rows_independent:
             return "one whose rows are not proved independent"
-        shared = [t.name for t in self.graph.inputs if t.role == "data" and self.graph.rows_at(t) is None]
-        return f"one whose input {shared[0]!r} holds for all rows" if shared else None
+        shared = [t for t in self.graph.inputs if t.role in ("data", "state") and self.graph.rows_at(t) is None]
+        if not shared:
+            return None
+        kind = "state" if shared[0].role == "state" else "input"
+        return f"one whose {kind} {shared[0].name!r} holds for all rows"
 
     def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
         """Return the checked feed; `rows` counts where no input tells it."""
@@ -71,35 +76,56 @@ class GraphRunner:
         answers: dict[int, dict[str, Array]] = {}
         for numbers in plan_runs(self.graph, feeds):
             together = [feeds[number] for number in numbers]
-            state = initial_state(self.graph, sum(feed.rows for feed in together))
-            outputs, _ = self.step_in_bucket(together, state, smallest_bucket(self.graph, together))
-            answers |= dict(zip(numbers, outputs, strict=True))
+            states = [initial_state(self.graph, feed.rows) for feed in together]
+            steps = self.step_streams(together, states, smallest_bucket(self.graph, together))
+            answers |= {number: outputs for number, (outputs, _) in zip(numbers, steps, strict=True)}
         return [answers[number] for number in range(len(feeds))]
 
     def step(self, feed: Feed, state: StreamState) -> tuple[dict[str, Array], StreamState]:
-        """Run a checked feed of a stream in the smallest bucket; return its outputs and the state after them."""
-        outputs, state = self.step_in_bucket([feed], state, smallest_bucket(self.graph, [feed]))
-        return outputs[0], state
+        """Run a checked feed of one stream in the smallest bucket; return its outputs and the state after them."""
+        return self.step_streams([feed], [state], smallest_bucket(self.graph, [feed]))[0]
 
-    def step_in_bucket(
-        self, feeds: Sequence[Feed], state: StreamState, sizes: Mapping[str, int], fill: float = 0.0
-    ) -> tuple[list[dict[str, Array]], StreamState]:
-        """Run checked feeds together in a given bucket.
+    def step_streams(
+        self, feeds: Sequence[Feed], states: Sequence[StreamState], sizes: Mapping[str, int], fill: float = 0.0
+    ) -> list[tuple[dict[str, Array], StreamState]]:
+        """Run the next checked feed of several streams together, each with its own lengths, positions and age.
 
         Args:
-            feeds: their rows lie one after the other.
-            state: states of all their rows.
+            feeds: one per stream; their rows lie one after the other in the bucket.
+            states: what each stream carries, with as many rows as its feed. On success they are spent: only what is
+                returned may be used. Whatever is raised, they are as they were.
             sizes: bucket of every axis.
             fill: what padded places of floating inputs hold.
 
         Returns:
-            The outputs of role data, cut back to what is valid, of every feed; and the state after them.
+            For every stream the outputs of role data, cut back to what is valid, in arrays of its own; and the state
+            after them.
+
+        Raises:
+            BadInput: the streams may not share a run, do not fit into the bucket, or a state is of another stream.
         """
-        full = self.executor.run(sizes, full_feed(self.graph, feeds, state, sizes, fill))
-        states = {
-            tensor.name: cut_rows(full[tensor.name], self.graph.rows_at(tensor), state.rows)
-            for tensor in self.graph.outputs
-            if tensor.role == "state"
-        }
+        where = f"{self.name}.step_streams"
+        if len(feeds) > 1 and (fault := self.batching_fault()):
+            _refuse(where, "a graph that may take rows of several streams", fault, "run each stream alone")
+        if [feed.rows for feed in feeds] != [state.rows for state in states]:
+            rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
+            _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
+        if fault := bucket_fault(self.graph, feeds, sizes):
+            _refuse(where, f"feeds that the bucket {dict(sizes)} holds", fault, "choose another bucket")
+        full = self.executor.run(sizes, full_feed(self.graph, feeds, states, sizes, fill))
         outputs = cut_outputs(self.name, self.graph, full, feeds)
-        return outputs, next_state(self.graph, state, states)
+        return list(zip(outputs, self._next_states(full, states), strict=True))
+
+    def _next_states(self, full: Mapping[str, Array], states: Sequence[StreamState]) -> list[StreamState]:
+        carried = [tensor for tensor in self.graph.outputs if tensor.role == "state"]
+        after = []
+        row = 0
+        for state in states:
+            values = {t.name: cut_rows(full[t.name], self.graph.rows_at(t), row, state.rows) for t in carried}
+            after.append(next_state(self.graph, state, values))
+            row += state.rows
+        return after
+
+
+def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:
+    raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")

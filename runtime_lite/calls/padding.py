@@ -16,7 +16,7 @@ from runtime_lite.format.manifest import Axis, Graph, Tensor, static_shape
 
 
 def full_feed(
-    graph: Graph, feeds: Sequence[Feed], state: StreamState, sizes: Mapping[str, int], fill: float = 0.0
+    graph: Graph, feeds: Sequence[Feed], states: Sequence[StreamState], sizes: Mapping[str, int], fill: float = 0.0
 ) -> dict[str, Array]:
     """Return every input of a graph in the static shape of a bucket.
 
@@ -25,36 +25,35 @@ def full_feed(
     Args:
         graph: the graph.
         feeds: checked feeds, whose rows lie one after the other.
-        state: states of all their rows.
+        states: what the stream of each feed carries.
         sizes: the bucket of every axis, large enough for all of them.
         fill: what padded places of floating inputs hold; those of other inputs hold 0, which any table has.
     """
     initial = {s.input: s.initial for s in graph.states}
     counted = {axis.length_input: (name, axis) for name, axis in graph.axes.items() if axis.length_input is not None}
-    full = _cache_lengths(graph, state, sizes)
+    full = _cache_lengths(graph, states, sizes)
     for tensor in graph.inputs:
         shape, rows_at = static_shape(tensor.shape, sizes), graph.rows_at(tensor)
         if tensor.role == "data":
             filler = fill if tensor.dtype.startswith("float") else 0
             full[tensor.name] = _join([feed.arrays[tensor.name] for feed in feeds], shape, tensor, rows_at, filler)
         elif tensor.role == "state":
-            full[tensor.name] = _join([state.values[tensor.name]], shape, tensor, rows_at, initial[tensor.name])
+            values = [state.values[tensor.name] for state in states]
+            full[tensor.name] = _join(values, shape, tensor, rows_at, initial[tensor.name])
         elif tensor.name in counted:
             full[tensor.name] = _lengths(tensor, feeds, shape, rows_at, *counted[tensor.name])
     return {tensor.name: full[tensor.name] for tensor in graph.inputs}
 
 
-def _cache_lengths(graph: Graph, state: StreamState, sizes: Mapping[str, int]) -> dict[str, Array]:
+def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[str, int]) -> dict[str, Array]:
     """The true lengths of the caches and their masks; without a batch axis all rows are those of one stream."""
     tensors = {tensor.name: tensor for tensor in graph.inputs}
     full: dict[str, Array] = {}
     for cache in graph.caches:
         tensor = tensors[cache.length_input]
         lengths = np.zeros(static_shape(tensor.shape, sizes), tensor.dtype)
-        if graph.rows_at(tensor) is None:
-            lengths[:] = state.lengths[cache.axis]
-        else:
-            lengths[: state.rows] = state.lengths[cache.axis]
+        valid = np.concatenate([state.lengths[cache.axis] for state in states])
+        lengths[slice(None) if graph.rows_at(tensor) is None else slice(len(valid))] = valid
         full[cache.length_input] = lengths
         if cache.mask_input is not None:
             full[cache.mask_input] = cache.mask(lengths).astype(tensors[cache.mask_input].dtype)
@@ -130,6 +129,8 @@ def _check_valid(place: str, tensor: Tensor, array: Array, valid: tuple[int, ...
             )
 
 
-def cut_rows(array: Array, axis: int | None, rows: int) -> Array:
-    """Return the first rows of an axis as an array that owns its memory; itself when nothing is cut."""
-    return array if axis is None or array.shape[axis] == rows else array[(slice(None),) * axis + (slice(rows),)].copy()
+def cut_rows(array: Array, axis: int | None, start: int, rows: int) -> Array:
+    """Return some rows of an axis as an array that owns its memory; itself when nothing is cut."""
+    if axis is None or array.shape[axis] == rows:
+        return array
+    return array[(slice(None),) * axis + (slice(start, start + rows),)].copy()

@@ -42,3 +42,24 @@ def smallest_bucket(graph: Graph, feeds: Sequence[Feed]) -> Mapping[str, int]:
     if graph.batch_axis is not None:
         needed[graph.batch_axis] = sum(feed.rows for feed in feeds)
     return {name: next(size for size in axis.buckets if size >= needed[name]) for name, axis in graph.axes.items()}
+
+
+def bucket_fault(graph: Graph, feeds: Sequence[Feed], sizes: Mapping[str, int]) -> str | None:
+    """Return what does not fit when some feeds run together in a bucket, or None when all do.
+
+    Places of an axis with a length per row and free rows may be left over; of any other axis nothing may.
+    """
+    rows = sum(feed.rows for feed in feeds)
+    for name, axis in graph.axes.items():
+        size = sizes.get(name, 0)
+        if size not in axis.buckets:
+            return f"{size} on axis {name!r}, which was not built"
+        if name == graph.batch_axis:
+            if rows > size:
+                return f"{rows} rows"
+            continue
+        for feed in feeds:
+            found = feed.sizes[name]
+            if found > size or (found < size and axis.length_input is None):
+                return f"{found} on axis {name!r}"
+    return None

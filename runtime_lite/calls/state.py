@@ -1,7 +1,7 @@
 """The state of one stream: what a graph carries from push to push, and how many of its cached frames are valid.
 
-Lengths are counted per cache and per row: rows of one call may be streams of different ages. A record is never changed:
-a push that fails leaves the stream as it was.
+Lengths are counted per cache and per row: rows of one call may be streams of different ages. A push that fails leaves
+the stream as it was; one that succeeds has spent the state that it was given, only what it returns may be used.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import runtime_lite
-from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.calls.state import initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.verify import verify_model
 from tests.kit.models import tiny_data
@@ -127,15 +127,12 @@ def test_rows_of_one_call_may_be_streams_of_different_ages(built: Project) -> No
                 _, state = runner.step(runner.check("test", {"features": chunk}), state)
             states.append(state)
             expected.append(list(by_hand(one))[-1])
-        together = StreamState(
-            3,
-            {axis: np.concatenate([state.lengths[axis] for state in states]) for axis in ("near", "far")},
-            {name: np.concatenate([state.values[name] for state in states]) for name in ("keys", "mixes")},
-        )
-        feed = runner.check("test", {"features": np.concatenate([one[-1] for one in chunks])})
-        outputs, after = runner.step(feed, together)
-    np.testing.assert_allclose(outputs["logits"], np.concatenate(expected), atol=1e-5)
-    assert {axis: each.tolist() for axis, each in after.lengths.items()} == {"near": [4, 6, 6], "far": [4, 8, 12]}
+        feeds = [runner.check("test", {"features": one[-1]}) for one in chunks]
+        steps = runner.step_streams(feeds, states, {"stapel": 4})
+    for (outputs, _), wanted in zip(steps, expected, strict=True):
+        np.testing.assert_allclose(outputs["logits"], wanted, atol=1e-5)
+    ages = [{axis: each.tolist() for axis, each in after.lengths.items()} for _, after in steps]
+    assert ages == [{"near": [4], "far": [4]}, {"near": [6], "far": [8]}, {"near": [6], "far": [12]}]
 
 
 def test_the_licences_of_both_caches_follow_from_the_proof(built: Project) -> None:

@@ -95,7 +95,7 @@ def test_poison_in_free_rows_leaves_the_valid_rows_bit_identical(bundle: Path, p
     with Runtime() as runtime:
         runner = runtime.load(bundle).runner("streaming")
         feed = runner.check("test", {"x": random_chunks(1, 3)[0]})
-        clean = full_feed(runner.graph, [feed], initial_state(runner.graph, 3), {"batch": 4})
+        clean = full_feed(runner.graph, [feed], [initial_state(runner.graph, 3)], {"batch": 4})
         dirty = {name: array.copy() for name, array in clean.items()}
         for name in ("x", "keys"):
             dirty[name][3] = poison

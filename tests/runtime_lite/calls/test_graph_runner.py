@@ -37,8 +37,9 @@ def row(runner: GraphRunner, length: int, seed: int = 0) -> Feed:
 
 
 def run(runner: GraphRunner, feeds: list[Feed], batch: int, time: int, fill: float = 0.0) -> list[dict[str, Array]]:
-    state = initial_state(runner.graph, len(feeds))
-    return runner.step_in_bucket(feeds, state, {"batch": batch, "time": time}, fill)[0]
+    states = [initial_state(runner.graph, 1) for _ in feeds]
+    steps = runner.step_streams(feeds, states, {"batch": batch, "time": time}, fill)
+    return [outputs for outputs, _ in steps]
 
 
 def holds_truth(outputs: dict[str, Array], length: int, seed: int = 0) -> None:

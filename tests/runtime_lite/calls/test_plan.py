@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_lite.calls.feeds import Feed
-from runtime_lite.calls.plan import plan_runs, smallest_bucket
+from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.format.manifest import Axis, Graph
 from tests.runtime_lite.bundles import ragged_graph, streaming_graph
 
@@ -61,3 +61,13 @@ def test_any_feeds_run_once_each_in_a_bucket_that_holds_them(feeds: list[Feed]) 
         assert {one.sizes["width"] for one in together} == {bucket["width"]}
         assert sum(one.rows for one in together) <= bucket["batch"]
         assert max(one.sizes["time"] for one in together) <= bucket["time"]
+        assert bucket_fault(GRAPH, together, bucket) is None
+
+
+def test_what_does_not_fit_into_a_bucket_is_named() -> None:
+    bucket = {"batch": 2, "time": 8, "width": 3}
+    assert bucket_fault(GRAPH, [feed(8, 3), feed(1, 3)], bucket) is None
+    assert bucket_fault(GRAPH, [feed(8, 3), feed(1, 3, 2)], bucket) == "3 rows"
+    assert bucket_fault(GRAPH, [feed(9, 3)], bucket) == "9 on axis 'time'"
+    assert bucket_fault(GRAPH, [feed(8, 2)], bucket) == "2 on axis 'width'", "only rows and lengths are padded"
+    assert bucket_fault(GRAPH, [feed(8, 3)], {**bucket, "batch": 3}) == "3 on axis 'batch', which was not built"
