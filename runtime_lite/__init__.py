@@ -10,7 +10,16 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 `asr.run({"features": x}, lengths={"time": [900, 512]})` or `asr.run_many([{"features": x}, {"features": y}])`.
 """
 
-from runtime_lite.errors import BadInput, BundleRefused, EngineAbsent, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite.errors import (
+    BadInput,
+    BundleRefused,
+    EngineAbsent,
+    ExecutorFailed,
+    GateFailed,
+    InternalError,
+    RuntimeLiteError,
+)
+from runtime_lite.executors.child import in_child
 from runtime_lite.format.manifest import Manifest
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
 from runtime_lite.format.reader import Bundle, read_bundle, write_tar
@@ -22,6 +31,7 @@ __all__ = [
     "Bundle",
     "BundleRefused",
     "EngineAbsent",
+    "ExecutorFailed",
     "GateFailed",
     "InternalError",
     "Manifest",
@@ -29,6 +39,7 @@ __all__ = [
     "Runtime",
     "RuntimeLiteError",
     "Stream",
+    "in_child",
     "json_from_manifest",
     "manifest_from_json",
     "read_bundle",

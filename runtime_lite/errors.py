@@ -4,6 +4,7 @@
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
     numerics     GateFailed      4   `verify` measured more than the recorded tolerance
     the machine  EngineAbsent    5   the engine is not built, or what runs it is not here
+    the machine  ExecutorFailed  5   the process that runs the graph crashed, hung or ran out of memory
     ours         InternalError   1   a bug of runtime_lite
 
 Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.
@@ -40,6 +41,20 @@ class EngineAbsent(RuntimeLiteError):
     """The bundle is sound, but its engine is not built, or this machine has no device, driver or library for it."""
 
     exit_code = 5
+
+
+class ExecutorFailed(RuntimeLiteError):
+    """A run took its process along, or lacked memory; no state has changed, and the next run finds a new process.
+
+    Attributes:
+        reason: `crash`, `hang` or `memory`.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class InternalError(RuntimeLiteError):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime_lite import BadInput, BundleRefused, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite import BadInput, BundleRefused, ExecutorFailed, GateFailed, InternalError, RuntimeLiteError
 from runtime_lite.errors import show
 
 
@@ -11,6 +11,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
     for error, code in codes.items():
         assert issubclass(error, RuntimeLiteError)
         assert error.exit_code == code
+    assert (ExecutorFailed("why", "hang").exit_code, ExecutorFailed("why", "hang").reason) == (5, "hang")
 
 
 @pytest.mark.parametrize("value", ["\x1b[2J", "a\nb", "\ud800", "x" * 10**6, {"a": ["\u202e"] * 1000}, b"\xff" * 500])

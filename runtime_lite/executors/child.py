@@ -1,0 +1,349 @@
+"""Any executor in a process of its own: its crash, its hang and its lack of memory are errors of one run.
+
+    runtime.load("dist/recogniser-cpu", executors=in_child())
+
+Arrays travel through shared memory, one piece per run in flight, as anonymous files: they have no name, so that nothing
+stays behind however the processes end. A child that crashed or hung is replaced at once; the run that it took along is
+an `ExecutorFailed`, and so are those beside it. The child shares one executor between all runs in flight, and its
+weights are not in this process. It ends with this process, even if that is killed. For Linux.
+"""
+
+import contextlib
+import fcntl
+import json
+import math
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from runtime_lite.errors import (
+    BadInput,
+    BundleRefused,
+    EngineAbsent,
+    ExecutorFailed,
+    InternalError,
+    RuntimeLiteError,
+    show,
+)
+from runtime_lite.executors.child_process import (
+    DONE,
+    MOST_BYTES,
+    OUT_OF_MEMORY,
+    Order,
+    arrays_by_bucket,
+    bytes_of_largest_bucket,
+)
+from runtime_lite.executors.cuda import signal_name
+from runtime_lite.executors.executor import Executor, ExecutorFactory, make_executor
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Graph, bucket_name
+from runtime_lite.format.reader import Bundle
+
+REAP_S = 1.0
+"""A process whose sockets are closed is gone after this, or is ended."""
+
+ERRORS = {kind.__name__: kind for kind in (BadInput, BundleRefused, EngineAbsent, InternalError)}
+"""What the executor in the child may raise."""
+
+_CHILD = """
+import importlib, json, sys
+sys.path[:] = json.loads(sys.argv[1])
+importlib.import_module(sys.argv[2]).serve(sys.argv[3])
+"""
+
+
+def in_child(
+    executors: ExecutorFactory = make_executor, limit_s: float = 30.0, open_s: float = 600.0
+) -> ExecutorFactory:
+    """Return a factory of executors that live in a process of their own, one per graph.
+
+    Args:
+        executors: makes what runs the graph there: a function of a module, which the child imports.
+        limit_s: a run that takes longer has hung.
+        open_s: what the start, and the first run of a bucket, may take besides.
+
+    Raises:
+        BadInput: the child could not import the function, or a limit is no positive number.
+        EngineAbsent: this is not Linux.
+    """
+    if sys.platform != "linux":
+        raise EngineAbsent(f"in_child: expected Linux, got {sys.platform}; load the bundle without executors=")
+    for name, value in (("limit_s", limit_s), ("open_s", open_s)):
+        if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+            raise BadInput(f"in_child: expected {name} as positive seconds, got {show(value)}; correct it")
+    reference = _reference_of(executors)
+
+    def make(bundle: Bundle, name: str, threads: int) -> Executor:
+        return ChildExecutor(bundle, name, threads, reference, limit_s, open_s)
+
+    return make
+
+
+def _reference_of(executors: ExecutorFactory) -> str:
+    """`module:function` of a factory.
+
+    Raises:
+        BadInput: another process could not find it there.
+    """
+    module, name = getattr(executors, "__module__", None), getattr(executors, "__qualname__", None)
+    if module in (None, "__main__") or getattr(sys.modules.get(str(module)), str(name), None) is not executors:
+        raise BadInput(
+            f"in_child: expected a function at the top of a module that a new process can import, got "
+            f"{show(executors)}; move it into a file of its own"
+        )
+    return f"{module}:{name}"
+
+
+class ChildExecutor:
+    """The executor of one graph, in a process of its own.
+
+    Args:
+        bundle: an open bundle; the child opens it again by its path.
+        name: graph name in it.
+        threads: threads per session.
+        executors: `module:function` of what makes the executor there.
+        limit_s: a run that takes longer has hung.
+        open_s: what the start, and the first run of a bucket, may take besides.
+
+    Raises:
+        BundleRefused, EngineAbsent, InternalError: what the executor raised when it was made.
+        ExecutorFailed: the process did not come up.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, threads: int, executors: str, limit_s: float, open_s: float) -> None:
+        """Start the process and wait until it is ready."""
+        self._graph: Graph = bundle.manifest.graphs[name]
+        self._where = f"{bundle.path}: graph {name!r}"
+        self._order = Order(-1, str(bundle.path.absolute()), bundle.manifest_sha256, name, threads, executors)
+        self._limit_s, self._open_s = limit_s, open_s
+        self._lock = threading.Lock()
+        self._closed = False
+        self._child: _Child | None = None
+        with self._lock:
+            self._ready_child()
+
+    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one bucket; runs of several threads lie beside each other in the child.
+
+        Args:
+            sizes: bucket of every axis.
+            feeds: every input of the graph, in exactly the bucket's static shape.
+
+        Returns:
+            Every output of the graph by name, in the bucket's static shape.
+
+        Raises:
+            BadInput, BundleRefused, EngineAbsent, InternalError: what the executor raised.
+            ExecutorFailed: the child crashed, hung or ran out of memory, or was closed.
+        """
+        bucket = bucket_name(sizes)
+        with self._lock:
+            child = self._ready_child()
+            lane = child.free_lanes.pop() if child.free_lanes else _Lane(child.control, self._graph)
+        limit_s = self._limit_s if bucket in child.warm else self._limit_s + self._open_s
+        try:
+            answer = lane.ask(bucket, feeds, limit_s)
+            outputs = lane.take(bucket) if answer == DONE else {}
+        except TimeoutError:
+            lane.close()
+            raise self._replace(child, "hang", f"no answer within {limit_s:g} s") from None
+        except OSError:
+            lane.close()
+            raise self._replace(child, "crash") from None
+        except BaseException:  # an interruption: the child may still write there
+            lane.close()
+            raise
+        with self._lock:
+            child.keep(bucket, lane)
+        if answer != DONE:
+            raise self._error_of(answer)
+        return outputs
+
+    def close(self) -> None:
+        """End the child; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            if self._child is not None:
+                self._child.end("closed")
+                self._child = None
+
+    def _ready_child(self) -> "_Child":
+        """The child that takes runs, waited for if it is on its way; the lock is held.
+
+        Raises:
+            BundleRefused, EngineAbsent, InternalError: what the executor raised when it was made.
+            ExecutorFailed: it did not come up, or this executor is closed.
+        """
+        if self._closed:
+            raise self._failed("crash", "a closed one")
+        if self._child is None:
+            self._child = _Child(self._order)
+        child = self._child
+        if not child.ready:
+            try:
+                answer = _receive(child.control, self._open_s)
+            except OSError as error:
+                hung = isinstance(error, TimeoutError)
+                self._child = None
+                got = child.end(f"none within {self._open_s:g} s" if hung else None)
+                raise self._failed("hang" if hung else "crash", got) from None
+            except BaseException:  # an interruption
+                self._child = None
+                child.end("interrupted")
+                raise
+            if answer != DONE:
+                self._child = None
+                child.end("not made")
+                raise self._error_of(answer)
+            child.ready = True
+        return child
+
+    def _replace(self, child: "_Child", reason: str, cause: str | None = None) -> ExecutorFailed:
+        """End a child, start the next one, and return what to tell the caller.
+
+        Args:
+            child: in which a run failed.
+            reason: `crash` or `hang`.
+            cause: what was seen; None where the process tells by the way in which it ended.
+        """
+        with self._lock:
+            first = self._child is child
+            got = child.end(cause)
+            if first:
+                self._child = None if self._closed else _Child(self._order)
+        return self._failed(reason, got if first else f"one that was ended beside this run ({got})")
+
+    def _error_of(self, answer: bytes) -> RuntimeLiteError:
+        found = json.loads(answer)
+        if found["error"] == OUT_OF_MEMORY:
+            return self._failed("memory", f"too little memory ({found['message']})")
+        return ERRORS.get(found["error"], InternalError)(found["message"])
+
+    def _failed(self, reason: str, got: str) -> ExecutorFailed:
+        return ExecutorFailed(
+            f"{self._where}: expected an answer of its process, got {got}; nothing has changed, run it again",
+            reason,
+        )
+
+
+class _Child:
+    """One process and the lanes into it; what it runs is known when it is ready."""
+
+    def __init__(self, order: Order) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ready = False
+        self.warm: set[str] = set()
+        self.free_lanes: list[_Lane] = []
+        self._ended: str | None = None
+        with theirs:
+            text = json.dumps(order._replace(control=theirs.fileno()))
+            command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), Order.__module__, text]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C is for the parent
+            )
+
+    def keep(self, bucket: str, lane: "_Lane") -> None:
+        """Take a lane back on which a bucket has run."""
+        self.warm.add(bucket)
+        if self._ended is None:
+            self.free_lanes.append(lane)
+        else:
+            lane.close()
+
+    def end(self, cause: str | None) -> str:
+        """End the process if it has not ended yet.
+
+        Args:
+            cause: why; None where it has ended, or is about to.
+
+        Returns:
+            Why it ended, for messages; the first answer stays.
+        """
+        if self._ended is None:
+            if cause is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(REAP_S)
+            code = self._process.poll()
+            self._process.kill()
+            self._process.wait()
+            self._ended = cause or _how_it_ended(code)
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self.control.close()
+            while self.free_lanes:
+                self.free_lanes.pop().close()
+        return self._ended
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "a run that ended without an answer"
+    return f"a process ended by {signal_name(code)}" if code < 0 else f"a process that ended with exit code {code}"
+
+
+class _Lane:
+    """Room in shared memory for one run in flight, and the socket that tells of it."""
+
+    def __init__(self, control: socket.socket, graph: Graph) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        size = bytes_of_largest_bucket(graph)
+        with theirs, _anonymous_file(size) as handle:
+            self._arrays = arrays_by_bucket(graph, mmap.mmap(handle, size))
+            with contextlib.suppress(OSError):  # the child is gone: the first request says so
+                socket.send_fds(control, [b"lane"], [theirs.fileno(), handle])
+
+    def ask(self, bucket: str, feeds: Mapping[str, Array], limit_s: float) -> bytes:
+        """Run a bucket in the child; its answer.
+
+        Raises:
+            TimeoutError: there was none in time.
+            OSError: the child is gone.
+        """
+        for name, place in self._arrays[bucket].inputs.items():
+            np.copyto(place, feeds[name], casting="no")
+        self._socket.send(bucket.encode())
+        return _receive(self._socket, limit_s)
+
+    def take(self, bucket: str) -> dict[str, Array]:
+        """The outputs of the last run, as arrays of the caller's."""
+        return {name: place.copy() for name, place in self._arrays[bucket].outputs.items()}
+
+    def close(self) -> None:
+        """Give up the room; the child does the same when it sees it."""
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def _anonymous_file(size: int) -> Iterator[int]:
+    """Memory as a file without a name, which no process can make smaller."""
+    handle = os.memfd_create("executor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(handle, size)
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _receive(end: socket.socket, limit_s: float) -> bytes:
+    """One message.
+
+    Raises:
+        TimeoutError: there was none in time.
+        OSError: the other side is gone.
+    """
+    end.settimeout(limit_s)
+    message = end.recv(MOST_BYTES)
+    if not message:
+        raise ConnectionResetError
+    return message
