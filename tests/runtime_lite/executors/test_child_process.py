@@ -18,7 +18,9 @@ def test_both_sides_see_the_same_arrays_and_none_lies_over_another() -> None:
             mine, its = ours[bucket_name(artifact.sizes)], theirs[bucket_name(artifact.sizes)]
             written = {**mine.inputs, **mine.outputs}
             assert list(written) == [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
-            for number, (tensor, array) in enumerate(zip((*graph.inputs, *graph.outputs), written.values(), strict=True)):
+            for number, (tensor, array) in enumerate(
+                zip((*graph.inputs, *graph.outputs), written.values(), strict=True)
+            ):
                 assert (array.shape, array.dtype) == (static_shape(tensor.shape, artifact.sizes), tensor.dtype)
                 assert array.ctypes.data % ALIGNMENT == 0
                 array[...] = number
