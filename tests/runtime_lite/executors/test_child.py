@@ -87,7 +87,7 @@ def test_results_are_those_of_this_process(path: Path) -> None:
         here, there = runtime.load(path), runtime.load(path, executors=in_child())
         x = np.random.default_rng(0).standard_normal((3, 2, 2)).astype(np.float32)
         for rows in (1, 2, 3, 1):
-            given = {"x": x[:rows], "shift": np.arange(rows)}
+            given: dict[str, Array] = {"x": x[:rows], "shift": np.arange(rows)}
             np.testing.assert_array_equal(there.run(given)["y"], here.run(given)["y"])
 
 
