@@ -505,6 +505,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime_lite.errors", ("runtime_lite.errors",)),
     ("runtime_lite.format", ("runtime_lite.errors", "runtime_lite.format")),
     ("runtime_lite.executors", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors")),
+    ("runtime_lite.scheduling", ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.scheduling")),
     (
         "runtime_lite.calls",
         ("runtime_lite.errors", "runtime_lite.format", "runtime_lite.executors", "runtime_lite.calls"),
@@ -515,6 +516,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.errors",
             "runtime_lite.format",
             "runtime_lite.executors",
+            "runtime_lite.scheduling",
             "runtime_lite.calls",
             "runtime_lite.serving",
         ),
@@ -525,6 +527,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.errors",
             "runtime_lite.format",
             "runtime_lite.executors",
+            "runtime_lite.scheduling",
             "runtime_lite.calls",
             "runtime_lite.serving",
             "runtime_lite.model",

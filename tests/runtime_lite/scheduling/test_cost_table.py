@@ -1,0 +1,118 @@
+"""Costs: from the bundle, guessed, corrected while running."""
+
+import random
+
+import pytest
+
+from runtime_lite.format.costs import Cost
+from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.scheduling.cost_table import UNKNOWN_NS, WINDOW, CostTable, costs_of_graph, key_of
+from runtime_lite.scheduling.task import Key
+from tests.runtime_lite.bundles import ragged_graph, streaming_graph
+
+KEY = Key("m", "g")
+
+
+def table(**costs: int | None) -> CostTable:
+    made = CostTable()
+    made.add(KEY, {int(rows[1:]): cost for rows, cost in costs.items()})
+    return made
+
+
+def test_plans_with_the_table_until_runs_take_longer() -> None:
+    costs = table(b1=1000, b4=2000)
+    assert costs.row_buckets(KEY) == (1, 4)
+    assert [costs.bucket_of(KEY, rows) for rows in (1, 2, 4)] == [1, 4, 4]
+    assert costs.cost(KEY, 4) == 2000
+    costs.observe(KEY, 4, 1500)
+    assert costs.cost(KEY, 4) == 2000
+    for _ in range(WINDOW):
+        costs.observe(KEY, 4, 4000)
+    assert costs.cost(KEY, 4) == 4000
+    assert costs.cost(KEY, 1) == 1000
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5, 2.0])
+def test_a_wrong_table_is_corrected_within_a_window(factor: float) -> None:
+    """Row 29: the plan is the true cost (never below the table) after at most one window of runs, and back again."""
+    seed = 29
+    noise, costs = random.Random(seed), table(b1=1_000_000)
+    for _ in range(WINDOW):
+        costs.observe(KEY, 1, int(1_000_000 * factor * noise.uniform(0.97, 1.03)))
+    assert costs.cost(KEY, 1) == pytest.approx(1_000_000 * max(1.0, factor), rel=0.05), f"seed {seed}"
+    for _ in range(WINDOW):
+        costs.observe(KEY, 1, 900_000)
+    assert costs.cost(KEY, 1) == 1_000_000
+
+
+def test_one_slow_run_of_a_window_does_not_change_the_plan_for_long() -> None:
+    costs = table(b1=1000)
+    for _ in range(WINDOW):
+        costs.observe(KEY, 1, 990)
+    costs.observe(KEY, 1, 50_000)
+    assert costs.cost(KEY, 1) == 1000
+
+
+def test_the_plan_is_the_recent_percentile_whatever_the_order() -> None:
+    seed = 7
+    random_ns, costs, seen = random.Random(seed), table(b1=500), []
+    for _ in range(400):
+        seen.append(random_ns.randrange(100, 3000))
+        costs.observe(KEY, 1, seen[-1])
+        recent = sorted(seen[-WINDOW:])
+        assert costs.cost(KEY, 1) == max(500, recent[(len(recent) - 1) * 19 // 20]), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ({"b1": None, "b4": None}, {1: UNKNOWN_NS, 4: 4 * UNKNOWN_NS}),
+        ({"b1": 100, "b4": None}, {1: 100, 4: 400}),
+        ({"b1": None, "b4": 300, "b8": 900}, {1: 300, 4: 300, 8: 900}),
+    ],
+)
+def test_what_nobody_measured_is_guessed_from_its_neighbours(
+    costs: dict[str, int | None], expected: dict[int, int]
+) -> None:
+    made = table(**costs)
+    assert {rows: made.cost(KEY, rows) for rows in expected} == expected
+
+
+def test_the_first_run_replaces_a_guess() -> None:
+    costs = table(b1=None)
+    costs.observe(KEY, 1, 70)
+    assert costs.cost(KEY, 1) == 70
+
+
+@pytest.mark.parametrize(("ns", "alarms"), [(690, 1), (710, 0), (1490, 0), (1510, 1)])
+def test_alarms_when_the_table_is_wrong_for_this_machine(ns: int, alarms: int) -> None:
+    costs = table(b1=1000, b2=2000)
+    assert costs.alarms() == []
+    for _ in range(5):
+        costs.observe(KEY, 1, ns)
+    assert costs.alarms() == [(KEY, 1, ns / 1000)] * alarms
+
+
+def test_a_model_that_left_is_forgotten() -> None:
+    costs = table(b1=1)
+    costs.add(Key("other", "g"), {1: 5})
+    costs.remove_model("m")
+    assert costs.cost(Key("other", "g"), 1) == 5
+    with pytest.raises(KeyError):
+        costs.row_buckets(KEY)
+
+
+def test_a_graph_has_a_key_per_bucket_of_the_axes_that_are_not_rows() -> None:
+    graph = ragged_graph()
+    costs = {"batch=1,time=4": Cost(1, 0.5, 0.6), "batch=4,time=4": Cost(2, 1.5, 1.6)}
+    found = costs_of_graph("m", "ragged", graph, costs, threads=1)
+    short, long = (Key("m", "ragged", (("time", size),), ("time",)) for size in (4, 8))
+    assert found == {short: {1: NS_PER_MS // 2, 4: None}, long: {1: None, 4: None}}
+    assert key_of("m", "ragged", graph, {"batch": 4, "time": 8}) == long
+    assert long.holds(short)
+
+
+def test_a_graph_of_one_size_has_one_key() -> None:
+    assert list(costs_of_graph("m", "streaming", streaming_graph(), {}, 1, alone=True)) == [
+        Key("m", "streaming", alone=True)
+    ]
