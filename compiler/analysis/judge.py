@@ -147,12 +147,18 @@ def _with_known_sizes(case: Case, verdict: Verdict) -> Verdict:
     """The verdict, if every size beside the batch and padded axes follows from the axes of the inputs, and is one.
 
     Raises:
-        Refused: shape inference had to make a name up for one.
+        Refused: shape inference had to make a name up for one, or does not even know how many axes there are.
     """
     read = [(case.node.inputs[operand], case.fact(operand)) for operand in _data_operands(case)]
     made = [(value, fact) for value, fact in zip(case.node.outputs, verdict.outputs, strict=True) if fact.axes]
     for value, fact in (*read, *made):
-        for at, size in enumerate((dims_of(value) if value is not None else None) or ()):
+        dims = () if value is None else dims_of(value)
+        if dims is None:
+            raise refuse(
+                f"{case.op} meets a tensor of which shape inference does not know how many axes it has",
+                "compute its shape from axis lengths in a plainer way, or with other operators",
+            )
+        for at, size in enumerate(dims):
             if fact.axis(at) is not None:
                 continue
             if not is_known(case, size):

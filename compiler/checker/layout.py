@@ -110,6 +110,11 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
     return math.floor(fractions.Fraction(_arithmetic(_parsed(size), values))) if found is None else found
 
 
+def names_in(size: str) -> set[str]:
+    """The axis names of an expression."""
+    return {each.id for each in ast.walk(_parsed(size)) if isinstance(each, ast.Name)} - set(_CALLS)
+
+
 @functools.lru_cache(maxsize=4096)
 def _parsed(size: str) -> ast.expr:
     return ast.parse(size, mode="eval").body

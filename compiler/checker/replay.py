@@ -9,6 +9,7 @@ from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.compare import DiffersFromAlone, compare_output
 from compiler.checker.double_precision import is_rounding
+from compiler.checker.free_axes import SHORTEST, free_size
 from compiler.checker.graph import Array, Graph, Part, Record, Rejected
 from compiler.checker.layout import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
@@ -56,6 +57,7 @@ class Replay:
         }
         self.free = names - set(self.sides) - {self.batch}
         """Axes that are as long in both programs, and for all rows."""
+        self.free_size = SHORTEST
         self.read = {name for node in after.nodes.values() for name in node.input} | set(after.outputs)
         self.was = dict(self._replaced(certificate["records"]))
         """What a node read before, by what it reads now: values that are cleaned, or computed in another form."""
@@ -197,7 +199,7 @@ class Replay:
         for draw in range(len(steps)):
             sizes = {axis: least[axis] + steps[(draw + at) % len(steps)] for at, axis in enumerate(sorted(least))}
             with contextlib.suppress(Exception):  # longer than a table, or so: nothing is claimed of such a length
-                found.append(self._number(self.before, name, dict.fromkeys(self.free, 2) | sizes))
+                found.append(self._number(self.before, name, dict.fromkeys(self.free, self.free_size) | sizes))
         return found
 
     def element_type(self, name: str) -> int:
@@ -211,10 +213,15 @@ class Replay:
                 return int(graph.types[name].tensor_type.elem_type)
         raise Rejected(f"the type of {name!r} is unknown")
 
-    def alone(self, more: int) -> dict[str, int]:
+    def settle_free_axes(self, records: Sequence[Record]) -> None:
+        """Take axes that are as long in both programs so long that the original runs."""
+        self.free_size = free_size(self.before, records, self.free, self.alone)
+
+    def alone(self, more: int, free: int | None = None) -> dict[str, int]:
         """The lengths of one row by itself, by so many longer than the shortest that is allowed."""
         rows = {} if self.batch is None else {self.batch: 1}
-        return dict.fromkeys(self.free, 2) | {axis: self.minimum.get(axis, 1) + more for axis in self.sides} | rows
+        own = dict.fromkeys(self.free, free or self.free_size)
+        return own | {axis: self.minimum.get(axis, 1) + more for axis in self.sides} | rows
 
     def _lengths(self, rng: np.random.Generator, seed: int) -> Lengths:
         """Two rows of different lengths in more slots than they need; the first draw is as short as allowed."""
@@ -230,7 +237,7 @@ class Replay:
             true = [row | {self.batch: 1} for row in true]
             slots[self.batch] = 2
         for axis in sorted(self.free):
-            slots[axis] = int(rng.integers(2, 5))
+            slots[axis] = self.free_size + int(rng.integers(0, 3))
             true = [row | {axis: slots[axis]} for row in true]
         return Lengths(slots, true)
 

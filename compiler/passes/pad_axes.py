@@ -241,9 +241,7 @@ class _Padding:
         if self.axes.batch is None:
             return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
         for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
-            dims = house.dims_of(output)
-            assert dims is not None
-            if fact.rows_axis is not None and dims[fact.rows_axis] == 1:
+            if fact.rows_axis is not None and (house.dims_of(output) or ())[fact.rows_axis] == 1:
                 return True
         return any(
             isinstance(need, Fill)

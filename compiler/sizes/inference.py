@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference
 import sympy
+from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
 from compiler.sizes.expressions import bounds_of_cut, expression, normal_form, remainder_by
@@ -44,6 +45,7 @@ def _taught() -> Iterator[None]:
         (_broadcast, "_broadcast_dim", _together),
         (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
         (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
+        (_sizes_as_text, "_ALLOWED_FUNCTIONS", _sizes_as_text._ALLOWED_FUNCTIONS | READ),
     )
     own = [getattr(holder, name) for holder, name, _ in places]
     try:
@@ -61,6 +63,11 @@ def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
     known = onnx_shape_inference.registry
     known.collect()
     extended = copy.deepcopy(known)
+    for domain, op, versions in known.iter_supported():
+        for version in versions:
+            own = known.get(domain, op, version=version)
+            assert own is not None
+            extended.register(domain, op, since_version=version)(_where_it_can(own))
     for (op, versions), extension in EXTENSIONS.items():
         for version in versions:
             before = extended.get("", op, version=version)
@@ -95,6 +102,16 @@ def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes
         if any(isinstance(number, int) and not held.min <= number <= held.max for number in data):
             return
     _note(context, value, data)
+
+
+def _where_it_can(known: Inference) -> Inference:
+    """The library's inference, which says nothing of a node where it fails: what needs its sizes is refused by name."""
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        with contextlib.suppress(Exception):
+            known(context, node)
+
+    return infer
 
 
 def _after(known: Inference, extension: Inference) -> Inference:

@@ -73,3 +73,11 @@ def test_axes_of_different_sizes_never_meet() -> None:
         judge(case(text, "y", Fact(), Fact()))
     fine = "(float[5,4] x, float[5,1] z) => (float[p,q] y) { y = Sub(x, z) }"
     assert judge(case(fine, "y", Fact(), Fact())).outputs[0].is_plain
+
+
+def test_a_tensor_of_which_not_even_the_axes_are_counted_is_refused() -> None:
+    rows = make_fact({0: (Rows(symbol("batch")),)}, lambda region: ANYTHING)
+    given = case("(float[batch,time,4] x) => (float[p,q,r] y) { y = Relu(x) }", "y", rows)
+    given.node.outputs[0].shape = None
+    with pytest.raises(Refused, match="does not know how many axes"):
+        judge(given)

@@ -7,16 +7,18 @@ import pytest
 
 from compiler import ir as house
 from compiler.ir import expression
+from compiler.sizes.expressions import normal_form
 from tests.kit.graphs import parse, random_weights
 
 LIBRARY = """
 import onnx_shape_inference as library
 from onnx_shape_inference import _broadcast, _registry, _symbolic_shapes
+from onnx_ir import _symbolic_shapes as read
 
 def known():
     table = {key: [each for _, each in found] for key, found in _registry.registry._registrations.items()}
     context = library.ShapeInferenceContext.set_symbolic_value
-    return table, _broadcast._broadcast_dim, context, dict(_symbolic_shapes.ALLOWED_FUNCTIONS)
+    return table, _broadcast._broadcast_dim, context, dict(_symbolic_shapes.ALLOWED_FUNCTIONS), read._ALLOWED_FUNCTIONS
 
 library.registry.collect()
 before = known()
@@ -133,3 +135,36 @@ def test_the_last_entry_meets_all_of_an_axis(body: str) -> None:
     )
     house.infer_shapes(model)
     assert str(model.graph.outputs[0].shape) == "[batch,time,4]"
+
+
+ROUNDED_UP = {
+    "r = Range(first, c, step)  f = Cast<to = 1>(r)  y = Unsqueeze(f, zero)": "every second of a window, counted",
+    "f = Unsqueeze(a, zero)  y = Reshape(f, merged)": "every second of a window, merged with the rows",
+}
+
+
+@pytest.mark.parametrize("body", ROUNDED_UP, ids=ROUNDED_UP.values())
+def test_sizes_that_are_rounded_up_are_computed_with(body: str) -> None:
+    # regression: a size such as ceiling(Min(8, time)/2) was written so that the library failed to read it again
+    model = parse(
+        f"""(float[batch,time] x) => (float[p,q] y)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] eight = {{8}},
+         int64 first = {{0}}, int64 step = {{1}}, int64[0] none = {{}}, int64[2] merged = {{1, -1}}>
+        {{ a = Slice(x, zero, eight, one, two)  n = Shape<start = 1, end = 2>(a)  c = Reshape(n, none)  {body} }}"""
+    )
+    dims = house.dims_of(model.graph.outputs[0])
+    rounded_up = expression("ceiling(Min(8, time)/2)")
+    assert dims is not None and dims[1] in (rounded_up, normal_form(rounded_up * house.symbol("batch")))
+
+
+@pytest.mark.parametrize("body", ["y = Squeeze(x, two)", "y = Reshape(x, twice)"])
+def test_where_the_library_fails_nothing_is_known(body: str) -> None:
+    # regression: whatever the library could not do ended the build
+    model = parse(
+        f"""(float[batch,time,4] x) => (float[p,q,r] y)
+        <int64[1] two = {{2}}, int64[2] twice = {{-1, -1}}> {{ z = Relu(x)  {body} }}"""
+    )
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    (before, after) = model.graph
+    assert str(before.outputs[0].shape) == "[batch,time,4]" and after.outputs[0].shape is None

@@ -1,0 +1,60 @@
+"""Axes that are as long in both programs: how long they have to be for the original to run at all.
+
+    z[:, other, 4], 5-tap convolution over other      runs from other = 5 on, however long the padded inputs are
+
+Of shorter ones nothing is claimed, so steps are not compared there. Where longer padded inputs help, the free axis is
+not to blame: then the shortest padded length was claimed wrongly, and that is judged as it stands.
+"""
+
+from collections.abc import Callable, Sequence, Set
+
+import numpy as np
+from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
+
+from compiler.checker.graph import Array, Graph, Record
+from compiler.checker.layout import names_in, size_of
+from compiler.checker.meaning import Row, require_meaning
+
+SHORTEST = 2
+"""The size that is tried first: one entry is what stays where axes meet that do not belong together."""
+
+LONGEST = 16
+"""Sizes up to here are tried."""
+
+MORE = (0, 1, 3, 8)
+"""How much longer than the shortest the padded axes are, each tried at every size."""
+
+RowOf = Callable[[int, int], Row]
+"""The lengths of one row: by how much longer the padded axes are than the shortest, and the size of free ones."""
+
+
+def free_size(graph: Graph, records: Sequence[Record], free: Set[str], row_of: RowOf) -> int:
+    """The first size of all free axes at which the original runs with padded axes of some length.
+
+    Args:
+        graph: the graph before padding.
+        records: of its steps, with the shapes that they claim.
+        free: names of the axes that are as long in both programs.
+        row_of: lengths of one row.
+    """
+    shapes = [shape for each in records for shape in (*each["in_shapes"], *each["out_shapes"])]
+    sizes = {size for shape in shapes for size in shape or () if isinstance(size, str)}
+    for size in range(SHORTEST, LONGEST + 1) if free else ():
+        if any(_runs(graph, sizes, free, row_of(more, size), row_of(more + 1, size)) for more in MORE):
+            return size
+    return SHORTEST
+
+
+def _runs(graph: Graph, sizes: Set[str], free: Set[str], row: Row, longer: Row) -> bool:
+    """Whether the original runs, sizes of free axes have an entry, and what is computed of lengths is finite."""
+    try:
+        require_meaning(graph, row, longer)
+        part = graph.part(graph.outputs, {})
+        part.run({name: _ones(graph, name, kind, row) for name, kind in part.sources.items()})
+        return all(size_of(size, row) > 0 for size in sizes if names_in(size) & free)
+    except Exception:  # noqa: BLE001 - whatever stops the original
+        return False
+
+
+def _ones(graph: Graph, name: str, kind: int, row: Row) -> Array:
+    return np.ones([size_of(dim, row) for dim in graph.dims(name)], helper.tensor_dtype_to_np_dtype(kind))
