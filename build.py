@@ -251,7 +251,8 @@ def _init(options: argparse.Namespace) -> int:
 
     inputs = {name: Wanted(dims, dtype) for name, dims, dtype in options.inputs}
     written = init_recipe(options.what, options.out, inputs, options.checkpoint)
-    todo = f"{written.todo} places to fill in" if written.todo else "nothing to fill in"
+    places = "place" if written.todo == 1 else "places"
+    todo = f"{written.todo} {places} to fill in" if written.todo else "nothing to fill in"
     print(f"{written.recipe}: written, {written.guessed} guesses marked, {todo}")
     if written.feeds is not None:
         print(f"{written.feeds}: written, random feeds to begin with")

@@ -50,14 +50,20 @@ class OnnxReference:
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs, and the states cut to their slots."""
-        runner = runner_of(self.lowered)
+        try:
+            runner = runner_of(self.lowered)
+        except Exception as error:
+            raise self._failed("in the recipe's sizes", error) from error
         for count, feed in enumerate(feeds):
             try:
                 outputs = runner.step(feed)
             except Exception as error:
-                raise RecipeError(
-                    f"the ONNX file does not run at chained step {count}: {' '.join(str(error).split())[:300]}",
-                    cure="export it with dynamic axes; a size that the exporter has fixed fits one cache length only",
-                    place=Place(stage="reference", graph=self.lowered.graph),
-                ) from error
+                raise self._failed(f"at chained step {count}", error) from error
             yield outputs, dict(runner.states)
+
+    def _failed(self, when: str, error: Exception) -> RecipeError:
+        return RecipeError(
+            f"the ONNX file does not run {when}: {' '.join(str(error).split())[:300]}",
+            cure="write the sizes that the file takes; where its exporter has fixed one, export it with dynamic axes",
+            place=Place(stage="reference", graph=self.lowered.graph),
+        )

@@ -26,6 +26,7 @@ import torch
 
 from compiler import ir as house
 from compiler.cache.witness import WITNESS
+from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.recipe.callables import call, importable, is_users, resolve, shown_path, users_line
@@ -232,9 +233,13 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
     by_name = house.outputs_named(model)
     for index, name in enumerate(spec.outputs):
         model.graph.outputs[index] = by_name[name]
-    for name, value in house.inputs_named(model).items():
+    inputs = house.inputs_named(model)
+    wanted = {name: _captured_shape(spec, spec.inputs[name]) for name in inputs}
+    for value in inputs.values():
         _check_onnx_input(value, spec, shown, place)
-        value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
+    require_sizes_that_meet(model, wanted, place)
+    for name, value in inputs.items():
+        value.shape = ir.Shape(wanted[name])
     require_runnable(model, shown, place)
     return model
 

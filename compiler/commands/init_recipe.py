@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compiler.commands.factory_signature import Wanted, signature_of_factory
-from compiler.commands.onnx_signature import Signature, open_file, read_file
+from compiler.commands.onnx_signature import Signature, open_file, read_file, signature_of
 from compiler.commands.recipe_draft import draft_of
 from compiler.commands.recipe_text import feeds_text, recipe_text
+from compiler.commands.shared_axes import share_axes
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
@@ -75,9 +76,10 @@ def init_recipe(what: str, out: Path | None, inputs: Mapping[str, Wanted], check
 
 
 def _of_file(path: Path) -> Signature:
-    _, signature = read_file(path, STAGE)
+    model, _ = read_file(path, STAGE)
     open_file(path, STAGE, optimize=False)
-    return signature
+    share_axes(model)
+    return signature_of(model, path, STAGE)
 
 
 def _require_new(recipe: Path, feeds: Path) -> None:

@@ -12,7 +12,7 @@ from compiler.capture.onnx_file import first_words, read_onnx
 from compiler.errors import Place, Refused
 from compiler.recipe.callables import shown_path
 from compiler.runners.session import open_session
-from compiler.sizes.expressions import Dim
+from compiler.sizes.expressions import Dim, expression
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Signature:
 def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
     """An ONNX file and its signature; an input's size without a name is called after the input and its axis.
 
+    What writers put there for want of a name, such as `-1` and `?`, is none.
+
     Args:
         path: the file.
         stage: the command, for messages.
@@ -58,20 +60,28 @@ def read_file(path: Path, stage: str) -> tuple[ir.Model, Signature]:
         RecipeError: the file is missing, or is no valid ONNX file.
         Refused: it holds what is not supported, or takes something else than tensors of numbers.
     """
-    place = Place(stage=stage)
-    model = read_onnx(path, place, "check the path")
+    model = read_onnx(path, Place(stage=stage), "check the path")
     for value in model.graph.inputs:
         if value.shape is not None:
-            names = [f"{value.name}_dim{axis}" for axis in range(len(value.shape))]
             value.shape = ir.Shape(
                 [
-                    dim if isinstance(dim, int) else dim.value or name
-                    for dim, name in zip(value.shape, names, strict=True)
+                    dim if isinstance(dim, int) or _is_name(dim.value) else f"{value.name}_dim{axis}"
+                    for axis, dim in enumerate(value.shape)
                 ]
             )
     house.infer_shapes(model)
+    return model, signature_of(model, path, stage)
+
+
+def _is_name(text: str | None) -> bool:
+    return bool(text) and text not in ("?", "None") and not isinstance(expression(str(text)), int)
+
+
+def signature_of(model: ir.Model, path: Path, stage: str) -> Signature:
+    """The signature of a model with inferred shapes; raises as `read_file` does, to which the others belong."""
+    place = Place(stage=stage)
     inputs = _tensors(model.graph.inputs, path, place, needs_rank=True)
-    return model, Signature(inputs, _tensors(model.graph.outputs, path, place, needs_rank=False))
+    return Signature(inputs, _tensors(model.graph.outputs, path, place, needs_rank=False))
 
 
 def _tensors(values: Iterable[ir.Value], path: Path, place: Place, *, needs_rank: bool) -> tuple[Tensor, ...]:

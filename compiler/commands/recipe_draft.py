@@ -8,7 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compiler.commands.onnx_signature import Signature, Tensor
-from compiler.commands.tensor_roles import Carried, carried_states, is_length, is_mask, words_of
+from compiler.commands.shared_axes import is_made_up
+from compiler.commands.tensor_roles import Carried, carried_states, is_length, is_mask, unpaired_states, words_of
 from compiler.recipe.graph_parts import CACHE_DEFAULTS
 from compiler.recipe.tree import TODO
 from compiler.sizes.expressions import Dim, symbol
@@ -107,6 +108,8 @@ class Draft:
 def draft_of(signature: Signature) -> Draft:
     """Guess a recipe's graph from a model's inputs and outputs."""
     carried = {each.input: each for each in carried_states(signature)}
+    unpaired = unpaired_states(signature, carried.values())
+    carried |= {name: maybe[0] for name, maybe in unpaired.items()}
     names = _axis_names(signature, carried)
     batch = next((axis for axis, (_, is_batch) in names.items() if is_batch), None)
     named = {axis: name for axis, (name, _) in names.items()}
@@ -119,6 +122,7 @@ def draft_of(signature: Signature) -> Draft:
     others = [name for name in dict.fromkeys(_mentioned(shapes.values())) if name not in cached and name != rows]
     padded = [] if carried else others
     roles = {each.name: _role(each, shapes[each.name], carried, padded) for each in signature.inputs}
+    roles |= {name: (("state", TODO), _choice(maybe)) for name, maybe in unpaired.items()}
     inputs = tuple(DraftInput(each, shapes[each.name], *roles[each.name]) for each in signature.inputs)
     taken = {each.name for each in signature.inputs}
     settings = _Settings(signature, carried, named, inputs, taken)
@@ -169,6 +173,10 @@ def _role(
     return None, ""
 
 
+def _choice(maybe: Sequence[Carried]) -> str:
+    return f"TODO: the output that feeds it; these come back longer: {', '.join(each.output for each in maybe)}"
+
+
 # Axes
 
 
@@ -187,10 +195,10 @@ def _axis_names(signature: Signature, carried: Mapping[str, Carried]) -> dict[st
         if axis in rows or axis in frames:
             alike = rows if axis in rows else frames
             shared = next((found[each][0] for each in found if each in alike), None)
-            wanted = min(alike, key=plain.index) if not _is_made_up(axis) else "batch" if axis in rows else "cached"
+            wanted = min(alike, key=plain.index) if not is_made_up(axis) else "batch" if axis in rows else "cached"
             found[axis] = (shared or _free(wanted, taken), axis in rows)
         else:
-            unnamed = _is_made_up(axis) and sum(map(_is_made_up, plain)) - sum(each in rows for each in plain) == 1
+            unnamed = is_made_up(axis) and sum(map(is_made_up, plain)) - sum(each in rows for each in plain) == 1
             found[axis] = (_free("time" if unnamed else axis, taken), False)
     return found
 
@@ -204,16 +212,11 @@ def _rows(signature: Signature, carried: Mapping[str, Carried]) -> set[str]:
     names = {str(dim) for dim in first}
     if any(LONG & set(words_of(name)) and "batch" not in words_of(name) for name in names):
         return set()
-    if len(names) > 1 and not all(_is_made_up(name) or "batch" in words_of(name) for name in names):
+    if len(names) > 1 and not all(is_made_up(name) or "batch" in words_of(name) for name in names):
         return set()
     states = (each.dims for each in signature.inputs if each.name in carried)
     more = {str(dims[0]) for dims in states if dims and not isinstance(dims[0], int)}
-    return names | {name for name in more if _is_made_up(name) or "batch" in words_of(name)}
-
-
-def _is_made_up(axis: str) -> bool:
-    """Whether the file has no name for it."""
-    return re.search(r"_dim\d+$", axis) is not None
+    return names | {name for name in more if is_made_up(name) or "batch" in words_of(name)}
 
 
 def _free(wanted: str, taken: Collection[str]) -> str:

@@ -50,13 +50,35 @@ def carried_states(signature: Signature) -> tuple[Carried, ...]:
     Names that match are taken first, then what grows by itself, then what sounds kept and fits one by one.
     """
     found: dict[str, Carried] = {}
-    for match in (_by_name, _by_start_and_end, _by_growth, _by_word):
-        inputs = [each for each in signature.inputs if each.name not in found]
-        taken = {each.output for each in found.values()}
-        outputs = [each for each in signature.outputs if each.name not in taken]
+    for match in (_by_name, _by_start_and_end, _by_longer_name, _by_growth, _by_growth_in_order, _by_word):
+        inputs, outputs = _left(signature, found.values())
         for given, back, reason in match(inputs, outputs):
             found[given.name] = Carried(given.name, back.name, _frames_axis(given, back), reason)
     return tuple(found[each.name] for each in signature.inputs if each.name in found)
+
+
+def unpaired_states(signature: Signature, carried: Iterable[Carried]) -> dict[str, tuple[Carried, ...]]:
+    """By input what may be its output, of those that come back longer and are in nobody's pair."""
+    inputs, outputs = _left(signature, carried)
+    found = {
+        given.name: tuple(
+            Carried(given.name, back.name, axis, "it comes back longer")
+            for back in outputs
+            if (axis := _frames_axis(given, back)) is not None
+        )
+        for given in inputs
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _left(signature: Signature, carried: Iterable[Carried]) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs and the outputs that are in no pair yet."""
+    pairs = list(carried)
+    given, back = {each.input for each in pairs}, {each.output for each in pairs}
+    return (
+        [each for each in signature.inputs if each.name not in given],
+        [each for each in signature.outputs if each.name not in back],
+    )
 
 
 Match = Iterable[tuple[Tensor, Tensor, str]]
@@ -80,9 +102,30 @@ def _by_start_and_end(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Ma
     return _one_to_one(inputs, outputs, fits, "their names say start and end")
 
 
+def _by_longer_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """`k0` and `nk0`; letters of any kind in front or behind where it comes back longer."""
+
+    def fits(given: Tensor, back: Tensor) -> bool:
+        name, longer = given.name.lower(), back.name.lower()
+        more = {longer.removesuffix(name), longer.removeprefix(name)} - {longer}
+        grows = _frames_axis(given, back) is not None
+        return any(each.isalpha() if grows else each in GOING | {"n"} for each in more)
+
+    return _one_to_one(inputs, outputs, fits, "its name has a little more")
+
+
 def _by_growth(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
     """What comes back longer than it went in has been joined with something new."""
     return _one_to_one(inputs, outputs, lambda a, b: _frames_axis(a, b) is not None, "it comes back longer")
+
+
+def _by_growth_in_order(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:
+    """As many as come back longer in the same way, none of which is told from the others by its name."""
+    for given in inputs:
+        backs = [each for each in outputs if _frames_axis(given, each) is not None]
+        alike = [each for each in inputs if backs and _sizes(each) == _sizes(given)]
+        if len(alike) == len(backs) and len({_sizes(each) for each in backs}) == 1:
+            yield given, backs[alike.index(given)], "both come at the same place among those that come back longer"
 
 
 def _by_word(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Match:

@@ -372,6 +372,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.errors",
             "compiler.stages",
             "compiler.ir",
+            "compiler.operator_traits",
             "compiler.cache",
             "compiler.recipe",
             "compiler.stage_inputs",

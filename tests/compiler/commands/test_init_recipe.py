@@ -144,6 +144,15 @@ def built(project: Project, recipe: str = "new.yaml", *more: str) -> Ended:
             ],
         ),
         (
+            "unnamed",
+            CACHE.replace("batch,2,4] x", "x_dynamic_axes_1,2,4] x").replace("batch,past", "s1,cache_dynamic_axes_2"),
+            [
+                "x: {shape: [batch, 2, 4], dtype: float32}\n",
+                "cache: {shape: [batch, cached, 4], dtype: float32, state: next_cache}",
+                "batch: {buckets: [1, 4]}",
+            ],
+        ),
+        (
             "encoder",
             "(float[batch,time,4] x) => (float[batch,time,4] y) { y = Tanh(x) }",
             ["time: {buckets: [128, 256, 512], length_input: time_length}  # guessed: frames"],
@@ -214,6 +223,30 @@ def test_a_place_may_be_filled_in_from_the_command_line(project: Project) -> Non
     (project.folder / "new.yaml").write_text(recipe.replace("max_abs: 1.0e-5", "max_abs: TODO"))
     assert project.run("check", "new.yaml").code == 2
     assert project.run("--set", "gates.parity.new.max_abs=1.0e-4", "check", "new.yaml").code == 0
+
+
+def test_sizes_that_no_graph_can_have_together_are_the_recipes_fault(project: Project) -> None:
+    write(project.folder / "m.onnx", CACHE.replace("batch,past", "rows,past"))
+    text = started(project, "m.onnx")
+    clash = text.replace("[batch, past, 4]", "[rows, past, 4]").replace("batch: {buckets: [1, 4]}", "batch: {fixed: 1}")
+    (project.folder / "new.yaml").write_text(clash.replace("    axes:\n", "    axes:\n      rows: {fixed: 8}\n"))
+    ended = project.run("--recipe", "new.yaml")
+    assert ended.code == 2
+    assert "graph new, node " in ended.message and "op Concat" in ended.message
+    assert "got 8 (written for cache) and 1 (written for x); give axes that are one the same name" in ended.message
+
+
+def test_a_cache_with_several_outputs_to_choose_from_is_a_place_to_fill_in(project: Project) -> None:
+    text = "(float[1,2,4] x, float[1,past,4] kept) => (float[1,a,4] p, float[1,b,4] q) {"
+    write(project.folder / "m.onnx", f"{text} p = Concat<axis = 1>(kept, x)  q = Neg(p) }}")
+    ended = project.run("init", "m.onnx")
+    assert (ended.code, ended.err) == (0, "") and ", 1 place to fill in" in ended.out
+    assert (
+        "kept: {shape: [1, past, 4], dtype: float32, state: TODO}  # TODO: the output that feeds it; these come "
+        in (project.folder / "m.yaml").read_text()
+    )
+    checked = project.run("check", "m.yaml")
+    assert checked.code == 2 and "inputs.kept.state: expected a value, got TODO" in checked.message
 
 
 def test_every_guess_is_marked_and_counted(project: Project) -> None:

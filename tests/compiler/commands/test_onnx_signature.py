@@ -19,10 +19,11 @@ def test_sizes_of_outputs_follow_from_those_of_inputs(tmp_path: Path) -> None:
     assert str(signature.inputs[1]) == "cache [batch, past, 4]"
 
 
-def test_an_axis_without_a_name_is_called_after_its_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unnamed", [None, "?", "-1", "None"])
+def test_an_axis_without_a_name_is_called_after_its_input(unnamed: str | None, tmp_path: Path) -> None:
     model = ir.from_onnx_text("""<ir_version: 10, opset_import: ["" : 20]>
         m (float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }""")
-    model.graph.inputs[0].shape = ir.Shape([None, 2])
+    model.graph.inputs[0].shape = ir.Shape([unnamed, 2])
     ir.save(model, tmp_path / "m.onnx")
     assert read_file(tmp_path / "m.onnx", "run")[1].inputs[0].axes == ("x_dim0",)
 

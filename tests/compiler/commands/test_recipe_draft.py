@@ -106,3 +106,22 @@ def test_the_length_of_a_cache_is_none_of_the_data() -> None:
     found = draft(["x[1,2,4]", "mask[1,n]", "past[1,n,4]"], ["y[1,2,4]", "present[1,n + 2,4]"])
     assert found.inputs[1].shape == (1, "TODO")
     assert axes(found) == {"n": {"window": 64}}
+
+
+def test_a_cache_that_may_come_back_as_any_of_several_outputs_is_left_to_the_caller() -> None:
+    found = draft(["x[b,3]", "a[b,t,8]"], ["y[b,3]", "p[b,t + 3,8]", "q[b,t + 3,8]"])
+    assert roles(found) == {"x": None, "a": ("state", "TODO")}
+    assert found.inputs[1].reason == "TODO: the output that feeds it; these come back longer: p, q"
+    assert axes(found)["t"] == {"window": 64}
+
+
+@pytest.mark.parametrize(
+    "axes_of", ["x_dynamic_axes_1 past_dynamic_axes_1", "x_dim0 past_dim0", "s0 s7", "unk__1 unk__2"]
+)
+def test_rows_that_an_exporter_named_per_input_are_one_axis(axes_of: str) -> None:
+    first, second = axes_of.split()
+    found = draft(
+        [f"x[{first},3]", f"past[{second},past_dynamic_axes_2,8]"],
+        [f"y[{first},9]", f"present[{second},past_dynamic_axes_2 + 3,8]"],
+    )
+    assert [each.shape for each in found.inputs] == [("batch", 3), ("batch", "cached", 8)]

@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.commands.onnx_signature import Signature, Tensor
-from compiler.commands.tensor_roles import carried_states, is_length, is_mask
+from compiler.commands.tensor_roles import carried_states, is_length, is_mask, unpaired_states
 from compiler.sizes.expressions import expression
 
 
@@ -50,6 +50,32 @@ def test_many_layers_are_paired_by_their_numbers() -> None:
 def test_what_comes_back_longer_is_a_cache_whatever_it_is_called() -> None:
     found = pairs(["x[batch,2,4]", "left[batch,n,4]"], ["y[batch,2,4]", "joined[batch,n + 2,4]"])
     assert found == {"left": ("joined", 1)}
+
+
+@pytest.mark.parametrize("longer", ["n{}", "new{}", "{}n", "grown{}"])
+def test_caches_of_one_size_are_paired_by_names_that_have_a_little_more(longer: str) -> None:
+    names = ["k0", "v0", "k1", "v1"]
+    backs = [longer.format(name) for name in ("v1", "k0", "v0", "k1")]
+    found = pairs(["x[b,3]", *(f"{n}[b,2,t,8]" for n in names)], ["y[b,3]", *(f"{n}[b,2,t + 3,8]" for n in backs)])
+    assert found == {name: (longer.format(name), 2) for name in names}
+
+
+def test_a_state_of_one_size_is_known_by_an_n_in_front() -> None:
+    assert pairs(["x[1,8]", "k[1,2,64]"], ["nx[1,9]", "nk[1,2,64]"]) == {"k": ("nk", None)}
+    assert pairs(["k1[1,8]"], ["k10[1,8]"]) == {}
+
+
+def test_caches_without_a_hint_are_paired_in_order_where_as_many_come_back() -> None:
+    inputs = ["x[b,3]", "a[b,t,8]", "b[b,t,8]"]
+    found = pairs(inputs, ["y[b,3]", "p[b,t + 3,8]", "q[b,t + 3,8]"])
+    assert found == {"a": ("p", 1), "b": ("q", 1)}
+    given = Signature(tuple(map(tensor, inputs)), tuple(map(tensor, ["p[b,t + 3,8]", "q[b,t + 3,8]", "r[b,t + 3,8]"])))
+    assert carried_states(given) == ()
+    maybe = unpaired_states(given, ())
+    assert {name: [each.output for each in found] for name, found in maybe.items()} == {
+        "a": ["p", "q", "r"],
+        "b": ["p", "q", "r"],
+    }
 
 
 def test_h_and_c_of_one_size_are_kept_apart_by_their_names() -> None:

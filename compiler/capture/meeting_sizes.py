@@ -1,0 +1,114 @@
+"""Sizes that must be one for a graph to compute: what a node joins, adds or multiplies has them in common."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import onnx_ir as ir
+import onnx_shape_inference
+
+from compiler import ir as house
+from compiler.errors import Place, RecipeError
+from compiler.operator_traits import BROADCASTING, RECURRENCES
+
+
+@dataclasses.dataclass(frozen=True)
+class Meeting:
+    """Two sizes.
+
+    Attributes:
+        first: of one operand.
+        second: of another.
+        node: where they meet.
+        may_be_one: whether either may be 1 beside any other.
+    """
+
+    first: house.Dim
+    second: house.Dim
+    node: ir.Node
+    may_be_one: bool = False
+
+    @property
+    def clashes(self) -> bool:
+        """Whether the sizes differ, and one is a number, so that no length of an axis makes them one."""
+        sizes = (self.first, self.second)
+        is_number = any(isinstance(size, int) for size in sizes)
+        return self.first != self.second and is_number and not (self.may_be_one and 1 in sizes)
+
+    def one_for_one(self) -> tuple[str, str] | None:
+        """The two axes that are one where these sizes are: of `past + 3` and `cache + 3` both."""
+        apart = self.first - self.second
+        if isinstance(apart, int) or len(apart.free_symbols) != 2:
+            return None
+        one, other = sorted(apart.free_symbols, key=str)
+        return (str(one), str(other)) if apart in (one - other, other - one) else None
+
+
+def meetings_in(model: ir.Model) -> Iterator[Meeting]:
+    """All of a graph with inferred shapes, node by node."""
+    for node in model.graph:
+        shapes = [None if value is None else house.dims_of(value) for value in node.inputs]
+        known = [shape for shape in shapes if shape is not None]
+        pairs: Iterable[tuple[house.Dim, house.Dim]] = ()
+        if house.is_op(node, "Concat") and known:
+            axis = house.int_attribute(node, "axis", 0) % len(known[0])
+            pairs = _in_turn([*shape[:axis], *shape[axis + 1 :]] for shape in known)
+        elif house.is_op(node, *BROADCASTING):
+            pairs = _in_turn(shape[::-1] for shape in known)
+        elif house.is_op(node, "MatMul") and len(known) == 2 and min(map(len, known)) > 1:
+            left, right = known
+            yield Meeting(left[-1], right[-2], node)
+            pairs = _in_turn((left[-3::-1], right[-3::-1]))
+        elif house.is_op(node, *RECURRENCES) and len(shapes) > 5:
+            pairs = _in_turn(shape[1:2] for shape in (shapes[0], shapes[5]) if shape is not None)
+        broadcasts = house.is_op(node, "MatMul", *BROADCASTING)
+        yield from (Meeting(*pair, node, broadcasts) for pair in pairs)
+
+
+def _in_turn(shapes: Iterable[Sequence[house.Dim]]) -> Iterator[tuple[house.Dim, house.Dim]]:
+    """Each size beside that of the shape in front of it."""
+    before: Sequence[house.Dim] = ()
+    for shape in shapes:
+        yield from zip(before, shape, strict=False)
+        before = shape
+
+
+def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int | str]], place: Place) -> None:
+    """Hold the sizes that a recipe writes for a file's axes to what the graph does with them.
+
+    Args:
+        model: the file's graph; it stays as it is.
+        wanted: by input the numbers and axis names of the recipe.
+        place: where in the build.
+
+    Raises:
+        RecipeError: an axis has another size than what it meets. Two axis names are left to passes.
+    """
+    copy = house.clone(model)
+    chosen: dict[house.Dim, list[str]] = {}
+    for value in copy.graph.inputs:
+        name = str(value.name)
+        for own, size in zip(value.shape or wanted[name], wanted[name], strict=True):
+            if not isinstance(own, int):
+                chosen.setdefault(size if isinstance(size, int) else house.symbol(size), []).append(name)
+        value.shape = ir.Shape(wanted[name])
+    try:
+        house.infer_shapes(copy)
+    except onnx_shape_inference.ShapeInferenceError as error:
+        node = next((each for each in copy.graph if each.name == error.node_name), None)
+        raise _clash(error.message, node, place) from error
+    for meeting in meetings_in(copy):
+        sizes = (meeting.first, meeting.second)
+        if meeting.clashes and all(size in chosen or isinstance(size, int) for size in sizes):
+            got = (f"{size} (written for {', '.join(chosen[size])})" if size in chosen else str(size) for size in sizes)
+            raise _clash(" and ".join(got), meeting.node, place)
+
+
+def _clash(got: str, node: ir.Node | None, place: Place) -> RecipeError:
+    if node is not None:
+        source = node.metadata_props.get(house.SOURCE_KEY, "")
+        place = dataclasses.replace(place, node=str(node.name), op=node.op_type, source=source)
+    return RecipeError(
+        f"expected one size where operands meet, got {got}",
+        cure="give axes that are one the same name in all shapes, and one size under axes",
+        place=place,
+    )

@@ -1,0 +1,53 @@
+"""Axes of an ONNX file that are one: exporters call each axis of each input anew, and the graph says which meet."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.capture.meeting_sizes import meetings_in
+from compiler.sizes.expressions import Dim, symbol
+
+MADE_UP = re.compile(r".*_dim\d+|.*_dynamic_axes_\d+|unk__\d+|[su]\d+|DynamicDimension\W?\d+")
+"""Names that nobody gave: ours, and those of exporters."""
+
+
+def is_made_up(axis: str) -> bool:
+    """Whether whoever exported the file had no name for an axis."""
+    return MADE_UP.fullmatch(axis) is not None
+
+
+def share_axes(model: ir.Model) -> None:
+    """Give axes of inputs that meet in the graph one name, the first that somebody gave, and infer all shapes anew.
+
+    Sizes that meet are equal, or one of them is 1; no recipe can say the latter of an axis, and a build proves or
+    refuses what it says.
+    """
+    while alike := dict(_met(model)):
+        for value in model.graph.inputs:
+            dims = house.dims_of(value)
+            if dims is not None:
+                value.shape = ir.Shape([_renamed(dim, alike) for dim in dims])
+        house.forget_shapes(model)
+        house.infer_shapes(model)
+
+
+def _renamed(dim: Dim, alike: Mapping[str, str]) -> int | str:
+    if isinstance(dim, int):
+        return dim
+    return str(dim.subs({symbol(old): symbol(new) for old, new in alike.items()}))
+
+
+def _met(model: ir.Model) -> Iterator[tuple[str, str]]:
+    """Axes of inputs, and the axis that each meets and is called after from now on; none is both."""
+    named = [str(dim) for value in model.graph.inputs for dim in house.dims_of(value) or () if not isinstance(dim, int)]
+    order = {name: at for at, name in enumerate(sorted(dict.fromkeys(named), key=is_made_up))}
+    leaders: set[str] = set()
+    followers: set[str] = set()
+    for meeting in meetings_in(model):
+        pair = sorted((name for name in meeting.one_for_one() or () if name in order), key=order.__getitem__)
+        if len(pair) == 2 and pair[0] not in followers and pair[1] not in leaders | followers:
+            leaders.add(pair[0])
+            followers.add(pair[1])
+            yield pair[1], pair[0]
