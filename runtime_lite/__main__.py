@@ -1,4 +1,4 @@
-"""The command line: `python -m runtime_lite inspect|verify|run|bench BUNDLE`.
+"""The command line: `python -m runtime_lite inspect|verify|run|bench BUNDLE` and `top ADDRESS`.
 
 Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
 device is not here, 130 interrupted;
@@ -6,6 +6,8 @@ anything else that is raised is a bug and ends, with its traceback, in 1.
 """
 
 import argparse
+import contextlib
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
+from runtime_lite.serving.top import CLEAR, watch
 from runtime_lite.verify import verify_model
 
 
@@ -74,6 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
     bench.set_defaults(command=_bench)
 
+    top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
+    top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")
+    top.add_argument("--every", type=_seconds, default=1.0, metavar="S", help="seconds between two views (default 1)")
+    top.add_argument("--views", type=_positive, help="end after so many views")
+    top.set_defaults(command=_top)
+
     for command in (inspect, verify, run, bench):
         command.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
     for command in (verify, run, bench):
@@ -88,6 +97,23 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"expected positive seconds, got {text!r}")
+    return value
+
+
+def _top(options: argparse.Namespace) -> None:
+    clear = CLEAR if sys.stdout.isatty() else ""
+    with contextlib.suppress(KeyboardInterrupt):  # the usual end of a view
+        for text in watch(options.address, options.every, options.views):
+            print(f"{clear}{text}", flush=True)
 
 
 def _inspect(options: argparse.Namespace) -> None:

@@ -591,7 +591,7 @@ def import_cycles(root: Path) -> list[str]:
     return cycles
 
 
-VENDOR = frozenset({"cuda", "pycuda", "ray", "tensorrt", "tritonclient"})
+VENDOR = frozenset({"cuda", "prometheus_client", "pycuda", "ray", "tensorrt", "tritonclient"})
 """Libraries that only some machines have; they are imported late, where they are used."""
 
 NOT_IN_CHECKER = frozenset({"onnx_ir", "onnxscript", "onnx_shape_inference", "pydantic", "sympy", "torch", "yaml"})

@@ -14,6 +14,7 @@ import pytest
 from runtime_lite import Model, __main__, read_bundle, write_tar
 from runtime_lite.format.arrays import npz_from_arrays
 from runtime_lite.format.golden import Golden, npz_from_golden
+from runtime_lite.serving.metrics import Metrics
 from tests.runtime_lite.bundles import (
     edit_manifest,
     random_chunks,
@@ -312,3 +313,13 @@ def test_a_reader_that_leaves_early_is_no_error(streaming: Path) -> None:
     command = f"{sys.executable} -m runtime_lite inspect {streaming} | head -c 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "t", "")
+
+
+def test_top_shows_a_server_by_its_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    with Metrics().serve(0) as address:
+        assert call("top", address, "--every", "0.01", "--views", "2") == 0
+    assert capsys.readouterr().out.count("no requests yet") == 2
+    assert call("top", address) == 2
+    assert "expected metrics at" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        call("top", address, "--every", "never")

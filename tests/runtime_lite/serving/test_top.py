@@ -1,0 +1,87 @@
+"""The live view shows what happened between two readings of a page."""
+
+import math
+
+import pytest
+
+from runtime_lite import BadInput
+from runtime_lite.serving.metrics import Metrics
+from runtime_lite.serving.top import percentile, read_page, view, watch
+from tests.runtime_lite.serving.happenings import MS, execution, request
+from tests.runtime_lite.serving.test_metrics import tell
+
+
+def words(text: str, first: str) -> list[str]:
+    """The words of the line that begins with one."""
+    return next(line.split() for line in text.splitlines() if line.strip().startswith(first))
+
+
+def test_rates_and_shares_are_those_of_the_interval() -> None:
+    metrics = Metrics()
+    for number in range(101, 201):
+        metrics.submitted(request(number))
+        metrics.ended(request(number), "done", "", 25_000 * MS)
+    with metrics.serve(0) as address:
+        before = read_page(address, lambda: 100.0)
+        tell(metrics)
+        metrics.submitted(request(9, service="utterance"))
+        metrics.stream_changed("asr", 1, "opened", "", 0)
+        text = view(before, read_page(address, lambda: 102.0))
+    assert text.splitlines()[0] == "1 streams, lanes busy 0: 1%, over 2.0 s"
+    # live, in/s, done/s, audio s/s, p50, p99, queue p99, late: of the two that are done, between 20 and 40 ms
+    assert words(text, "chunk") == ["chunk", "0", "2.0", "1.0", "0.6", "30.0", "39.8", "39.4", "50.0%"]
+    assert words(text, "utterance")[:5] == ["utterance", "1", "0.5", "0.0", "0.0"]
+    assert words(text, "asr.encoder")[:4] == ["asr.encoder", "1.0", "2.0", "50.0%"]
+    assert "chunk  dropped  deadline  0.5    1" in text
+    assert "chunk  failed   executor  0.5    1" in text
+
+
+def test_a_server_that_started_anew_counts_from_zero() -> None:
+    first, second = Metrics(), Metrics()
+    for _ in range(5):
+        tell(first)
+    tell(second)
+    with first.serve(0) as address, second.serve(0) as later:
+        text = view(read_page(address, lambda: 0.0), read_page(later, lambda: 1.0))
+    assert words(text, "chunk")[2:4] == ["4.0", "2.0"]
+
+
+def test_before_the_first_request_there_is_a_sentence() -> None:
+    with Metrics().serve(0) as address:
+        (text,) = watch(address, every_s=0.0, pages=1)
+    assert "0 streams, lanes busy never" in text
+    assert "no requests yet" in text
+
+
+def test_what_serves_no_metrics_is_refused() -> None:
+    with Metrics().serve(0) as address:
+        pass
+    for place in (address, "nonsense", "file:///etc/hostname"):
+        with pytest.raises(BadInput, match="expected metrics at"):
+            read_page(place)
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "wanted"),
+    [
+        ((0, 0, 0), 0.5, None),
+        ((4, 4, 4), 0.5, 0.5),
+        ((0, 4, 4), 0.5, 1.5),
+        ((2, 4, 4), 1.0, 2.0),
+        ((2, 2, 4), 0.99, math.inf),
+        ((0, 1, 1), 0.0, 1.0),
+    ],
+)
+def test_percentiles_are_linear_inside_of_a_bucket(
+    counts: tuple[float, ...], share: float, wanted: float | None
+) -> None:
+    assert percentile((1.0, 2.0, math.inf), counts, share) == wanted
+
+
+def test_a_page_shows_the_failure_of_a_run() -> None:
+    metrics = Metrics()
+    with metrics.serve(0) as address:
+        before = read_page(address, lambda: 0.0)
+        metrics.executed(execution(1, (), 0, 0, 5, fault="it broke"))
+        text = view(before, read_page(address, lambda: 1.0))
+    assert words(text, "asr.encoder") == ["asr.encoder", "1.0"]
