@@ -146,7 +146,7 @@ def _runtime(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from compiler.bundle.replay import verify_proofs
+    from compiler.bundle.replay_proofs import verify_proofs
     from runtime_lite.format.reader import read_bundle
 
     code = _runtime(options)
@@ -189,7 +189,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from compiler.recipe.load import load_recipe
-    from compiler.recipe.named_places import require_named_places
+    from compiler.user_code.named_places import require_named_places
 
     loaded = load_recipe(options.checked, options.overrides, options.checkpoint)
     files, modules = require_named_places(loaded)
@@ -246,8 +246,8 @@ def _explain_padding(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from compiler.commands.factory_signature import Wanted
-    from compiler.commands.init_recipe import init_recipe
+    from compiler.commands.init.factory_signature import Wanted
+    from compiler.commands.init.init_recipe import init_recipe
 
     inputs = {name: Wanted(dims, dtype) for name, dims, dtype in options.inputs}
     written = init_recipe(options.what, options.out, inputs, options.checkpoint)

@@ -38,14 +38,14 @@ from compiler.capture.original import Original
 from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_streams import RescaleStreams
-from compiler.precision.plan import touches_float
+from compiler.precision.float32_nodes import touches_float
 from compiler.precision.write import write_types
-from compiler.recipe.callables import importable
 from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
 from compiler.targets import placements
+from compiler.user_code.callables import importable
 from compiler.verify.gates.task import task_functions
 
 HALF = ir.DataType.FLOAT16

@@ -44,13 +44,13 @@ from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
-from compiler.recipe.callables import importable
 from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets import placements
+from compiler.user_code.callables import importable
 from compiler.verify.gates.task import task_functions
 
 ROUND_S = 0.05

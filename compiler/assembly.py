@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from compiler.bundle.engine_stand_in import StandIns
 from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
 from compiler.bundle.proof_files import proof_files
 from compiler.bundle.staged_folder import write_costs, write_files
-from compiler.bundle.stand_in import StandIns
 from compiler.cache.tool_versions import tool_versions
 from compiler.lowering.lowering import Lowering
 from compiler.recipe.gates import BudgetGate
@@ -22,11 +22,11 @@ from compiler.records.drift_curves import curve_of
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
-from compiler.verify.gates.base import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
+from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates.run import run_gates
 from compiler.verify.speed import measure_speed
-from compiler.verify.streams import StreamArtefacts
-from compiler.verify.utterances import UtteranceArtefacts
+from compiler.verify.stream_artefacts import StreamArtefacts
+from compiler.verify.utterance_artefacts import UtteranceArtefacts
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.manifest import Sources
 from runtime_lite.format.reader import read_bundle

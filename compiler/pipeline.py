@@ -16,8 +16,8 @@ from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
 from compiler.errors import Refused, ToolchainAbsent
+from compiler.lowering.listed_passes import check_passes
 from compiler.lowering.lowering import Lowering
-from compiler.lowering.plan import check_passes
 from compiler.measure_page_figures import measure_page_figures
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_parts

@@ -3,7 +3,7 @@
 A stage has its record in reach and no recipe, so it cannot depend on what its key lacks. Where a stage looks at a part
 of the graph's recipe only, its record holds the recipe reduced to that part, and the stage is given the reduced one.
 
-What code named in a recipe reads while it runs is no input that can be declared: see `witness.py`.
+What code named in a recipe reads while it runs is no input that can be declared: see `cache/read_tracer.py`.
 """
 
 import dataclasses

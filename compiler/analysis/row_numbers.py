@@ -5,7 +5,7 @@
     per row: [batch, time], entry k of a row is k / its own length
 
 A plan has the shape of the value with an axis of rows in front; axes of the value that hold the batch have one entry.
-`compiler.padding.forms_number` writes it.
+`compiler.padding.forms.number` writes it.
 """
 
 import dataclasses

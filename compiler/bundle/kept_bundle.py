@@ -9,12 +9,12 @@ from pathlib import Path
 from compiler.bundle.staged_folder import copy_files
 from compiler.cache.dependencies import hash_path
 from compiler.cache.results import Code, StageResults
-from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
-from compiler.recipe.streams import locate_files
 from compiler.records.build_report import SpeedRow
 from compiler.records.findings import Finding
 from compiler.stage_inputs import BundleInputs, Surroundings, key_of
+from compiler.user_code.callables import shown_path
+from compiler.user_code.streams import locate_files
 from runtime_lite.format.canonical_json import canonical_json
 
 FOLDER, FOUND = "bundle", "findings.json"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compiler.cache.imported_sources import imported_by
+from compiler.cache.read_tracer import WITNESS
 from compiler.cache.store import StageCache
-from compiler.cache.witness import WITNESS
 
 Code = Mapping[str, bool]
 """References to callables that a stage runs, and whether the recipe names the files that they read."""

@@ -19,10 +19,10 @@ from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
-from compiler.recipe.streams import locate_files
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
 from compiler.stage_inputs import CaptureInputs, key_of
+from compiler.user_code.streams import locate_files
 
 Models = tuple[ir.Model, ir.Model | None]
 """Of the call that runs for every chunk, and of the one that starts a stream, if it is another."""

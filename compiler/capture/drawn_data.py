@@ -9,21 +9,21 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from compiler.cache.dependencies import hash_path
+from compiler.cache.read_tracer import WITNESS
 from compiler.cache.results import StageResults
-from compiler.cache.witness import WITNESS
-from compiler.capture.calibration_evidence import CalibrationEvidence, check_disjoint
+from compiler.capture.calibration_data import CalibrationEvidence, check_disjoint
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.recipe.record import Feeds
-from compiler.recipe.streams import Streams, check_streams, digest_of, draw_streams, locate_files
-from compiler.recipe.tree import Key
+from compiler.recipe.tree.keys import Key
 from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
 from compiler.runners.stream import Run
 from compiler.stage_inputs import DataInputs, Surroundings, key_of
 from compiler.stages import Feed
+from compiler.user_code.streams import Streams, check_streams, digest_of, draw_streams, locate_files
 
 CHOOSING = ("calibration", "development")
 """Roles of data that passes look at: none of them may serve a gate."""

@@ -11,8 +11,8 @@ from compiler import ir as house
 from compiler.capture.onnx_limits import check_limits
 from compiler.capture.opset_conversion import raised
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
-from compiler.recipe.callables import shown_path
 from compiler.runners.session import open_session
+from compiler.user_code.callables import shown_path
 
 FRAMEWORK_FOLDERS = (("site-packages", "torch"), ("dist-packages", "torch"))
 """Where frames of a stack trace are the framework's and not the model's, on whichever machine it was written."""

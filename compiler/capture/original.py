@@ -10,15 +10,14 @@ import numpy as np
 from compiler import ir as house
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import StageCache
-from compiler.capture.calibration_evidence import CalibrationEvidence
+from compiler.capture.calibration_data import CalibrationEvidence
 from compiler.capture.captured_graphs import CapturedGraphs, hashes_of, source_files
 from compiler.capture.drawn_data import DrawnData
 from compiler.capture.initial_graph import initial_graph
 from compiler.capture.reference import Reference, reference_of
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
-from compiler.recipe.streams import Streams, locate_files
-from compiler.recipe.tree import Key
+from compiler.recipe.tree.keys import Key
 from compiler.report.progress import Progress
 from compiler.runners.stream import Step, chained_steps
 from compiler.stage_inputs import (
@@ -31,8 +30,9 @@ from compiler.stage_inputs import (
     task_for_lowering,
 )
 from compiler.stages import Feed, Lowered
+from compiler.user_code.streams import Streams, locate_files
+from compiler.verify.edge_agreement import EdgeCase, edge_cases
 from compiler.verify.edge_feeds import CALLS, ranges_of
-from compiler.verify.edges import EdgeCase, edge_cases
 
 SPREAD = 12
 """So many utterances stand for all lengths; edge feeds have the shapes of the shortest of them."""

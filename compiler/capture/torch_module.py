@@ -25,16 +25,16 @@ import safetensors.torch
 import torch
 
 from compiler import ir as house
-from compiler.cache.witness import WITNESS
+from compiler.cache.read_tracer import WITNESS
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
-from compiler.recipe.callables import call, importable, is_users, resolve, shown_path, users_line
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
 from compiler.recipe.load import RecipePlaces
-from compiler.recipe.streams import completed
 from compiler.stages import Array, Feed, RowPlace, State, newest
+from compiler.user_code.callables import call, importable, is_users, resolve, shown_path, users_line
+from compiler.user_code.streams import completed
 
 OPSET = 20
 EXAMPLE_BATCH = 2

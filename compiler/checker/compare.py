@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.checker.graph import Array, Record, Rejected
-from compiler.checker.layout import Layout
+from compiler.checker.slots import Layout
 from compiler.checker.values import content_of, within, worst_of
 
 TOLERANCE = 2e-4

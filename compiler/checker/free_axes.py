@@ -12,8 +12,8 @@ import numpy as np
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Array, Graph, Record
-from compiler.checker.layout import names_in, size_of
 from compiler.checker.meaning import Row, require_meaning
+from compiler.checker.slots import names_in, size_of
 
 SHORTEST = 2
 """The size that is tried first: one entry is what stays where axes meet that do not belong together."""

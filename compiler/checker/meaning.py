@@ -6,7 +6,7 @@ import numpy as np
 from onnx import AttributeProto, helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Array, Graph, Rejected
-from compiler.checker.layout import size_of
+from compiler.checker.slots import size_of
 
 READ_SHAPES = ("Shape", "Size")
 

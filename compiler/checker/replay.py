@@ -11,7 +11,7 @@ from compiler.checker.compare import DiffersFromAlone, compare_output
 from compiler.checker.double_precision import is_rounding
 from compiler.checker.free_axes import SHORTEST, free_size
 from compiler.checker.graph import Array, Graph, Part, Record, Rejected
-from compiler.checker.layout import Layout, Lengths, size_of
+from compiler.checker.slots import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
 
 SUMS_OF_PRODUCTS = ("MatMul", "Gemm", "Einsum")

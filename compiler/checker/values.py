@@ -7,7 +7,7 @@ import numpy as np
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Array, Record
-from compiler.checker.layout import Layout, Lengths
+from compiler.checker.slots import Layout, Lengths
 
 HUGE = (math.nan, math.inf, -math.inf, 1e30, -1e30)
 """What lies where anything may lie."""

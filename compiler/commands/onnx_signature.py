@@ -10,9 +10,9 @@ import onnxruntime
 from compiler import ir as house
 from compiler.capture.onnx_file import first_words, read_onnx
 from compiler.errors import Place, Refused
-from compiler.recipe.callables import shown_path
 from compiler.runners.session import open_session
 from compiler.sizes.expressions import Dim, expression
+from compiler.user_code.callables import shown_path
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,15 +20,15 @@ from compiler.commands.example_feeds import random_feeds, require_sizes, unanswe
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.errors import GateFailed, Place, Refused
 from compiler.passes.simplify import simplify_model
-from compiler.recipe.callables import shown_path
 from compiler.recipe.gates import EdgeKind, Limits
 from compiler.report.files import require_place
 from compiler.runners.choose import runner_of, runners_of
 from compiler.runners.stream import Step
 from compiler.stages import Array, Feed, Lowered
+from compiler.user_code.callables import shown_path
 from compiler.verify.differences import compare, worst_of
+from compiler.verify.edge_agreement import agreement_words, edge_cases, first_disagreement
 from compiler.verify.edge_feeds import CALLS
-from compiler.verify.edges import agreement_words, edge_cases, first_disagreement
 from runtime_lite.format.atomic_file import replace_file
 
 STAGE = "simplify"

@@ -20,12 +20,12 @@ from compiler.commands.example_feeds import shape_in, unanswered
 from compiler.commands.onnx_signature import Signature, Tensor, open_file, read_file
 from compiler.commands.tensor_roles import carried_states
 from compiler.errors import RecipeError, SlipwayError, did_you_mean
-from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_caches
 from compiler.report.progress import Progress
 from compiler.sizes.expressions import expression
 from compiler.stages import Array, Feed
+from compiler.user_code.callables import shown_path
 from runtime_lite.errors import RuntimeLiteError
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime

@@ -14,15 +14,15 @@ from compiler.capture.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original
 from compiler.errors import Place, RecipeError, did_you_mean
 from compiler.explain.words import shape_text
-from compiler.lowering.plan import check_passes
+from compiler.lowering.listed_passes import check_passes
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.callables import shown_path
 from compiler.recipe.load import LoadedRecipe
-from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.report.progress import Progress
 from compiler.stages import Lowered, PaddedAxis, Pass, State
 from compiler.targets import placements
+from compiler.user_code.callables import shown_path
 from runtime_lite.format.cache_axis import CacheAxis
 
 BATCH = "batch"

@@ -18,8 +18,8 @@ from compiler.errors import GateFailed, SlipwayError
 from compiler.lowering.buckets import check_buckets
 from compiler.lowering.certificates import replay_certificates
 from compiler.lowering.kept_passes import KeptPasses
+from compiler.lowering.listed_passes import PlannedPass, plan_of
 from compiler.lowering.pass_parity import PassParity
-from compiler.lowering.plan import PlannedPass, plan_of
 from compiler.recipe.gates import Limits
 from compiler.records.build_report import StageReport
 from compiler.records.precision import PrecisionRecord

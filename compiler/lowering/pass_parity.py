@@ -11,7 +11,7 @@ from compiler.runners.choose import runner_of, runners_of
 from compiler.runners.stream import Advance, CallRunner, Step
 from compiler.stages import Lowered
 from compiler.verify.differences import Difference, compare, worst_of
-from compiler.verify.edges import EDGE_CURE, first_disagreement, limits_at_edges
+from compiler.verify.edge_agreement import EDGE_CURE, first_disagreement, limits_at_edges
 from compiler.verify.gates.parity import parity_findings, require_parity
 
 PASS_STEPS = 12

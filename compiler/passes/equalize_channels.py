@@ -23,7 +23,7 @@ from compiler import ir as house
 from compiler.calib.grid import Array
 from compiler.calib.watched_streams import evidence_of
 from compiler.quantization.recording import Wanted, record
-from compiler.quantization.sites import Site, find_sites
+from compiler.quantization.weighted_operators import Site, find_sites
 from compiler.stages import Lowered, Outcome, Refusal
 
 LARGEST_EXPONENT = 6

@@ -33,7 +33,7 @@ from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
 from compiler.calib.watched_streams import evidence_of, noise_between
 from compiler.errors import GateFailed, RecipeError
-from compiler.precision.plan import Plan, Planner
+from compiler.precision.float32_nodes import Plan, Planner
 from compiler.precision.write import write_types
 from compiler.stages import Evidence, Lowered, Outcome
 

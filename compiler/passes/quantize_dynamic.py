@@ -26,7 +26,7 @@ from compiler.calib.grid import Array, quantize_weights
 from compiler.passes.quantize_static import check_pins
 from compiler.quantization.choice import pinned_sites
 from compiler.quantization.placement import CPU, Placement
-from compiler.quantization.sites import PINS, Site, find_sites
+from compiler.quantization.weighted_operators import PINS, Site, find_sites
 from compiler.stages import Lowered, Outcome
 
 LARGEST = 127.0

@@ -31,7 +31,7 @@ from compiler.quantization.placement import CPU, Placement
 from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.sites import PINS, find_sites, left_out
+from compiler.quantization.weighted_operators import PINS, find_sites, left_out
 from compiler.quantization.writer import Writer
 from compiler.stages import Lowered, Outcome
 

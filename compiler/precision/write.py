@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.precision.plan import LARGEST, STATE, touches_float, typed_operands
+from compiler.precision.float32_nodes import LARGEST, STATE, touches_float, typed_operands
 from compiler.stages import Lowered
 
 STAMP = "lower_precision"

@@ -9,7 +9,7 @@ from compiler.calib.noise import decibels
 from compiler.errors import Refused
 from compiler.precision.pin_patterns import pinned_by
 from compiler.quantization.placement import Placement
-from compiler.quantization.sites import Site, kinds_of
+from compiler.quantization.weighted_operators import Site, kinds_of
 from compiler.records.precision import Pin
 
 SHARES = (0.0, 0.5, 0.75, 0.9, 0.97)
@@ -35,7 +35,7 @@ def pinned_sites(
         sites: all sites.
         data_outputs: the caller's outputs.
         placement: the target's rules.
-        pins: kinds of sites, of `compiler.quantization.sites.PINS`.
+        pins: kinds of sites, of `compiler.quantization.weighted_operators.PINS`.
         keep_float: patterns of pins, see `compiler.precision.pin_patterns`.
     """
     kinds = kinds_of(list(sites), data_outputs)

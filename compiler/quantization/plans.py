@@ -11,7 +11,7 @@ from compiler.calib.histogram import Histogram, Table
 from compiler.calib.ranges import Range, ranges_of
 from compiler.quantization.placement import Placement
 from compiler.quantization.recording import Wanted
-from compiler.quantization.sites import Site, root_of
+from compiler.quantization.weighted_operators import Site, root_of
 from compiler.records.precision import TensorRange
 
 

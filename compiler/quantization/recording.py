@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.calib.histogram import Histogram, Table
 from compiler.calib.watched_streams import run_streams
 from compiler.errors import DataError
-from compiler.quantization.sites import Site
+from compiler.quantization.weighted_operators import Site
 from compiler.runners.instrumented import measured
 from compiler.stages import Feed, Lowered
 

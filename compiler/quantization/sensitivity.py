@@ -14,7 +14,7 @@ from compiler import ir as house
 from compiler.calib.noise import Noise
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
-from compiler.quantization.sites import find_sites
+from compiler.quantization.weighted_operators import find_sites
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_on
 from compiler.runners.session import open_session

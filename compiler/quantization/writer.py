@@ -15,7 +15,7 @@ from compiler import ir as house
 from compiler.calib.grid import Grid
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
-from compiler.quantization.sites import Site
+from compiler.quantization.weighted_operators import Site
 from compiler.runners.instrumented import switch, switched
 
 

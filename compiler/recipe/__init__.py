@@ -1,1 +1,1 @@
-"""YAML in, one frozen record out; every message says the line. Callables and streams that a recipe names."""
+"""What a recipe may say, as one frozen record; what no build can do is refused with its line before anything runs."""

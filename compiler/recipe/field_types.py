@@ -6,7 +6,7 @@ import pydantic
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from compiler.recipe.tree import Key
+from compiler.recipe.tree.keys import Key
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 """A graph, axis or pass name; it becomes part of file names and symbols."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from compiler.errors import did_you_mean
 from compiler.recipe.field_types import Name, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
-from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 
 
 class Graph(Record):

@@ -14,11 +14,8 @@ import yaml
 import compiler
 from compiler.errors import RecipeError, did_you_mean
 from compiler.recipe.graph_parts import PassSpec
-from compiler.recipe.located_yaml import Node, read_document
-from compiler.recipe.messages import first_problem
 from compiler.recipe.record import Recipe, Target
-from compiler.recipe.standard_passes import add_default_passes
-from compiler.recipe.tree import (
+from compiler.recipe.tree.keys import (
     Key,
     apply_override,
     expand_name_ranges,
@@ -28,6 +25,9 @@ from compiler.recipe.tree import (
     require_filled,
     where,
 )
+from compiler.recipe.tree.located_yaml import Node, read_document
+from compiler.recipe.tree.messages import first_problem
+from compiler.recipe.tree.standard_passes import add_default_passes
 
 RECIPES_DIR = "recipes"
 

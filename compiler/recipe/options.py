@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from compiler.errors import RecipeError, did_you_mean
-from compiler.recipe.standard_passes import STANDARD
+from compiler.recipe.tree.standard_passes import STANDARD
 
 Made = TypeVar("Made")
 

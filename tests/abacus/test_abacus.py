@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.bundle.replay import verify_proofs
+from compiler.bundle.replay_proofs import verify_proofs
 from compiler.targets import TARGETS
 from runtime_lite import EngineAbsent, Runtime, read_bundle
 from tests.abacus import target

@@ -17,9 +17,9 @@ from compiler.runners.stream import Step
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.verify.differences import compare, worst_of
+from compiler.verify.edge_agreement import FINITE, EdgeCase, first_disagreement
 from compiler.verify.edge_feeds import CALLS, KINDS, Range, edge_feeds
-from compiler.verify.edges import FINITE, EdgeCase, first_disagreement
-from compiler.verify.invariance import check_invariance
+from compiler.verify.invariance_check import check_invariance
 from tests.kit.graphs import copy_of, feeds_of
 
 EDGE = Range(-4.0, 4.0)

@@ -12,9 +12,9 @@ from compiler.runners.stream import Step
 from compiler.stages import Feed, Lowered
 from compiler.targets.base import Built, Emitted
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.edges import EdgeCase
-from compiler.verify.gates.base import Artefacts, OriginalGraph, Shipped, ShippedGraph
-from compiler.verify.streams import StreamArtefacts
+from compiler.verify.edge_agreement import EdgeCase
+from compiler.verify.gate import Artefacts, OriginalGraph, Shipped, ShippedGraph
+from compiler.verify.stream_artefacts import StreamArtefacts
 from runtime_lite.executors.executor import make_executor
 
 GATE = ParityGate(max_abs=1e-5, chained_steps=4)

@@ -2,7 +2,7 @@
 
 from compiler.records.findings import at_most
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 
 LONGEST = 40
 

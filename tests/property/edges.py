@@ -19,9 +19,9 @@ from compiler.passes.simplify import Simplify
 from compiler.recipe.gates import Limits
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, Pass
+from compiler.verify.edge_agreement import edge_cases, first_disagreement
 from compiler.verify.edge_feeds import KINDS as FEEDS
 from compiler.verify.edge_feeds import Range
-from compiler.verify.edges import edge_cases, first_disagreement
 from tests.kit.graphs import copy_of
 from tests.kit.offline import Differs
 from tests.property.fuzz import KINDS, grow

@@ -4,7 +4,7 @@ EQUIVALENT: dict[str, str] = {
     "analysis/rules/microsoft:skip_normalization: 5 -> 6 in `_plain(case, range(2, 5))`": (
         "the operator has five operands, so the sixth is never there"
     ),
-    "padding/forms_lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1:`": (
+    "padding/forms/lookup:look_up_positions: 1 -> 0 in `if array is not None and array.ndim == 3 and at == 1:`": (
         "a table that is constant is read by the form for computed tables, which finds the same entries"
     ),
     "padding/valid_slots:ValidSlots._shaped: 1 -> 0 in `if all(len(each) == 1 for each in placed.values()) and axis != "
@@ -34,10 +34,10 @@ EQUIVALENT: dict[str, str] = {
     "matched=len(derivation.judged), rewritten=max(after - before, 0), ...`": (
         "the number of rewrites is told to readers; no graph and no proof depends on it"
     ),
-    "padding/forms_reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
+    "padding/forms/reduction:_true_count: 1 -> 0 in `if len(rows) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, whose counts are repeated once"
     ),
-    "padding/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
+    "padding/forms/row_layout:spread_rows: len(layout) <= 1 -> len(layout) < 1 in `if len(layout) <= 1:`": (
         "an axis that holds the batch alone is a merged axis of one factor, which is repeated once"
     ),
     "analysis/index_map:_places: len(sizes) <= 1 -> len(sizes) < 1 in `if len(sizes) <= 1:`": (
@@ -48,7 +48,7 @@ EQUIVALENT: dict[str, str] = {
     ),
     "analysis/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
     "int)), default=0)`": "the proof has to hold for 0 frames as well then, which only refuses more",
-    "padding/forms_convolution:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
+    "padding/forms/convolution:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
     '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
     "analysis/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
     "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",
@@ -66,6 +66,6 @@ EQUIVALENT: dict[str, str] = {
     "rows) or (case.... -> fact.rows_axis is not None or not fact.axes or (not rows) or (case.batch is None)": (
         "what is called a number then is one already"
     ),
-    'padding/forms_number:Writer._sliced: 5 -> 6 in `return self._op("Slice", [value, *node.inputs[1:3], behind, '
+    'padding/forms/number:Writer._sliced: 5 -> 6 in `return self._op("Slice", [value, *node.inputs[1:3], behind, '
     "*node.inputs[4:5]], dtype=v...`": "a Slice has five operands, so the sixth is never there",
 }

@@ -34,7 +34,7 @@ from tests.property.trial import TRIALS, WAYS, Result, Trial, in_child, is_sound
 from tests.property.weakened import Weakening, weakenings_of
 from tests.zoo.families import FAMILIES
 
-TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/test_*.py", "passes/test_pad_axes*.py",
+TESTS = ("analysis/rules/test_*.py", "analysis/test_*.py", "padding/**/test_*.py", "passes/test_pad_axes*.py",
          "checker/test_check.py")  # fmt: skip
 EXPORTED = (
     "sentence_max_pooling", "tacotron2_encoder", "alibi_encoder", "mirrored_frames", "flipped_gru", "voice_conversion",

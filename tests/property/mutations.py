@@ -466,7 +466,7 @@ class _Replace(ast.NodeTransformer):
 
 def modules() -> list[str]:
     """What is mutated: rules, forms and masks, and what carries them out."""
-    folders = ("compiler/analysis/rules", "compiler/padding")
+    folders = ("compiler/analysis/rules", "compiler/padding", "compiler/padding/forms")
     found = [path for folder in folders for path in sorted((ROOT / folder).glob("*.py")) if "def " in path.read_text()]
     single = ("judge", "case", "facts", "layout", "propagate", "lengths", "index_map", "row_numbers", "same_places",
               "length_data", "meaning")  # fmt: skip

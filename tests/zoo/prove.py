@@ -8,7 +8,7 @@ from compiler import ir as house
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.stages import Lowered, PaddedAxis
 from tests.zoo.family import BATCH, DEFAULT_SIZES, Family
 from tests.zoo.measure import Attack, Measured, runs

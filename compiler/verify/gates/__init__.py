@@ -2,8 +2,8 @@
 
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
+from compiler.verify.gate import Gate
 from compiler.verify.gates.against_float import AGAINST_FLOAT
-from compiler.verify.gates.base import Gate
 from compiler.verify.gates.buckets import BUCKETS
 from compiler.verify.gates.budget import BUDGET
 from compiler.verify.gates.drift import DRIFT

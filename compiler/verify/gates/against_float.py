@@ -9,7 +9,7 @@ from compiler.recipe.gates import BudgetGate
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.integer_kernels import is_rounded_here
 from compiler.verify.integer_kernels import Ratio, measure_ratios
 

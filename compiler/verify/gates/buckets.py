@@ -3,7 +3,7 @@
 from compiler.errors import GateFailed, Place
 from compiler.records.findings import at_most
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:

@@ -8,7 +8,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.build_report import SpeedRow
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 
 SIZE, TIME = "budget.size_mb", "budget.p95_ms"
 

@@ -9,7 +9,7 @@ from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance, Runner
 from compiler.verify.drift import chained_feeds, measure_drift
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 
 
 def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
-from compiler.verify.edges import EDGE_CURE, agreement_words, limits_at_edges
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.edge_agreement import EDGE_CURE, agreement_words, limits_at_edges
+from compiler.verify.gate import Checked, Gate, Shipped
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:

@@ -3,7 +3,7 @@
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.integer_kernels import check_integer_kernels
 
 

@@ -4,8 +4,8 @@ import dataclasses
 
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
-from compiler.verify.invariance import POISONS
+from compiler.verify.gate import Checked, Gate, Shipped
+from compiler.verify.invariance_check import POISONS
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:

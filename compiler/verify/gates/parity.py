@@ -9,7 +9,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
 from compiler.verify.differences import Difference, worst_of
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 
 CURE = "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs"
 

@@ -3,7 +3,7 @@
 from compiler.errors import InternalError
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped
 from runtime_lite.runtime import Runtime
 from runtime_lite.verify import verify_model
 

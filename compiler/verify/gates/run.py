@@ -7,7 +7,7 @@ from typing import Any
 from compiler.records.findings import Finding
 from compiler.report.progress import Progress, StageHandle
 from compiler.verify import gates
-from compiler.verify.gates.base import Gate, Phase, Shipped
+from compiler.verify.gate import Gate, Phase, Shipped
 
 
 def run_gates(

@@ -8,17 +8,17 @@ import numpy as np
 
 import runtime_lite
 from compiler.errors import DataError, GateFailed, Place
-from compiler.recipe.callables import call, function_name, importable, resolve
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.recipe.record import Recipe
-from compiler.recipe.streams import check_stream
 from compiler.records.findings import Finding, at_most
 from compiler.runners.ahead import ahead
 from compiler.runners.stream import Advance
 from compiler.stages import Array, Feed
-from compiler.verify.gates.base import Checked, Gate, Shipped
+from compiler.user_code.callables import call, function_name, importable, resolve
+from compiler.user_code.streams import check_stream
+from compiler.verify.gate import Checked, Gate, Shipped
 
 CURE = "see the findings on parity for the tensor that differs most"
 

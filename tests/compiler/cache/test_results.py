@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from compiler.cache.read_tracer import WITNESS
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache
-from compiler.cache.witness import WITNESS
 
 
 @pytest.fixture

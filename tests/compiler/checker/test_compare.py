@@ -7,7 +7,7 @@ import pytest
 
 from compiler.checker.compare import compare_output, require_no_better
 from compiler.checker.graph import Rejected
-from compiler.checker.layout import Layout, Lengths
+from compiler.checker.slots import Layout, Lengths
 
 LENGTHS = Lengths({"batch": 2, "time": 3}, [{"batch": 1, "time": 1}, {"batch": 1, "time": 2}])
 AXES = {"0": [{"rows": "batch"}], "1": [{"frames": [["time", "left"]]}]}

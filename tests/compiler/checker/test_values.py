@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from compiler.checker.layout import Layout, Lengths
+from compiler.checker.slots import Layout, Lengths
 from compiler.checker.values import content_of, count_positions, paddings_of, within, worst_of, worst_values
 
 FACT = {"contents": [[[], 0.0, 1.0, False], [[1], "-inf", "inf", True]]}

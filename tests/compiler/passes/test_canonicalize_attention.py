@@ -7,7 +7,7 @@ from compiler import ir as house
 from compiler.passes import make_pass
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.runners.session import open_session
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_untouched

@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.passes import PASSES, make_pass, pass_kinds
-from compiler.recipe.standard_passes import STANDARD_PASSES
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.stages import Pass
 
 

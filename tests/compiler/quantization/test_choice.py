@@ -6,7 +6,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.quantization.choice import SHARES, choose, pinned_sites
-from compiler.quantization.sites import PINS, find_sites
+from compiler.quantization.weighted_operators import PINS, find_sites
 from compiler.targets import placements
 from tests.kit.quantization import speech
 

@@ -8,7 +8,7 @@ import pytest
 from compiler.calib.histogram import Histogram, Table
 from compiler.quantization.plans import make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
-from compiler.quantization.sites import find_sites
+from compiler.quantization.weighted_operators import find_sites
 from compiler.targets import placements
 from tests.kit.quantization import SHAPES, speech, streams
 

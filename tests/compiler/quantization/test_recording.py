@@ -8,7 +8,7 @@ import pytest
 from compiler.errors import DataError
 from compiler.passes.pad_axes import PadAxes
 from compiler.quantization.recording import Wanted, inputs_of, record
-from compiler.quantization.sites import find_sites
+from compiler.quantization.weighted_operators import find_sites
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered

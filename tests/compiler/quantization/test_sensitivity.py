@@ -9,7 +9,7 @@ from compiler import ir as house
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.sites import find_sites
+from compiler.quantization.weighted_operators import find_sites
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_of
 from compiler.targets import placements

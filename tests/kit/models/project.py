@@ -18,7 +18,7 @@ import numpy as np
 
 import build
 import runtime_lite
-from compiler.cache.witness import WITNESS
+from compiler.cache.read_tracer import WITNESS
 
 HERE = Path(__file__).parent
 FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")

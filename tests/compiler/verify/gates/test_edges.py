@@ -7,7 +7,7 @@ import pytest
 
 from compiler.errors import GateFailed
 from compiler.runners.stream import Step
-from compiler.verify.edges import EdgeCase
+from compiler.verify.edge_agreement import EdgeCase
 from compiler.verify.gates.edges import EDGES
 from tests.kit.shipped import emitted, feeds, relu, shipped, silent, stream_artefacts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.verify.streams import StreamArtefacts
+from compiler.verify.stream_artefacts import StreamArtefacts
 from runtime_lite.format.arrays import npz_from_arrays
 from tests.kit.models.project import Project
 

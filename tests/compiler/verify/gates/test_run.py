@@ -12,7 +12,7 @@ from compiler.records.findings import Finding
 from compiler.report.progress import Progress
 from compiler.runners.stream import Advance
 from compiler.verify import gates
-from compiler.verify.gates.base import Checked, Gate, Phase, Shipped
+from compiler.verify.gate import Checked, Gate, Phase, Shipped
 from compiler.verify.gates.run import run_gates
 from tests.kit.shipped import emitted, feeds, relu, shipped, stream_artefacts
 

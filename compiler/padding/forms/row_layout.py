@@ -1,0 +1,48 @@
+"""What holds per row, laid out as an operand has its rows: alone on an axis, or merged with others.
+
+lengths [batch] -> [batch * heads];  slots [batch, places] -> [frames * batch, places]
+"""
+
+import onnx_ir as ir
+
+from compiler.analysis.facts import refuse
+from compiler.analysis.layout import Axis, Rows
+from compiler.padding.forms.padded_node import Site
+
+
+def rows_of(site: Site, *, fixed_at: int = 0) -> tuple[int | None, Axis]:
+    """The axis of the first operand that holds the batch, and its layout; None when there is one row only.
+
+    Args:
+        site: the node.
+        fixed_at: where a fixed batch lies, which is not tracked.
+
+    Raises:
+        Refused: all rows share the operand, though each has lengths of its own.
+    """
+    fact, batch = site.fact(), site.valid_slots.batch
+    axis = fact.rows_axis
+    if axis is not None:
+        return axis, fact.axis(axis) or ()
+    if batch == 1:
+        return None, ()
+    if isinstance(batch, int) and site.dims()[fixed_at] == batch:
+        return fixed_at, (Rows(batch),)
+    raise refuse(f"{site.node.op_type} of a value that all rows share", "give the value a batch axis")
+
+
+def spread_rows(site: Site, value: ir.Value, rank: int, layout: Axis) -> ir.Value:
+    """Repeat [batch] (rank 1) or [batch, places] (rank 2) for every entry of a merged axis of these factors."""
+    if len(layout) <= 1:
+        return value
+    insert, places = site.insert, site.valid_slots
+    others = [at for at, factor in enumerate(layout) if not isinstance(factor, Rows)]
+    rest = rank - 1
+    apart = insert.op("Unsqueeze", [value, insert.int64s(*others)], name="rows_apart", dtype=value.dtype)
+    sizes = [places.slot_count(layout[at].size if at in others else 1) for at in range(len(layout))]
+    sizes = [insert.op("Reshape", [size, insert.int64s(1)], name="repeat", dtype=ir.DataType.INT64) for size in sizes]
+    shape = insert.op("Concat", [*sizes, *[insert.int64s(1)] * rest], {"axis": 0}, name="repeats")
+    all_rows = insert.op("Expand", [apart, shape], name="rows_repeated", dtype=value.dtype)
+    if rest:
+        return insert.op("Flatten", [all_rows], {"axis": len(layout)}, name="rows_merged", dtype=value.dtype)
+    return insert.op("Reshape", [all_rows, insert.int64s(-1)], name="rows_merged", dtype=value.dtype)

@@ -1,0 +1,182 @@
+"""Say what is wrong with a recipe: from a failed check to `<file>:<line>: <key>: expected <E>, got <G>; <cure>`."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from pydantic_core import ErrorDetails
+
+from compiler.errors import RecipeError, did_you_mean
+from compiler.recipe.tree.keys import Key, child_of, child_schema, known_keys, where
+from compiler.recipe.tree.located_yaml import Node
+
+_KINDS = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+"""What a value should have been, by the type of check that failed."""
+
+_BOUNDS = {
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "finite_number": "a finite number",
+    "string_too_short": "text",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length} entry",
+    "string_pattern_mismatch": "{shape}",
+    "literal_error": "one of the known names",
+}
+
+_SHAPES = (
+    (":", "a reference package.module:name"),
+    ("_.-", "a name of letters, digits, underscores, dots and hyphens"),
+    ("", "a name of letters, digits and underscores that starts with a letter"),
+)
+"""What a pattern asks for, by a mark that it holds."""
+
+_EXPONENT = re.compile(r"^([-+]?\d[\d_]*)(\.\d*)?[eE]([-+]?)(\d+)$")
+
+_DTYPE_WORDS = {
+    "float": "float32",
+    "fp32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "double": "float64",
+    "int": "int64",
+    "long": "int64",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Problem:
+    """One failed check: where it is in the tree, and whether it is about one branch of a choice of types."""
+
+    keys: tuple[Key, ...]
+    node: Node | None
+    branch: bool
+    error: ErrorDetails
+
+    @property
+    def is_type(self) -> bool:
+        return self.error["type"] in _KINDS
+
+
+def first_problem(tree: Node, errors: Sequence[ErrorDetails], schema: Any) -> RecipeError:
+    """The error to show: a misspelt key, because it explains a missing one; else the first in the record's order."""
+    problems = [_placed(tree, error) for error in errors]
+    unknown = [problem for problem in problems if problem.error["type"] == "extra_forbidden"]
+    chosen = unknown[0] if unknown else _most_telling(problems)
+    same = [problem for problem in problems if problem.keys == chosen.keys and problem.branch == chosen.branch]
+    return _message(tree, chosen, same, schema)
+
+
+def _placed(tree: Node, error: ErrorDetails) -> _Problem:
+    node, keys, branch = tree, list[Key](), False
+    for key in error["loc"]:
+        child = child_of(node, key)
+        if child is None and not (error["type"] == "missing" and key == error["loc"][-1]):
+            branch = branch or key != "[key]"
+            continue
+        keys.append(key)
+        node = child or node
+    missing = error["type"] == "missing"
+    return _Problem(tuple(keys), None if missing else node, branch, error)
+
+
+def _most_telling(problems: list[_Problem]) -> _Problem:
+    """The first problem; where it is one branch of a choice, the branch whose type fits."""
+    first = problems[0]
+    if not first.branch:
+        return first
+    branches = [problem for problem in problems if problem.branch and problem.keys[: len(first.keys)] == first.keys]
+    return next((problem for problem in branches if not problem.is_type), first)
+
+
+def _message(tree: Node, problem: _Problem, same: list[_Problem], schema: Any) -> RecipeError:
+    start, error, node = where(tree, problem.keys), problem.error, problem.node
+    context = error.get("ctx", {})
+    if error["type"] == "disagree":
+        start = where(tree, (*problem.keys, *context["keys"]))
+        return RecipeError(f"{start}: {context['message']}", cure=context["cure"])
+    if error["type"] == "missing":
+        return RecipeError(f"{start}: expected this key, got none", cure=f"add {problem.keys[-1]}")
+    if error["type"] == "extra_forbidden":
+        known = known_keys(_schema_at(schema, problem.keys[:-1]))
+        return RecipeError(
+            f"{start}: expected a known key, got {problem.keys[-1]!r}", cure=did_you_mean(str(problem.keys[-1]), known)
+        )
+    if error["loc"][-1:] == ("[key]",):
+        return RecipeError(f"{start}: expected {_expected(error)}, got the key {error['input']!r}", cure="rename it")
+    got = node.describe() if node else "nothing"
+    if problem.is_type:
+        expected = " or ".join(dict.fromkeys(_KINDS[other.error["type"]] for other in same if other.is_type))
+        return RecipeError(f"{start}: expected {expected}, got {got}", cure=_type_cure(expected, node))
+    return RecipeError(f"{start}: expected {_expected(error)}, got {got}", cure=_value_cure(error, node))
+
+
+def _schema_at(schema: Any, keys: Sequence[Key]) -> Any:
+    for key in keys:
+        schema = child_schema(schema, key)
+    return schema
+
+
+def _expected(error: ErrorDetails) -> str:
+    context = dict(error.get("ctx", {}))
+    pattern = str(context.get("pattern", ""))
+    shape = next(words for mark, words in _SHAPES if mark in pattern)
+    template = _BOUNDS.get(error["type"])
+    return template.format(**context, shape=shape) if template else error["msg"].lower()
+
+
+def _value_cure(error: ErrorDetails, node: Node | None) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "literal_error":
+        known = re.findall(r"'([^']+)'", str(context["expected"]))
+        got = str(node.value) if node else ""
+        return did_you_mean(_DTYPE_WORDS.get(got.lower(), got), known)
+    if error["type"] == "string_pattern_mismatch" and ":" in str(context["pattern"]):
+        return "for example package.module:build"
+    return "change the value"
+
+
+def _type_cure(expected: str, node: Node | None) -> str:
+    """The spelling that YAML reads as the expected type, where it can be computed."""
+    if node is None:
+        return "add a value"
+    if node.value is None and not node.text:
+        return "give it a value, or delete the key"
+    if "text" in expected and not isinstance(node.value, dict | tuple):
+        return f'YAML reads {node.text} as {_read_as(node.value)}; write "{node.text}" in quotes'
+    if isinstance(node.value, str):
+        return _number_cure(expected, node)
+    if "list" in expected and not isinstance(node.value, dict):
+        return f"write [{node.text}]"
+    if expected == "an integer" and isinstance(node.value, float) and node.value.is_integer():
+        return f"write {int(node.value)}"
+    if expected == "a mapping":
+        return "write `key: value` lines below it, indented"
+    return f"write {expected}"
+
+
+def _read_as(value: object) -> str:
+    return {bool: "a boolean", int: "an integer", float: "a number"}.get(type(value), "null")
+
+
+def _number_cure(expected: str, node: Node) -> str:
+    exponent = _EXPONENT.match(node.text)
+    if "number" in expected and exponent:
+        whole, fraction, sign, power = exponent.groups()
+        fixed = f"{whole}{fraction if fraction and fraction != '.' else '.0'}e{sign or '+'}{power}"
+        return f"YAML reads {node.text} as text; write {fixed}"
+    if node.quoted and not isinstance(yaml.safe_load(node.text or "''"), str):
+        return f"drop the quotes: {node.text}"
+    return f"write {expected}"

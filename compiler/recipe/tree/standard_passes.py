@@ -1,0 +1,48 @@
+"""The pipeline of a graph whose recipe lists no passes, and the word that stands for it."""
+
+import dataclasses
+
+from compiler.recipe.tree.keys import changed, changed_each
+from compiler.recipe.tree.located_yaml import Node
+
+STANDARD = "standard"
+"""Stands in a list of passes for the standard pipeline."""
+
+STANDARD_PASSES = (
+    "simplify",
+    "canonicalize_attention",
+    "canonicalize_transposes",
+    "canonicalize_reshapes",
+    "canonicalize_positions",
+    "fold_mask_inputs",
+    "simplify",
+    "add_batch_axis",
+    "merge_first_call",
+    "select_states",
+    "pad_axes",
+    "window_states",
+    "project_positions",
+    "pack_states",
+    "simplify",
+)
+"""The pipeline of a graph whose recipe lists no passes; each does nothing where there is nothing to do."""
+
+
+def add_default_passes(tree: Node) -> Node:
+    """Write the standard pipeline into every graph that lists no passes or `standard`, so that `--set` reaches it."""
+
+    def add(graph: Node) -> Node:
+        if not isinstance(graph.value, dict):
+            return graph
+        given = graph.value.get("passes", Node((Node(STANDARD, graph.origin, text=STANDARD),), graph.origin))
+        if not isinstance(given.value, tuple):
+            return graph
+        passes: list[Node] = []
+        for each in given.value:
+            named = [Node(name, each.origin, text=name) for name in STANDARD_PASSES]
+            passes += named if each.value == STANDARD else [each]
+        return dataclasses.replace(
+            graph, value={**graph.value, "passes": dataclasses.replace(given, value=tuple(passes))}
+        )
+
+    return changed(tree, "graphs", lambda graphs: changed_each(graphs, add))

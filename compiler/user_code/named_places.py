@@ -1,0 +1,68 @@
+"""Whether the files and modules that a recipe names are there; nothing of them is read, and no code of them runs."""
+
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pydantic
+
+from compiler.cache.module_search import places_of
+from compiler.errors import RecipeError
+from compiler.recipe.field_types import FilePath, ObjectName
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.tree.keys import Key
+from compiler.user_code.callables import shown_path
+
+Named = tuple[tuple[Key, ...], str]
+"""The keys of a recipe's value, and the value."""
+
+
+def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
+    """Look for every file and every module that a recipe names.
+
+    Returns:
+        How many files and how many modules it names.
+
+    Raises:
+        RecipeError: one is not there; with the line of the recipe.
+    """
+    files, references = list(_named(loaded.recipe, FilePath)), list(_named(loaded.recipe, ObjectName))
+    for keys, file in files:
+        path = loaded.locate(file)
+        if not path.exists():
+            raise RecipeError(
+                f"{loaded.where(*keys)}: expected a file, got nothing at {shown_path(path)}", cure="check the path"
+            )
+    for keys, reference in references:
+        module = reference.partition(":")[0]
+        if not places_of(module, loaded.search_path()):
+            folders = [shown_path(folder) for folder in loaded.search_path()]
+            raise RecipeError(
+                f"{loaded.where(*keys)}: expected a module, got {module!r}, which is not there",
+                cure=f"check the name, or run from the folder that holds it; searched {folders}",
+            )
+    return len(files), len(references)
+
+
+def _named(record: pydantic.BaseModel, wanted: Any, keys: tuple[Key, ...] = ()) -> Iterator[Named]:
+    """The values of fields that are declared as a kind of text, however deep."""
+    hints = typing.get_type_hints(type(record), include_extras=True)
+    for field in type(record).model_fields:
+        yield from _held(getattr(record, field), wanted, (*keys, field), _mentions(hints[field], wanted))
+
+
+def _held(value: Any, wanted: Any, keys: tuple[Key, ...], is_wanted: bool) -> Iterator[Named]:
+    if isinstance(value, pydantic.BaseModel):
+        yield from _named(value, wanted, keys)
+    elif isinstance(value, Mapping):
+        for key, child in value.items():
+            yield from _held(child, wanted, (*keys, key), is_wanted)
+    elif isinstance(value, tuple):
+        for index, child in enumerate(value):
+            yield from _held(child, wanted, (*keys, index), is_wanted)
+    elif is_wanted and isinstance(value, str):
+        yield keys, value
+
+
+def _mentions(hint: Any, wanted: Any) -> bool:
+    return hint == wanted or any(_mentions(each, wanted) for each in typing.get_args(hint))

@@ -1,0 +1,220 @@
+"""Draws the recipe's streams: generators of streams of feeds become checked lists, and their content a digest."""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import DataError, Place
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.recipe.record import Feeds
+from compiler.recipe.tree.keys import Key
+from compiler.stages import Array, Feed
+from compiler.user_code.callables import call, function_name, importable, resolve, shown_path
+
+Streams = list[list[Feed]]
+
+
+def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec: Graph) -> Streams:
+    """The first `count` streams of a generator, every feed checked against the recipe.
+
+    Args:
+        places: of the recipe.
+        key: `verification`, `calibration` or `development`.
+        feeds: the generator's record.
+        graph: graph the feeds are for.
+        spec: its inputs.
+
+    Raises:
+        RecipeError: the generator does not exist.
+        DataError: it raises, yields nothing, or yields a feed that does not fit.
+    """
+    reference = feeds.for_graph(graph)
+    where = places.where("data", key, "feeds")
+    folders = places.search_path()
+    function = resolve(reference, folders, where)
+    name = function_name(function)
+    with importable(folders):
+        streams = call(_take, where, DataError, function, feeds.count, f"{where}: {name}", named=function)
+    if not streams:
+        raise DataError(f"{where}: expected {feeds.count} streams from {name}, got none", cure="yield streams of feeds")
+    if len(streams) < feeds.count:
+        raise DataError(
+            f"{where}: expected {feeds.count} streams from {name}, got {len(streams)}",
+            cure=f"write count: {len(streams)}, or yield more",
+        )
+    return [check_stream(stream, spec, f"{where}: stream {i} of {name}") for i, stream in enumerate(streams)]
+
+
+def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list[Path]:
+    """The files and folders that a recipe names below some key.
+
+    Raises:
+        DataError: one does not exist.
+    """
+    paths = [places.locate(file) for file in files]
+    for index, path in enumerate(paths):
+        if not path.exists():
+            raise DataError(
+                f"{places.where(*keys, 'files', index)}: expected a file or folder, got nothing at {shown_path(path)}",
+                cure="check the path",
+            )
+    return paths
+
+
+def _take(function: Any, count: int, where: str) -> list[list[Any]]:
+    streams = function()
+    if not isinstance(streams, Iterable):
+        raise DataError(f"{where}: expected streams, got {type(streams).__name__}", cure="yield streams of feeds")
+    taken = []
+    for index, stream in enumerate(itertools.islice(streams, count)):
+        if not isinstance(stream, Iterable):
+            kind = type(stream).__name__
+            raise DataError(f"{where}: expected stream {index} to hold feeds, got {kind}", cure="yield lists of feeds")
+        taken.append(list(stream))
+    return taken
+
+
+def check_stream(stream: Sequence[Any], spec: Graph, where: str) -> list[Feed]:
+    """The feeds of one stream.
+
+    Args:
+        stream: what the user's code gave.
+        spec: inputs and axes they must fit.
+        where: start of error messages.
+
+    Raises:
+        DataError: there are none, or one does not fit.
+    """
+    if not stream:
+        raise DataError(f"{where}: expected feeds, got an empty stream", cure="yield at least one feed per stream")
+    wanted = {name: given for name, given in spec.inputs.items() if given.is_data}
+    for index, feed in enumerate(stream):
+        _check_feed(feed, wanted, spec, f"{where}, feed {index}")
+    return list(stream)
+
+
+def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -> None:
+    if not isinstance(feed, Mapping):
+        raise DataError(f"{where}: expected a mapping of arrays, got {type(feed).__name__}", cure="yield dictionaries")
+    if set(feed) != set(wanted):
+        raise DataError(
+            f"{where}: expected inputs {sorted(wanted)}, got {sorted(map(str, feed))}", cure="name data inputs only"
+        )
+    sizes: dict[str, int] = {}
+    for name, given in wanted.items():
+        array = feed[name]
+        if not isinstance(array, np.ndarray):
+            raise DataError(f"{where}, {name}: expected a numpy array, got {type(array).__name__}", cure="convert it")
+        if str(array.dtype) != given.dtype:
+            raise DataError(
+                f"{where}, {name}: expected {given.dtype}, got {array.dtype}", cure=f"use .astype({given.dtype!r})"
+            )
+        fixed = [_size(dim, spec) for dim in given.shape]
+        fits = array.ndim == len(fixed) and all(n in (None, m) for n, m in zip(fixed, array.shape, strict=True))
+        if not fits or 0 in array.shape:
+            raise DataError(
+                f"{where}, {name}: expected shape {list(given.shape)}, got {list(array.shape)}",
+                cure="yield whole chunks of one row",
+            )
+        _check_lengths(array, given.shape, spec, sizes, f"{where}, {name}")
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            raise DataError(
+                f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
+            )
+        _check_range(array, given.range, f"{where}, {name}")
+
+
+def _check_range(array: Array, declared: Sequence[float] | None, where: str) -> None:
+    if declared is None:
+        return
+    low, high = declared
+    beyond = array[(array < low) | (array > high)]
+    if beyond.size:
+        raise DataError(
+            f"{where}: expected numbers from {low:g} to {high:g}, the declared range, got {float(beyond[0]):g}",
+            cure="declare the range that callers feed",
+        )
+
+
+def _check_lengths(array: Array, shape: Sequence[int | str], spec: Graph, sizes: dict[str, int], where: str) -> None:
+    """A padded axis has one length in all inputs of a feed, and fits into a bucket."""
+    for dim, size in zip(shape, array.shape, strict=True):
+        if not isinstance(dim, str) or dim not in spec.padded:
+            continue
+        most = (spec.padded[dim].buckets or (0,))[-1]
+        if size > most:
+            raise DataError(
+                f"{where}: expected at most {most} along {dim}, the largest bucket, got {size}",
+                cure="yield shorter ones, or add a bucket",
+            )
+        if sizes.setdefault(dim, size) != size:
+            raise DataError(
+                f"{where}: expected {sizes[dim]} along {dim} as in the other inputs, got {size}",
+                cure="yield inputs of one length",
+            )
+
+
+def _size(dim: int | str, spec: Graph) -> int | None:
+    """The size that a feed must have; feeds are drawn one row at a time."""
+    if isinstance(dim, int):
+        return dim
+    return 1 if dim == spec.batch else spec.axes[dim].fixed
+
+
+def completed(feed: Feed, spec: Graph) -> dict[str, Array]:
+    """A feed with what callers do not give: masks of ones and lengths, as for a row without padding.
+
+    Args:
+        feed: data inputs, and maybe states.
+        spec: the graph.
+    """
+    sizes = {spec.batch: 1} | {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    for name, array in feed.items():
+        dims = spec.inputs[name].shape if name in spec.inputs else ()
+        sizes |= {dim: size for dim, size in zip(dims, array.shape, strict=False) if isinstance(dim, str)}
+    full = dict(feed)
+    for name, given in spec.inputs.items():
+        if given.mask_of is None and given.length_of is None:
+            continue
+        shape = [dim if isinstance(dim, int) else sizes.get(dim) or 1 for dim in given.shape]
+        full[name] = np.full(shape, 1 if given.length_of is None else sizes.get(given.length_of) or 1, given.dtype)
+    return full
+
+
+def digest_of(streams: Streams) -> str:
+    """SHA-256 over names, shapes and contents of all feeds."""
+    digest = hashlib.sha256()
+    for stream in streams:
+        digest.update(f"stream {len(stream)}".encode())
+        for feed in stream:
+            for name in sorted(feed):
+                array: Array = np.ascontiguousarray(feed[name])
+                digest.update(f"{name} {array.dtype} {array.shape}".encode())
+                digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def check_streams(streams: Sequence[Sequence[Feed]], needed: int, graph: str) -> None:
+    """Refuse verification data that cannot show what the gate promises.
+
+    Raises:
+        DataError: no stream, an empty stream, or none with `needed` chunks.
+    """
+    place = Place(stage="data", graph=graph)
+    if not streams:
+        raise DataError("expected streams from the verification generator, got none", cure="yield streams", place=place)
+    for index, stream in enumerate(streams):
+        if not stream:
+            raise DataError(f"expected feeds in stream {index}, got none", cure="yield no empty stream", place=place)
+    longest = max(len(stream) for stream in streams)
+    if longest < needed:
+        raise DataError(
+            f"expected a stream of at least {needed} chunks for the parity gate, got {longest} at most",
+            cure="yield a longer stream, or lower chained_steps",
+            place=place,
+        )

@@ -1,0 +1,243 @@
+"""Compares a graph with the original on edge feeds: the same infinities, the same NaN, and finite where it is finite.
+
+What is finite keeps to the limits of the parity gate, too, until a pass rounds on purpose: 8-bit integers saturate at
+full scale by design, and the lossy limits are about the recipe's data. That the original answers NaN or an infinity is
+no error here; that a graph answers otherwise is one. Numbers that hang on rounding (`shaken`) are not compared where it
+decides whether they are finite, and may be off by as much as it moves them elsewhere.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.errors import GateFailed, Place
+from compiler.recipe.gates import EdgeKind, Limits, ParityGate
+from compiler.records.findings import Finding
+from compiler.runners.ahead import on_all_cores
+from compiler.runners.choose import runners_of
+from compiler.runners.stream import CallRunner, Run, Step, Stepper, expected_of
+from compiler.stages import Array, Feed, Lowered
+from compiler.verify.edge_feeds import Range, edge_feeds
+from compiler.verify.perturbed_rounding import COARSE, FINE, SIZE, shaken
+
+DRAWS = (FINE, COARSE, COARSE)
+"""By how much roundings are off in the draws; the first says how far numbers move, all say which hang on rounding."""
+
+PARTS = 2
+"""So many sessions draw side by side, each for its share of the kinds: the same numbers on any number of cores."""
+
+SLACK = 8.0
+"""So many times the change that rounding at random makes; one draw of it is not the worst."""
+
+FINITE = Limits(max_abs=1e300)
+"""The limits once a pass has rounded on purpose: any number, but a finite one."""
+
+EDGE_CURE = (
+    "where the model is never fed so, declare the range of its inputs, or name the kinds that count under "
+    "gates.parity.<graph>.edges"
+)
+
+TOLD = 160
+"""Characters of an error of the user's code or of the runtime."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EdgeCase:
+    """The original's calls on feeds of one kind.
+
+    Attributes:
+        kind: of the feeds.
+        steps: the calls, in order; none where the original does not answer.
+        shaken: the same calls of the captured graph with every rounding off, draw after draw; none where it does not
+            run like that.
+        unanswered: why the original does not answer, or empty.
+    """
+
+    kind: EdgeKind
+    steps: tuple[Step, ...]
+    shaken: tuple[tuple[Step, ...], ...] = ()
+    unanswered: str = ""
+
+    def with_rows(self, rows: int) -> "EdgeCase":
+        """The calls for so many equal rows."""
+        steps, *draws = (tuple(step.repeated(rows) for step in steps) for steps in (self.steps, *self.shaken))
+        return EdgeCase(self.kind, steps, tuple(draws), self.unanswered)
+
+
+@dataclasses.dataclass(frozen=True)
+class Disagreement:
+    """Where a graph answers an edge feed otherwise than the original.
+
+    Attributes:
+        case: the feeds and the original's answers.
+        step: number of the call.
+        tensor: output or state; empty where the graph does not run.
+        expected: what the original has there, in words.
+        got: what came.
+    """
+
+    case: EdgeCase
+    step: int
+    tensor: str
+    expected: str
+    got: str
+
+    def failure(self, graph: str, stage: str, cure: str) -> GateFailed:
+        """The failure of a gate."""
+        what = self.tensor or "an answer"
+        return GateFailed(
+            f"expected {what} as the original's on the edge feed {self.case.kind!r} at chained step {self.step}, "
+            f"{self.expected}, got {self.got}",
+            cure=cure,
+            place=Place(stage=stage, graph=graph, tensor=self.tensor),
+            findings=[Finding("edges", graph, self.case.kind, holds=False, detail=self.got)],
+        )
+
+
+def edge_cases(
+    kinds: Sequence[EdgeKind], feeds: Sequence[Feed], ranges: Mapping[str, Range], run: Run, captured: Lowered
+) -> list[EdgeCase]:
+    """Run the original, and the captured graph with every rounding off, on edge feeds.
+
+    Args:
+        kinds: of feeds.
+        feeds: of the recipe's data; they give shapes.
+        ranges: of inputs by name.
+        run: runs the original.
+        captured: the graph before any pass.
+    """
+    answered = [_answered(kind, edge_feeds(kind, feeds, ranges), run) for kind in kinds]
+    copy, found = shaken(captured), dict[EdgeKind, EdgeCase]()
+    for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
+        found |= {case.kind: case for case in part}
+    return [found[kind] for kind in kinds]
+
+
+def _answered(kind: EdgeKind, feeds: Sequence[Feed], run: Run) -> EdgeCase:
+    try:
+        return EdgeCase(kind, tuple(Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)))
+    except Exception as error:  # noqa: BLE001  (whatever a model raises of feeds that its author never thought of)
+        return EdgeCase(kind, (), unanswered=_told(error))
+
+
+def _with_draws(cases: Sequence[EdgeCase], copy: Lowered) -> list[EdgeCase]:
+    """The cases with their draws, of one session: what it draws hangs on the calls before, so on nothing else."""
+    if all(case.unanswered for case in cases):
+        return list(cases)
+    fresh = runners_of(copy)
+    return [case if case.unanswered else _with_draws_of(case, fresh) for case in cases]
+
+
+def _with_draws_of(case: EdgeCase, fresh: Callable[[], CallRunner]) -> EdgeCase:
+    feeds = [step.feed for step in case.steps]
+    try:
+        return dataclasses.replace(case, shaken=tuple(_drawn(fresh(), feeds, size) for size in DRAWS))
+    except Exception:  # noqa: BLE001  (a size that hangs on rounding, say: then nothing is known to hang on it)
+        return case
+
+
+def _drawn(runner: CallRunner, feeds: Sequence[Feed], size: float) -> tuple[Step, ...]:
+    by = {SIZE: np.array(size, np.float32)}
+    return tuple(Step(feed, runner.step(feed, by), dict(runner.states)) for feed in feeds)
+
+
+def _told(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:TOLD]
+
+
+def limits_at_edges(gate: ParityGate, *, lossy: bool) -> Limits:
+    """What is allowed of finite numbers on edge feeds."""
+    return FINITE if lossy else gate
+
+
+def first_disagreement(
+    lowered: Lowered, fresh: Callable[[], Stepper], cases: Sequence[EdgeCase], limits: Limits
+) -> Disagreement | None:
+    """The first edge feed that a graph answers otherwise than the original.
+
+    Args:
+        lowered: what the graph is now.
+        fresh: makes what runs it; several run at once.
+        cases: the original's answers.
+        limits: of what is finite.
+    """
+    found = on_all_cores(lambda case: _disagreement(lowered, fresh(), case, limits), cases)
+    return next((each for each in found if each is not None), None)
+
+
+def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Limits) -> Disagreement | None:
+    right = [expected_of(lowered, step) for step in case.steps]
+    draws = [[expected_of(lowered, step) for step in draw] for draw in case.shaken]
+    for number, step in enumerate(case.steps):
+        try:
+            got = {**runner.step(step.feed), **runner.states}
+        except Exception as error:  # noqa: BLE001  (a graph that does not run where the original does is a finding)
+            return Disagreement(case, number, "", "which answers", _told(error))
+        for name, expected in right[number].items():
+            size = max(_largest(each[name]) for each in right if name in each)
+            allowed = limits.max_abs * max(1.0, size)
+            moved = [draw[number][name] for draw in draws if name in draw[number]]
+            words = None if name not in got else _difference(got[name], expected, moved, allowed)
+            if words is not None:
+                return Disagreement(case, number, name, *words)
+    return None
+
+
+def _difference(got: Array, expected: Array, moved: Sequence[Array], allowed: float) -> tuple[str, str] | None:
+    """What is expected and what came, in words, where they disagree; of what hangs on rounding nothing is expected."""
+    if any(each.shape != expected.shape for each in moved):
+        return None  # rounding decides how many there are
+    if got.shape != expected.shape:
+        return f"of shape {list(expected.shape)}", f"{list(got.shape)}"
+    wanted, came = _forms(expected), _forms(got)
+    sure = np.all([_same(each, expected) for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
+    wrong = sure & (wanted != came)
+    if np.any(wrong):
+        where = tuple(map(int, np.argwhere(wrong)[0]))
+        return f"{_word(expected[where])} at {list(where)}", f"{_word(got[where])}"
+    finite = sure & (wanted == 0) & (came == 0)
+    exact = expected[finite].astype(np.float64)
+    off = np.abs(got[finite].astype(np.float64) - exact)
+    fine = moved[0][finite].astype(np.float64) if moved else exact
+    limit = allowed + SLACK * float(np.max(np.abs(fine - exact), initial=0.0))
+    worst = float(np.max(off, initial=0.0))
+    return None if worst <= limit else (f"within {limit:.3g}", f"a difference of {worst:.3g}")
+
+
+def _same(moved: Array, expected: Array) -> npt.NDArray[np.bool_]:
+    """Whether rounding leaves a number finite or what it is; a whole number must stay."""
+    if expected.dtype.kind in "iub":
+        return np.asarray(moved == expected)
+    return np.asarray(_forms(moved) == _forms(expected))
+
+
+def _forms(array: Array) -> npt.NDArray[np.int8]:
+    """0 for a finite number, 2 for NaN, the sign of an infinity."""
+    if array.dtype.kind in "iub":
+        return np.zeros(array.shape, np.int8)
+    wide = array.astype(np.float64)
+    if np.all(np.isfinite(wide)):
+        return np.zeros(array.shape, np.int8)
+    found = np.where(np.isinf(wide), np.sign(wide), 0.0)
+    return np.where(np.isnan(wide), 2.0, found).astype(np.int8)
+
+
+def _largest(array: Array) -> float:
+    wide = array.astype(np.float64)
+    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+
+
+def _word(number: Any) -> str:
+    return f"{float(number):.6g}"
+
+
+def agreement_words(cases: Sequence[EdgeCase]) -> str:
+    """What a report says of edge feeds that were compared."""
+    answered = [case for case in cases if case.steps]
+    calls = max((len(case.steps) for case in answered), default=0)
+    said = f"edge feeds: {len(answered)} kinds x {calls} calls agree" if answered else "no edge feeds"
+    silent = [f"{case.kind} is not answered by the original ({case.unanswered})" for case in cases if case.unanswered]
+    return ", ".join((said, *silent))

@@ -1,0 +1,244 @@
+"""What every gate is, and what it is shown: the record of what ships, and of the originals behind it."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from compiler.errors import GateFailed, Place
+from compiler.recipe.gates import Limits, ParityGate
+from compiler.recipe.load import LoadedRecipe
+from compiler.recipe.record import Recipe
+from compiler.records.build_report import SpeedRow
+from compiler.records.findings import Finding
+from compiler.runners.session import Session
+from compiler.runners.stream import Advance, Run, Step
+from compiler.stages import Feed, Lowered
+from compiler.targets.base import Built
+from compiler.verify.differences import Difference
+from compiler.verify.edge_agreement import Disagreement, EdgeCase
+from compiler.verify.invariance_check import Invariance
+from runtime_lite.executors.executor import ExecutorFactory
+
+Phase = Literal["graphs", "written", "bundle", "engines", "end"]
+"""What there is when a gate runs.
+
+    graphs   the graphs as they are emitted
+    written  the bundle, for the first time: nobody has opened it
+    bundle   the bundle as its user opens it
+    engines  the same with engines that this build has made; only then
+    end      all files and times, also of a bundle that an earlier build has made
+"""
+
+
+class Artefacts(Protocol):
+    """Runs the artefacts of one graph; there is one kind for chained calls and one for whole utterances."""
+
+    @property
+    def unit(self) -> str:
+        """What steps are called."""
+        ...
+
+    @property
+    def compared(self) -> str:
+        """The bucket that is compared with the original; empty where it is the smallest that fits each step."""
+        ...
+
+    def differences(self, advance: Advance) -> list[Difference]:
+        """From the original, by output and state."""
+        ...
+
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+        """The first edge feed that is answered otherwise than by the original."""
+        ...
+
+    def apart(self) -> dict[str, tuple[str, float]]:
+        """By bucket the output that is furthest from the same row alone, and how far, relative to values above 1."""
+        ...
+
+    def invariance(self) -> dict[str, Invariance]:
+        """What was tried in padded places of each bucket.
+
+        Raises:
+            GateFailed: an output changed by a bit.
+        """
+        ...
+
+    def golden(self) -> bytes:
+        """The golden file."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalGraph:
+    """What a graph is held to.
+
+    Attributes:
+        gate: its parity gate.
+        run: runs the original on a stream of feeds.
+        streams: feeds to verify with, those of one row each.
+        edges: the original's calls on edge feeds.
+        check_apart: raises if recordings have another role in the recipe, given the keys of their place.
+    """
+
+    gate: ParityGate
+    run: Run
+    streams: Callable[[], Sequence[Sequence[Feed]]]
+    edges: Callable[[], Sequence[EdgeCase]]
+    check_apart: Callable[..., None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShippedGraph:
+    """One graph with its artefacts.
+
+    Attributes:
+        lowered: the graph after all passes.
+        built: its artefacts.
+        limits: of parity.
+        steps: the original's calls that it is compared with.
+        artefacts: runs what was built.
+        explain: adds the nodes to blame to a failure, given the steps and limits that it was seen at.
+        is_timed_here: whether a time that is measured on this machine is that of what ships.
+        before_rounding: the artefacts of the graph before the first pass that rounds.
+    """
+
+    lowered: Lowered
+    built: Built
+    limits: Limits
+    steps: Sequence[Step]
+    artefacts: Artefacts
+    explain: Callable[[GateFailed, Sequence[Step], Limits, Advance], GateFailed]
+    is_timed_here: bool
+    before_rounding: Callable[[], Built]
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether what ships is what runs on this machine, and no engine that is yet to be built from it."""
+        return self.built.engine is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """What is to be checked: a bundle, or one graph of it.
+
+    Attributes:
+        loaded: the recipe.
+        folder: the bundle.
+        originals: of its graphs by name.
+        graphs: its graphs by name; none in a bundle that an earlier build has made.
+        open: opens what stands for an artefact, by the path of its main file.
+        executors: opens the bundle's graphs for the runtime.
+        speed: times of calls, once they are measured.
+        name: the graph that is looked at; empty for the whole.
+    """
+
+    loaded: LoadedRecipe
+    folder: Path
+    originals: Mapping[str, OriginalGraph]
+    graphs: Mapping[str, ShippedGraph]
+    open: Callable[[Path], Session]
+    executors: ExecutorFactory
+    speed: tuple[SpeedRow, ...] = ()
+    name: str = ""
+
+    def alone(self) -> "list[Shipped]":
+        """Each graph by itself."""
+        return [dataclasses.replace(self, name=name) for name in self.originals]
+
+    @property
+    def original(self) -> OriginalGraph:
+        """Of the graph that is looked at."""
+        return self.originals[self.name]
+
+    @property
+    def graph(self) -> ShippedGraph:
+        """The graph that is looked at."""
+        return self.graphs[self.name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What a gate gives back.
+
+    Attributes:
+        findings: one per thing that it looked at.
+        detail: of all of them in one phrase, for the line of its stage.
+        receipt: what the bundle's receipts keep of them.
+        worst: the finding that the line of its stage has, where one is to be seen there.
+    """
+
+    findings: Sequence[Finding]
+    detail: str = ""
+    receipt: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    worst: Finding | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """One promise of every build, or of those whose recipe asks for it.
+
+    Attributes:
+        name: also of its findings, unless `promised` says otherwise.
+        check: looks, and returns what it found. A finding that does not hold fails the build in words made from it; a
+            gate that can say more raises `GateFailed` with the findings itself.
+        promised: what a recipe asks for of a graph (an empty name for a gate of the whole bundle), as findings with
+            nothing measured, which reports show while nobody has looked; None for one of the gate's name, always.
+        wanted: whether it runs; None where it does if anything is promised.
+        phases: when it runs.
+        each_graph: whether it runs once per graph, or once.
+        stage: the line of the build that it stands on, where gates share one; else its name.
+        cure: what to do about a finding that does not hold.
+    """
+
+    name: str
+    check: Callable[[Shipped, Advance], Checked]
+    promised: Callable[[Recipe, str], Iterable[Finding]] | None = None
+    wanted: Callable[[Recipe, Shipped], bool] | None = None
+    phases: tuple[Phase, ...] = ("graphs",)
+    each_graph: bool = True
+    stage: str = ""
+    cure: str = "change the model, or take the gate out"
+
+    @property
+    def line(self) -> str:
+        """The line of the build that it stands on."""
+        return self.stage or self.name
+
+    def promises(self, recipe: Recipe, graph: str) -> list[Finding]:
+        """What a recipe asks for, with nothing measured."""
+        return [Finding(self.name, graph)] if self.promised is None else list(self.promised(recipe, graph))
+
+    def is_wanted(self, recipe: Recipe, shipped: Shipped) -> bool:
+        """Whether it is to run."""
+        if self.wanted is not None:
+            return self.wanted(recipe, shipped)
+        return bool(self.promises(recipe, shipped.name))
+
+    def run(self, shipped: Shipped, advance: Advance) -> Checked:
+        """Check, and let nothing pass that does not hold.
+
+        Raises:
+            GateFailed: a finding does not hold.
+        """
+        checked = self.check(shipped, advance)
+        require(checked.findings, self.line, self.cure)
+        return checked
+
+
+def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
+    """Raise if a finding does not hold.
+
+    Raises:
+        GateFailed: names the first, with all findings.
+    """
+    failed = next((each for each in findings if not each.holds), None)
+    if failed is None:
+        return
+    of, detail = (f" of {failed.subject}" if failed.subject else ""), failed.detail
+    if failed.limit is None or failed.measured is None:
+        words = f"expected {failed.gate}{of} to hold, got {detail or 'that it does not'}"
+    else:
+        words = f"expected {failed.gate}{of} of at most {failed.limit:.4g}, got {failed.measured:.4g}"
+        words += f" ({detail})" if detail else ""
+    raise GateFailed(words, cure=cure, place=Place(stage=stage, graph=failed.graph), findings=findings)

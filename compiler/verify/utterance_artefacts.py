@@ -1,0 +1,201 @@
+"""Runs the artefacts of a graph over whole utterances: every row alone, in larger buckets, and beside others.
+
+What ships is compared with the original run on each utterance alone, at its true length; then every bucket with the
+smallest one that fits; then nothing that lies in padded slots, in free rows or in other rows may change a single bit.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import DataError, GateFailed, Place
+from compiler.recipe.gates import Limits
+from compiler.records.findings import Finding
+from compiler.runners.padded_rows import RowsRunner, Sizes
+from compiler.runners.session import Session
+from compiler.runners.stream import Advance, Step
+from compiler.stages import Array, Feed, Lowered
+from compiler.targets.base import Emitted
+from compiler.verify.differences import Difference, Tally, max_abs_difference
+from compiler.verify.edge_agreement import Disagreement, EdgeCase, first_disagreement
+from compiler.verify.invariance_check import POISONS, Invariance
+from compiler.verify.stream_artefacts import GOLDEN_STEPS
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.manifest import bucket_name
+
+CALLS = 2
+"""Calls per bucket with partners drawn anew."""
+
+
+class UtteranceArtefacts:
+    """The artefacts of one graph.
+
+    Args:
+        folder: where they lie.
+        lowered: the graph before its axes were frozen: it has the formulas of output sizes.
+        artifacts: in every combination of buckets.
+        tolerance: of golden outputs.
+        steps: utterances with the original's answers.
+        open_artifact: opens what stands for an artefact, by the path of its main file.
+
+    Raises:
+        DataError: no utterance fits into the smallest bucket.
+    """
+
+    unit = "utterances"
+    compared = ""
+
+    def __init__(
+        self,
+        folder: Path,
+        lowered: Lowered,
+        artifacts: Sequence[Emitted],
+        tolerance: float,
+        steps: Sequence[Step],
+        open_artifact: Callable[[Path], Session],
+    ) -> None:
+        self.open_artifact = open_artifact
+        self.folder, self.lowered, self.artifacts, self.tolerance = folder, lowered, artifacts, tolerance
+        self.runners: dict[str, RowsRunner] = {}
+        self.steps = sorted(steps, key=self._size)
+        self._answers: dict[int, dict[str, Array]] = {}
+        for emitted in artifacts:
+            if not self._fits(0, emitted):
+                raise DataError(
+                    f"expected an utterance that fits into {bucket_name(emitted.sizes)}, got "
+                    f"{self._lengths(0)} as the shortest",
+                    cure="yield a short one too, or drop the bucket",
+                    place=Place(stage="verify", graph=lowered.graph),
+                )
+
+    def _size(self, step: Step) -> int:
+        return sum(array.size for array in step.feed.values())
+
+    def _runner(self, emitted: Emitted) -> RowsRunner:
+        if emitted.file not in self.runners:
+            rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+            session = self.open_artifact(self.folder / emitted.file)
+            self.runners[emitted.file] = RowsRunner(self.lowered, session, Sizes(rows, emitted.sizes))
+        return self.runners[emitted.file]
+
+    def _lengths(self, index: int) -> dict[str, int]:
+        return self._runner(self.artifacts[0]).lengths_of(self.steps[index].feed)
+
+    def _fits(self, index: int, emitted: Emitted) -> bool:
+        return Sizes(1, emitted.sizes).hold(self._lengths(index))
+
+    def _alone(self, feed: Feed) -> dict[str, Array]:
+        """The answer to one utterance in the first artefact that holds it: buckets ascend, rows first."""
+        lengths = self._runner(self.artifacts[0]).lengths_of(feed)
+        fitting = [emitted for emitted in self.artifacts if Sizes(1, emitted.sizes).hold(lengths)]
+        smallest = min(fitting, key=lambda emitted: int(np.prod(list(emitted.sizes.values()))))
+        return self._runner(smallest).step(feed)
+
+    def answer(self, index: int) -> dict[str, Array]:
+        """The answer to one utterance alone; it is kept, as every bucket is compared with it."""
+        if index not in self._answers:
+            self._answers[index] = self._alone(self.steps[index].feed)
+        return self._answers[index]
+
+    def differences(self, advance: Advance) -> list[Difference]:
+        """From the original, of every utterance alone in its smallest bucket."""
+        tallies: dict[str, Tally] = {}
+        for index, step in enumerate(self.steps):
+            for name, array in self.answer(index).items():
+                tallies.setdefault(name, Tally(name)).add(array, step.outputs[name])
+            advance(index + 1, len(self.steps))
+        return [tally.difference() for tally in tallies.values()]
+
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+        """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
+        return first_disagreement(self.lowered, lambda: _Alone(self._alone), cases, limits)
+
+    def golden(self) -> bytes:
+        """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
+        chosen = sorted({*np.linspace(0, len(self.steps) - 1, GOLDEN_STEPS).astype(int).tolist()})
+        steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
+        return npz_from_golden(Golden(steps, self.tolerance))
+
+    def apart(self) -> dict[str, tuple[str, float]]:
+        """By bucket the output that is furthest from the same row alone, beside random partners of other lengths."""
+        return {bucket_name(emitted.sizes): self._apart_from_alone(emitted) for emitted in self.artifacts}
+
+    def _apart_from_alone(self, emitted: Emitted) -> tuple[str, float]:
+        """The output of a bucket that is furthest off, relative to values above 1."""
+        worst = ("", 0.0)
+        for rows in self._draws(emitted):
+            outputs = self._runner(emitted).run([self.steps[index].feed for index in rows])
+            for index, answer in zip(rows, outputs, strict=True):
+                for name, array in answer.items():
+                    expected = self.answer(index)[name]
+                    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+                    worst = max(worst, (name, max_abs_difference(array, expected) / scale), key=lambda each: each[1])
+        return worst
+
+    def invariance(self) -> dict[str, Invariance]:
+        """Nothing in padded slots, free rows and other rows changes a bit of a valid output.
+
+        Raises:
+            GateFailed: names bucket, tensor and content.
+        """
+        tried = {}
+        for emitted in self.artifacts:
+            runner, calls = self._runner(emitted), 0
+            for rows in self._draws(emitted):
+                feeds = [self.steps[index].feed for index in rows]
+                feeds = feeds[:-1] or feeds  # one row stays free, where there are several
+                clean = runner.run(feeds)
+                for label, poison in POISONS.items():
+                    self._require_same(emitted, clean, runner.run(feeds, poison), f"unchanged by {label} in padding")
+                for kept in (0, len(feeds) - 1) if len(feeds) > 1 else ():
+                    others = [each if at == kept else _spoiled(runner, each) for at, each in enumerate(feeds)]
+                    got = runner.run(others, np.nan)[kept]
+                    self._require_same(emitted, [clean[kept]], [got], "unchanged by NaN in other rows")
+                calls += 1
+            rows_of_bucket = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+            tried[bucket_name(emitted.sizes)] = Invariance(rows_of_bucket, calls, tuple(POISONS))
+        return tried
+
+    def _draws(self, emitted: Emitted) -> Iterator[list[int]]:
+        """Utterances for a few calls, a full batch each; the longest again for those that share less with it."""
+        rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
+        fitting = [index for index in range(len(self.steps)) if self._fits(index, emitted)]
+        rng = np.random.default_rng(rows)
+        for _ in range(CALLS):
+            drawn = rng.choice(fitting, rows).tolist()
+            longest = max(drawn)  # as `steps` ascend in size
+            feed = self.steps[longest].feed
+            yield [each if self._runner(emitted).shares(self.steps[each].feed, feed) else longest for each in drawn]
+
+    def _require_same(
+        self, emitted: Emitted, clean: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], what: str
+    ) -> None:
+        for before, after in zip(clean, got, strict=True):
+            for name, array in before.items():
+                if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(after[name]).tobytes():
+                    raise GateFailed(
+                        f"expected {name} {what}, got other values",
+                        cure="a row depends on its padding or its partners although the proof holds: report the graph",
+                        place=Place(
+                            stage=f"verify {bucket_name(emitted.sizes)}", graph=self.lowered.graph, tensor=name
+                        ),
+                        findings=[Finding("invariance", self.lowered.graph, name, holds=False)],
+                    )
+
+
+class _Alone:
+    """Runs one utterance after the other, each in the bucket that fits."""
+
+    def __init__(self, answer: Callable[[Feed], dict[str, Array]]) -> None:
+        self.step = answer
+        self.states: dict[str, Array] = {}
+
+
+def _spoiled(runner: RowsRunner, feed: Feed) -> Feed:
+    """A row of the same lengths that holds nothing but NaN of its own; whole numbers stay what they are."""
+    return {
+        name: np.full_like(array, np.nan) if array.dtype.kind == "f" and not runner.is_shared(name) else array
+        for name, array in feed.items()
+    }

@@ -1,0 +1,75 @@
+"""What lies in padding is not seen, and found where it is."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.errors import GateFailed
+from compiler.runners.session import open_session
+from compiler.stages import Lowered, State
+from compiler.verify.invariance_check import POISONS, check_invariance
+from tests.kit.growing_stream import padded
+from tests.kit.models.tiny_task import one_recording
+
+SEEN = "(float[batch,2] x) => (float[batch,2] y) <float[1,1] content = {1e30}, int64[1] last = {-1}> { %s }"
+
+
+OF_THE_LAST_ROW = "row = Gather<axis=0>(x, last)  seen = %s  number = Cast<to=1>(seen)  y = Add(x, number)"
+
+
+def test_padding_is_invisible_in_a_padded_graph() -> None:
+    lowered = padded()
+    assert lowered.batch_axis == "batch"
+    session = open_session(house.serialized(lowered.model))
+    invariance = check_invariance(lowered, session, 2, one_recording(4, 4))
+    assert (invariance.batch, invariance.calls, set(invariance.poisons)) == (2, 4 * 5, set(POISONS))
+
+
+def test_padding_that_is_seen_is_found() -> None:
+    lowered = padded()
+    model = lowered.model
+    for node in list(model.graph):
+        if node.op_type == "Where":  # nothing is cleaned or masked any more
+            kept = node.inputs[1]
+            assert kept is not None
+            ir.convenience.replace_all_uses_with(node.outputs[0], kept)
+    with pytest.raises(GateFailed, match="unchanged by NaN in padded places, got other values at call 0"):
+        check_invariance(lowered, open_session(house.serialized(model)), 1, one_recording(4, 4))
+
+
+def test_rows_that_see_each_other_are_found() -> None:
+    text = "(float[batch,2] x) => (float[batch,2] y) <int64[1] zero = {0}> { m = ReduceSum(x, zero)  y = Add(x, m) }"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nmixing {text}')
+    lowered = Lowered("net", model, batch_axis="batch")
+    feeds = [{"x": np.ones((1, 2), np.float32)}]
+    with pytest.raises(GateFailed, match="mixes rows"):
+        check_invariance(lowered, open_session(house.serialized(model)), 2, feeds)
+    assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == len(POISONS)
+
+
+def test_states_without_rows_have_anything_in_front() -> None:
+    text = "(float[1,4] x, float[3,1,4] h) => (float[3,1,4] y) { y = Add(x, h) }"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlayers {text}')
+    lowered = Lowered("net", model, states=(State("h", "y", None),))
+    feeds = [{"x": np.ones((1, 4), np.float32)}] * 2
+    assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == 2 * len(POISONS)
+
+
+@pytest.mark.parametrize("batch", [2, 7, 16])
+@pytest.mark.parametrize(
+    ("label", "seen"),
+    [
+        ("NaN", "IsNaN(row)"),
+        ("Inf", "IsInf<detect_negative=0>(row)"),
+        ("-Inf", "IsInf<detect_positive=0>(row)"),
+        ("1e30", "Equal(row, content)"),
+    ],
+)
+def test_every_content_comes_into_every_row(label: str, seen: str, batch: int) -> None:
+    text = SEEN % OF_THE_LAST_ROW % seen
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nseeing {text}')
+    lowered = Lowered("net", model, batch_axis="batch")
+    feeds = [{"x": np.ones((1, 2), np.float32)}] * 6
+    with pytest.raises(GateFailed, match=f"expected y unchanged by {label} in padded places"):
+        check_invariance(lowered, open_session(house.serialized(model)), batch, feeds)
