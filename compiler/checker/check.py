@@ -74,7 +74,7 @@ class _Checker:
 
     def run(self) -> int:
         self._inputs()
-        self.steps.settle_free_axes(self.records)
+        self.steps.settle_free_axes()
         require_meaning(self.before, self.steps.alone(0), self.steps.alone(1))
         told = [name for record in self.records for name in record.get("chain") or [record["node"]]]
         by_node = set(told)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence, Set
 import numpy as np
 from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
-from compiler.checker.graph import Array, Graph, Record
+from compiler.checker.graph import Array, Graph
 from compiler.checker.meaning import Row, require_meaning
 from compiler.checker.slots import names_in, size_of
 
 SHORTEST = 2
 """The size that is tried first: one entry is what stays where axes meet that do not belong together."""
 
-LONGEST = 16
-"""Sizes up to here are tried."""
+TRIED: tuple[int, ...] = (*range(SHORTEST, 17), 24, 32, 48, 64, 128, 256)
+"""Sizes that are tried, one after the other."""
 
 MORE = (0, 1, 3, 8)
 """How much longer than the shortest the padded axes are, each tried at every size."""
@@ -28,32 +28,36 @@ RowOf = Callable[[int, int], Row]
 """The lengths of one row: by how much longer the padded axes are than the shortest, and the size of free ones."""
 
 
-def free_size(graph: Graph, records: Sequence[Record], free: Set[str], row_of: RowOf) -> int:
+def free_size(graph: Graph, free: Set[str], row_of: RowOf) -> int:
     """The first size of all free axes at which the original runs with padded axes of some length.
 
     Args:
         graph: the graph before padding.
-        records: of its steps, with the shapes that they claim.
         free: names of the axes that are as long in both programs.
         row_of: lengths of one row.
     """
-    shapes = [shape for each in records for shape in (*each["in_shapes"], *each["out_shapes"])]
-    sizes = {size for shape in shapes for size in shape or () if isinstance(size, str)}
-    for size in range(SHORTEST, LONGEST + 1) if free else ():
-        if any(_runs(graph, sizes, free, row_of(more, size), row_of(more + 1, size)) for more in MORE):
+    known = free | set(row_of(0, SHORTEST))
+    own = [size for size in sorted(graph.sizes) if names_in(size) & free and names_in(size) <= known]
+    for size in TRIED if free else ():
+        if any(_runs(graph, own, row_of(more, size), row_of(more + 1, size)) for more in MORE):
             return size
     return SHORTEST
 
 
-def _runs(graph: Graph, sizes: Set[str], free: Set[str], row: Row, longer: Row) -> bool:
-    """Whether the original runs, sizes of free axes have an entry, and what is computed of lengths is finite."""
+def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row) -> bool:
+    """Whether sizes of free axes have an entry, what is computed of lengths is finite, and the original runs.
+
+    In this order: some kernels end the process where there are no entries.
+    """
     try:
+        if not all(size_of(size, row) > 0 and size_of(size, longer) > 0 for size in sizes):
+            return False
         require_meaning(graph, row, longer)
         part = graph.part(graph.outputs, {})
         part.run({name: _ones(graph, name, kind, row) for name, kind in part.sources.items()})
-        return all(size_of(size, row) > 0 for size in sizes if names_in(size) & free)
     except Exception:  # noqa: BLE001 - whatever stops the original
         return False
+    return True
 
 
 def _ones(graph: Graph, name: str, kind: int, row: Row) -> Array:

@@ -52,6 +52,12 @@ class Graph:
         """The shape of a graph input."""
         return [dim.dim_param or dim.dim_value for dim in self.inputs[name].type.tensor_type.shape.dim]
 
+    @functools.cached_property
+    def sizes(self) -> set[str]:
+        """Axis names, and expressions of them, in the shapes of all values."""
+        shapes = (each.tensor_type.shape for each in self.types.values() if each.HasField("tensor_type"))
+        return {dim.dim_param for shape in shapes for dim in shape.dim if dim.dim_param}
+
     def part(self, wanted: Sequence[str], given: Mapping[str, int]) -> "Part":
         """The nodes that compute `wanted` from graph inputs and `given` values (name to element type).
 

@@ -213,9 +213,9 @@ class Replay:
                 return int(graph.types[name].tensor_type.elem_type)
         raise Rejected(f"the type of {name!r} is unknown")
 
-    def settle_free_axes(self, records: Sequence[Record]) -> None:
+    def settle_free_axes(self) -> None:
         """Take axes that are as long in both programs so long that the original runs."""
-        self.free_size = free_size(self.before, records, self.free, self.alone)
+        self.free_size = free_size(self.before, self.free, self.alone)
 
     def alone(self, more: int, free: int | None = None) -> dict[str, int]:
         """The lengths of one row by itself, by so many longer than the shortest that is allowed."""

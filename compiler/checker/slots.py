@@ -111,8 +111,12 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
 
 
 def names_in(size: str) -> set[str]:
-    """The axis names of an expression."""
-    return {each.id for each in ast.walk(_parsed(size)) if isinstance(each, ast.Name)} - set(_CALLS)
+    """The axis names of an expression; what is none is one name."""
+    try:
+        tree = _parsed(size)
+    except SyntaxError:
+        return {size}
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} - set(_CALLS)
 
 
 @functools.lru_cache(maxsize=4096)

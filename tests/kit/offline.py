@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import onnx_ir as ir
+import sympy
 
 from compiler import ir as house
 from compiler.passes.pad_axes import PadAxes
@@ -91,18 +93,19 @@ def check_padded(
             slots[name] = min(slots[name], each.maximum)
             lengths[name] = [min(length, slots[name]) for length in lengths[name]]
     inputs = [(str(value.name), list(value.shape or ()), value.dtype) for value in origin.model.graph.inputs]
+    free = free_size(origin)
     singles = []
     shared: dict[str, Array] = {}
     for row in range(rows):
         feed = {}
         for name, dims, dtype in inputs:
             assert dtype is not None
-            shape = _sizes(dims, {BATCH: 1} | {axis: given[row] for axis, given in lengths.items()})
+            shape = _sizes(dims, {BATCH: 1} | {axis: given[row] for axis, given in lengths.items()}, free)
             kind = np.dtype(dtype.numpy())
             if BATCH in map(str, dims):
                 feed[name] = _drawn(rng, shape, kind, edges)
                 continue
-            longest = _sizes(dims, {axis: max(given) for axis, given in lengths.items()})
+            longest = _sizes(dims, {axis: max(given) for axis, given in lengths.items()}, free)
             whole = shared.setdefault(name, _drawn(rng, longest, kind, edges))
             feed[name] = whole[tuple(slice(0, size) for size in shape)]
         singles.append(feed)
@@ -116,7 +119,7 @@ def check_padded(
         for name, dims, dtype in inputs:
             assert dtype is not None
             kind = np.dtype(dtype.numpy())
-            full = np.full(_sizes(dims, {BATCH: rows} | slots), poison if kind.kind == "f" else 0, kind)
+            full = np.full(_sizes(dims, {BATCH: rows} | slots, free), poison if kind.kind == "f" else 0, kind)
             if name in shared:
                 full[tuple(slice(0, size) for size in shared[name].shape)] = shared[name]
             for row, feed in enumerate(singles if name not in shared else ()):
@@ -146,12 +149,29 @@ def check_padded(
     return worst
 
 
-FREE = 3
-"""Entries of an axis that is neither padded nor the batch."""
+FREE = (3, 4, 5, 6, 8, 12, 16, 32)
+"""Entries of an axis that is neither padded nor the batch, as few of them as leave no axis empty."""
 
 
-def _sizes(dims: Sequence[object], known: Mapping[str, int]) -> list[int]:
-    return [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), FREE) for dim in dims]
+def free_size(origin: Lowered) -> int:
+    """How long axes are that are neither padded nor the batch; some kernels end the process on none of their chunks."""
+    padded = {house.symbol(name) for name in (BATCH, *(each.axis for each in origin.padded_axes))}
+    free = {
+        name for value in origin.model.graph.inputs for dim in _sizes_of(value) for name in dim.free_symbols
+    } - padded
+    if not free:
+        return FREE[0]
+    made = [dim for node in origin.model.graph for value in node.outputs for dim in _sizes_of(value)]
+    chunks = {dim for dim in made if dim.free_symbols and dim.free_symbols <= free}
+    return next((few for few in FREE if all(dim.subs(dict.fromkeys(free, few)) > 0 for dim in chunks)), FREE[0])
+
+
+def _sizes_of(value: ir.Value) -> list[sympy.Expr]:
+    return [sympy.sympify(dim) for dim in house.dims_of(value) or ()]
+
+
+def _sizes(dims: Sequence[object], known: Mapping[str, int], free: int) -> list[int]:
+    return [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), free) for dim in dims]
 
 
 def _drawn(rng: np.random.Generator, shape: Sequence[int], kind: np.dtype[Any], edges: Edges) -> Array:

@@ -30,7 +30,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
-from tests.kit.offline import FREE, Differs, Edges, check_padded, difference_of
+from tests.kit.offline import Differs, Edges, check_padded, difference_of, free_size
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
@@ -445,9 +445,9 @@ def _drawn_rows(origin: Lowered, outcome: Outcome) -> Iterator[dict[str, Array]]
 
 def _feeds(origin: Lowered, length: int, rng: np.random.Generator) -> dict[str, Array]:
     """Inputs of one row."""
-    known = {"batch": 1, "time": length, "later": length}
+    known, free = {"batch": 1, "time": length, "later": length}, free_size(origin)
     shapes = {
-        str(each.name): [dim if isinstance(dim, int) else known.get(str(dim), FREE) for dim in each.shape or ()]
+        str(each.name): [dim if isinstance(dim, int) else known.get(str(dim), free) for dim in each.shape or ()]
         for each in origin.model.graph.inputs
     }
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}

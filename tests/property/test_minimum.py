@@ -15,7 +15,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Lowered
 from tests.kit.graphs import BATCH
-from tests.kit.offline import FREE
+from tests.kit.offline import free_size
 from tests.property.small_graphs import Small, corpus
 
 GRAPHS = list(corpus())
@@ -37,11 +37,11 @@ def minimum_of(origin: Lowered) -> dict[str, int] | None:
 def answers(origin: Lowered, lengths: dict[str, int]) -> list[np.ndarray]:
     """What the original answers to one row of ordinary numbers of given lengths."""
     rng = np.random.default_rng(0)
-    known = {BATCH: 1, "rows": 1, **lengths}
+    known, free = {BATCH: 1, "rows": 1, **lengths}, free_size(origin)
     feeds = {}
     for value in origin.model.graph.inputs:
         assert value.dtype is not None
-        shape = [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), FREE) for dim in value.shape or ()]
+        shape = [int(str(dim)) if str(dim).isdigit() else known.get(str(dim), free) for dim in value.shape or ()]
         feeds[str(value.name)] = rng.standard_normal(shape).astype(value.dtype.numpy())
     return [np.asarray(each) for each in open_session(house.serialized(origin.model)).run(None, feeds)]
 

@@ -26,10 +26,19 @@ def test_the_variance_of_what_a_mask_fills_in_is_rounding_and_refutes_no_proof(s
 
 @pytest.mark.parametrize(
     ("seed", "expected"),
-    [(81011703, "refused"), (81018159, "undefined")],
-    ids=["a cut of the last entries that keeps none", "reflected frames of fewer than are added"],
+    [(81011703, "refused"), (81018159, "undefined"), (101003028, "refused")],
+    ids=["a cut of the last entries that keeps none", "reflected frames of fewer than are added", "a size rounded up"],
 )
 def test_what_runs_at_no_length_is_no_dispute(seed: int, expected: str) -> None:
+    assert attack(seed, soil=soil_of(seed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [(101011236, "accepted"), (101008562, "accepted")],
+    ids=["chunks of three frames", "a recurrence of no chunks, which ends the process"],
+)
+def test_axes_that_are_not_padded_are_as_long_as_the_original_needs(seed: int, expected: str) -> None:
     assert attack(seed, soil=soil_of(seed)) == expected
 
 

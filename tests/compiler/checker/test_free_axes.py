@@ -64,7 +64,7 @@ def test_a_free_axis_is_as_long_as_the_original_needs(body: str, least: int) -> 
     def row_of(more: int, size: int) -> dict[str, int]:
         return {"batch": 1, "time": 1 + more, "other": size}
 
-    assert free_size(Graph(before), certificate["records"], {"other"}, row_of) == least
+    assert free_size(Graph(before), {"other"}, row_of) == least
 
 
 def test_a_shortest_length_is_refuted_beside_a_free_axis() -> None:
