@@ -4,7 +4,6 @@ The plan value is the table's, or the 95th percentile of the last `WINDOW` runs 
 measured costs what its neighbours let expect, until its first run.
 """
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ ALARM_BELOW, ALARM_ABOVE = 0.7, 1.5
 
 
 @dataclass(slots=True)
-class Entry:
+class BucketCost:
     """One bucket: what the table says and what runs took lately.
 
     Attributes:
@@ -46,7 +45,7 @@ class CostTable:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._entries: dict[Key, dict[int, Entry]] = {}
+        self._entries: dict[Key, dict[int, BucketCost]] = {}
         self._buckets: dict[Key, tuple[int, ...]] = {}
 
     def add(self, key: Key, costs: Mapping[int, int | None]) -> None:
@@ -59,7 +58,7 @@ class CostTable:
         known = {rows: cost for rows, cost in costs.items() if cost is not None}
         self._buckets[key] = tuple(sorted(costs))
         guesses = {rows: _guess(rows, known) for rows in costs}
-        self._entries[key] = {rows: Entry(guesses[rows], rows in known, guesses[rows]) for rows in costs}
+        self._entries[key] = {rows: BucketCost(guesses[rows], rows in known, guesses[rows]) for rows in costs}
 
     def remove_model(self, model: str) -> None:
         """Forget the keys of a model."""
@@ -74,10 +73,13 @@ class CostTable:
         """
         return self._buckets[key]
 
-    def bucket_of(self, key: Key, rows: int) -> int:
-        """Return the smallest compiled number of rows that holds some rows, at most the largest bucket."""
-        buckets = self._buckets[key]
-        return buckets[bisect_left(buckets, rows)]
+    def entries(self, key: Key) -> tuple[tuple[int, BucketCost], ...]:
+        """Return rows and cost of every row bucket, ascending; what is learnt later shows in the entries.
+
+        Raises:
+            KeyError: the key was not entered.
+        """
+        return tuple((rows, self._entries[key][rows]) for rows in self._buckets[key])
 
     def cost(self, key: Key, rows: int) -> int:
         """Return the nanoseconds to plan with for one run of a row bucket."""

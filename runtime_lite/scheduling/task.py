@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from runtime_lite.scheduling.clock import NS_PER_MS
 
+NEW, WAITING, QUEUED, RUSHED, RUNNING, ENDED = "new", "waiting", "queued", "rushed", "running", "ended"
+"""Where a task is: `waiting` behind another of its stream, `rushed` when only a small run can answer it in time."""
+
 
 class ServiceClass(NamedTuple):
     """What callers of a kind are promised.
@@ -95,7 +98,7 @@ class Task:
         worth: what an answer in time is worth, in seconds of audio.
         stream: number of the stream it belongs to; tasks of one stream run one after the other, in the order they came.
         payload: the caller's, never looked at.
-        state: the scheduler's: where the task is.
+        state: the scheduler's: where the task is, `NEW` to `ENDED`.
     """
 
     key: Key
@@ -107,7 +110,7 @@ class Task:
     worth: float = 1.0
     stream: int | None = None
     payload: object = None
-    state: str = field(default="new", init=False)
+    state: str = field(default=NEW, init=False)
 
 
 def task_at(

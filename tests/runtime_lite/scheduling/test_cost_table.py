@@ -22,7 +22,7 @@ def table(**costs: int | None) -> CostTable:
 def test_plans_with_the_table_until_runs_take_longer() -> None:
     costs = table(b1=1000, b4=2000)
     assert costs.row_buckets(KEY) == (1, 4)
-    assert [costs.bucket_of(KEY, rows) for rows in (1, 2, 4)] == [1, 4, 4]
+    assert [(rows, entry.plan) for rows, entry in costs.entries(KEY)] == [(1, 1000), (4, 2000)]
     assert costs.cost(KEY, 4) == 2000
     costs.observe(KEY, 4, 1500)
     assert costs.cost(KEY, 4) == 2000

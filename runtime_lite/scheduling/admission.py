@@ -1,0 +1,169 @@
+"""Who may come in: streams by utilisation and credits, single tasks by whether they can still be answered in time.
+
+streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
+              `MAX_UTILISATION`
+chunks        one in flight per stream; further ones wait in order, as many as the stream has credits
+single tasks  refused if the work queued before them and their own run already pass the hard deadline
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from runtime_lite.scheduling.cost_table import BucketCost
+from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.task import WAITING, Task
+
+MAX_UTILISATION = 0.75
+"""Part of the lanes' time that streams may take; beyond it, queues that only chance builds outgrow a soft target."""
+
+CREDITS = 8
+"""Chunks of one stream that may be here at once, the one in flight included."""
+
+FULL = "utilisation"
+NO_CREDIT = "credits"
+TOO_LATE = "cannot be answered in time"
+TOO_LARGE = "more rows than the largest bucket"
+
+
+@dataclass(slots=True)
+class OpenStream:
+    """A stream that tasks belong to.
+
+    Attributes:
+        queue: where its chunks are queued; None until the first if nobody has announced it.
+        period: nanoseconds from chunk to chunk; None where no next chunk is to be expected.
+        current: its task that is queued or running, or None.
+        waiting: the tasks behind it, in order.
+        closed: no further task comes; it is forgotten with the last.
+    """
+
+    queue: TaskQueue | None = None
+    period: int | None = None
+    current: Task | None = None
+    waiting: deque[Task] = field(default_factory=deque)
+    closed: bool = False
+
+
+class Streams:
+    """The streams of one device.
+
+    Args:
+        lanes: runs that may be in flight at once.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        """Start without streams."""
+        self._lanes = lanes
+        self._open: dict[int, OpenStream] = {}
+        self._groups: dict[tuple[TaskQueue, int], int] = {}
+
+    def open(self, number: int, queue: TaskQueue, period: int) -> str | None:
+        """Enter a stream that sends a chunk per period; return why it is refused, or None."""
+        group = (queue, period)
+        self._groups[group] = self._groups.get(group, 0) + 1
+        if self.utilisation() > MAX_UTILISATION:
+            self._leave(group)
+            return FULL
+        self._open[number] = OpenStream(queue, period)
+        queue.streams += 1
+        return None
+
+    def close(self, number: int) -> None:
+        """Note that a stream sends nothing more; what it has queued stays. A stream unknown or closed is left alone."""
+        stream = self._open.get(number)
+        if stream is None or stream.closed:
+            return
+        stream.closed = True
+        if stream.queue is not None and stream.period is not None:
+            stream.queue.streams -= 1
+            self._leave((stream.queue, stream.period))
+        if stream.current is None:
+            del self._open[number]
+
+    def enter(self, task: Task, number: int) -> OpenStream | str:
+        """Take in a task of a stream, as its current one or waiting behind that; or return why it is refused."""
+        stream = self._open.get(number)
+        if stream is None:
+            stream = self._open[number] = OpenStream()
+        if stream.current is None:
+            stream.current = task
+        elif len(stream.waiting) + 1 >= CREDITS:
+            return NO_CREDIT
+        else:
+            task.state = WAITING
+            stream.waiting.append(task)
+        return stream
+
+    def leave(self, task: Task, number: int) -> Task | None:
+        """Let go of a task that has ended; return the next of its stream if that may be queued now."""
+        stream = self._open[number]
+        if task is not stream.current:
+            stream.waiting.remove(task)
+            return None
+        stream.current = stream.waiting.popleft() if stream.waiting else None
+        if stream.current is None and (stream.closed or stream.period is None):
+            del self._open[number]
+        return stream.current
+
+    def utilisation(self) -> float:
+        """Return the part of the lanes' time that the streams take."""
+        return (
+            sum(
+                count * rate_of_streams(queue.entries, queue.soft_ns, count, period) / period
+                for (queue, period), count in self._groups.items()
+            )
+            / self._lanes
+        )
+
+    def _leave(self, group: tuple[TaskQueue, int]) -> None:
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            del self._groups[group]
+
+
+def rate_of_streams(entries: Iterable[tuple[int, BucketCost]], soft_ns: int, count: int, period: int) -> float:
+    """Return the nanoseconds per chunk of some streams at the batch that their arrivals fill within the soft target.
+
+    Args:
+        entries: rows and cost per row bucket.
+        soft_ns: soft target.
+        count: streams.
+        period: nanoseconds from chunk to chunk.
+    """
+    rates = []
+    for rows, entry in entries:
+        gathered = max(1.0, min(count, count * (soft_ns - entry.plan) / period))
+        rates.append(entry.plan / min(rows, gathered))
+    return min(rates)
+
+
+def ends_late(
+    task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: int, busy_until: Iterable[int], now: int
+) -> bool:
+    """Whether the work of the same or a higher class that is queued, and its own run, pass a task's hard deadline.
+
+    Of its own class only what has an earlier soft target counts; it is judged by the latest queued.
+
+    Args:
+        task: not queued yet.
+        own_cost: cost of its run alone.
+        queues: those that are not empty.
+        lanes: runs that may be in flight at once.
+        busy_until: expected ends of the runs in flight.
+        now: the time.
+    """
+    if task.hard is None:
+        return False
+    ahead = sum(max(0, until - now) for until in busy_until)
+    rows_ahead = (queue.rows * queue.best_rate() for queue in queues if _goes_first(queue, task))
+    return now + (ahead + sum(rows_ahead)) / lanes + own_cost > task.hard
+
+
+def _goes_first(queue: TaskQueue, task: Task) -> bool:
+    other, own = queue.service, task.service
+    if other.name == own.name:
+        return task.soft >= queue.newest_soft
+    if other.real_time != own.real_time:
+        return other.real_time
+    return other.priority >= own.priority

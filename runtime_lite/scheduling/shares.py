@@ -1,0 +1,74 @@
+"""Guaranteed shares of device time: a class by its share of a second, a bucket by its part of its class.
+
+A class has an account that fills with its share of the lanes' time, up to what that makes in one second, and that its
+runs empty. While the account can pay for a run, the class is entitled to it, whatever else is queued. Runs in slack
+that nobody else needs empty the account, too, but make no debt.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.task import ServiceClass
+
+WINDOW_NS = 1_000_000_000
+"""Time over which shares hold."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Device time that a class may claim, in ns, as of a time."""
+
+    credit: float
+    at: int
+
+
+class Shares:
+    """The accounts of all classes of one device.
+
+    Args:
+        lanes: runs that may be in flight at once.
+        bucket_share: part of the time of a class that is divided equally among its buckets.
+    """
+
+    def __init__(self, lanes: int, bucket_share: float) -> None:
+        """Start without accounts."""
+        self._lanes = lanes
+        self._bucket_share = bucket_share
+        self._accounts: dict[str, Account] = {}
+
+    def entitled_at(self, service: ServiceClass, cost: int, now: int) -> int | None:
+        """Return when the account of a class pays for a run, now or later, or None for never.
+
+        A run that costs more than the account ever holds is paid by a full account, which then owes the rest.
+        """
+        if not service.share:
+            return None
+        per_ns = service.share * self._lanes
+        most = per_ns * WINDOW_NS
+        account = self._accounts.get(service.name)
+        if account is None:
+            account = self._accounts[service.name] = Account(most, now)
+        account.credit = min(most, account.credit + per_ns * (now - account.at))
+        account.at = now
+        lacking = min(cost, most) - account.credit
+        return now if lacking <= 0 else now + ceil(lacking / per_ns)
+
+    def spend(self, queue: TaskQueue, cost: int, entitled: bool, queues: Iterable[TaskQueue]) -> None:
+        """Charge a run.
+
+        Args:
+            queue: where its tasks came from.
+            cost: what it is expected to take.
+            entitled: the class claimed it; else it ran in slack.
+            queues: those that are not empty.
+        """
+        account = self._accounts.get(queue.service.name)
+        if account is not None:
+            left = account.credit - cost
+            account.credit = left if entitled else max(left, min(account.credit, 0.0))
+        same = [other for other in queues if other.service.name == queue.service.name]
+        for other in same:
+            other.owed += self._bucket_share * cost / len(same)
+        queue.owed = max(queue.owed - cost, 0.0)

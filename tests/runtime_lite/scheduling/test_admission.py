@@ -1,0 +1,87 @@
+"""Who may come in."""
+
+import pytest
+
+from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
+from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.scheduler import Scheduler
+from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
+from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table, utterances
+
+PERIOD = 640 * MS
+
+
+def chunk_queue() -> TaskQueue:
+    return TaskQueue(CHUNK, CHUNKS, table().entries(CHUNKS))
+
+
+def test_streams_are_admitted_up_to_three_quarters_of_the_lanes() -> None:
+    for lanes in (1, 2):
+        scheduler = Scheduler(table(), lanes)
+        answers = [scheduler.open_stream(number, CHUNKS, CHUNK, PERIOD) for number in range(3000)]
+        admitted = answers.index(FULL)
+        assert set(answers[:admitted]) == {None} and set(answers[admitted:]) == {FULL}
+        assert admitted == pytest.approx(0.75 * lanes * 640 / (26.4 / 64), rel=0.02), "64 rows cost 26.4 ms"
+        scheduler.close_stream(0)
+        assert scheduler.open_stream(5000, CHUNKS, CHUNK, PERIOD) is None
+        assert scheduler.open_stream(5001, CHUNKS, CHUNK, PERIOD) == FULL
+
+
+def test_few_streams_are_counted_at_the_small_batches_that_they_form() -> None:
+    entries = table().entries(CHUNKS)
+    assert rate_of_streams(entries, 160 * MS, 1, PERIOD) == 4.35 * MS
+    assert rate_of_streams(entries, 160 * MS, 10_000, PERIOD) == pytest.approx(26.4 * MS / 64)
+    assert rate_of_streams(entries, MS, 10_000, PERIOD) == 4.35 * MS, "a target that none meets lets no batch gather"
+
+
+def test_a_closed_stream_is_forgotten_with_its_last_task() -> None:
+    streams, queue = Streams(1), chunk_queue()
+    streams.open(1, queue, PERIOD)
+    assert (queue.streams, streams.utilisation() > 0) == (1, True)
+    task = task_at(CHUNKS, CHUNK, 0, stream=1)
+    assert isinstance(streams.enter(task, 1), OpenStream)
+    for _ in range(2):
+        streams.close(1)
+    assert (queue.streams, streams.utilisation()) == (0, 0)
+    assert streams.leave(task, 1) is None and not streams._open
+
+
+def test_a_stream_that_nobody_announced_is_forgotten_when_it_is_idle() -> None:
+    streams = Streams(1)
+    tasks = [task_at(CHUNKS, CHUNK, 0, stream=7) for _ in range(CREDITS + 1)]
+    assert [streams.enter(task, 7) == NO_CREDIT for task in tasks] == [False] * CREDITS + [True]
+    assert [streams.leave(task, 7) for task in tasks[:CREDITS]] == [*tasks[1:CREDITS], None]
+    assert not streams._open
+
+
+def short(service: ServiceClass = UTTERANCE, soft: int = 10, hard: int = 20) -> Task:
+    return Task(utterances(5), service, 0, soft * MS, hard * MS)
+
+
+@pytest.mark.parametrize(
+    ("queued", "own", "late"),
+    [
+        (UTTERANCE._replace(priority=-1, name="low"), UTTERANCE, False),
+        (UTTERANCE._replace(name="equal"), UTTERANCE, True),
+        (UTTERANCE._replace(priority=1, name="high"), UTTERANCE, True),
+        (CHUNK._replace(priority=-1), UTTERANCE, True),
+        (UTTERANCE._replace(priority=1, name="high"), CHUNK, False),
+    ],
+)
+def test_work_of_the_same_or_a_higher_class_counts(queued: ServiceClass, own: ServiceClass, late: bool) -> None:
+    queue = TaskQueue(queued, utterances(5), table({utterances(5): {1: 10 * MS}}).entries(utterances(5)))
+    queue.push(short(queued))
+    assert ends_late(short(own, hard=15), 10 * MS, [queue], 1, [], 0) is late
+
+
+def test_what_waits_behind_a_task_of_its_own_class_does_not_count() -> None:
+    queue = TaskQueue(UTTERANCE, utterances(5), table({utterances(5): {1: 10 * MS}}).entries(utterances(5)))
+    queue.push(short(soft=10))
+    assert ends_late(short(soft=10, hard=15), 10 * MS, [queue], 1, [], 0)
+    assert not ends_late(short(soft=9, hard=15), 10 * MS, [queue], 1, [], 0)
+
+
+def test_runs_in_flight_count_and_lanes_share_the_work() -> None:
+    assert ends_late(short(), 10 * MS, [], 1, [11 * MS], 0)
+    assert not ends_late(short(), 10 * MS, [], 2, [11 * MS], 0)
+    assert not ends_late(short(), 20 * MS, [], 1, [], 0)

@@ -1,0 +1,88 @@
+"""Queues: order, early leavers, row buckets."""
+
+import random
+
+import pytest
+
+from runtime_lite.scheduling.queues import SWEEP_AT, TaskHeap, TaskQueue
+from runtime_lite.scheduling.task import CHUNK, ENDED, QUEUED, RUNNING, Task, task_at
+from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table
+
+
+def queued(soft: int = 0, rows: int = 1) -> Task:
+    task = Task(CHUNKS, CHUNK, 0, soft, None, rows)
+    task.state = QUEUED
+    return task
+
+
+def queue_with(costs: dict[int, int | None]) -> TaskQueue:
+    return TaskQueue(CHUNK, CHUNKS, table({CHUNKS: costs}).entries(CHUNKS))
+
+
+def test_tasks_come_out_in_the_order_of_their_soft_targets_then_as_they_came() -> None:
+    queue, seed = queue_with({1: MS}), 3
+    tasks = [Task(CHUNKS, CHUNK, number, random.Random(seed + number).randrange(5), None) for number in range(200)]
+    for task in tasks:
+        queue.push(task)
+    assert (queue.rows, queue.worth) == (200, 200.0)
+    out = [queue.take(queue.due, RUNNING) for _ in tasks if queue.due.first()]
+    assert out == sorted(tasks, key=lambda task: (task.soft, task.arrival)), f"seed {seed}"
+    assert (queue.rows, queue.worth, queue.due.first()) == (0, 0.0, None)
+
+
+def test_who_leaves_early_is_skipped_and_swept_out() -> None:
+    heap, count = TaskHeap(QUEUED), 100 * SWEEP_AT
+    tasks = [queued() for _ in range(count)]
+    for number, task in enumerate(tasks):
+        heap.push(number, task)
+    for task in tasks[:-1]:
+        task.state = ENDED
+        heap.left()
+    assert heap.live == 1
+    assert len(heap._entries) <= SWEEP_AT, "a task that has left is not kept, nor what it carries"
+    assert heap.first() == (count - 1, count, tasks[-1])
+    assert heap.pop() is tasks[-1] and heap.first() is None
+
+
+def test_a_rushed_task_stays_in_its_queue() -> None:
+    queue = queue_with({1: MS})
+    first, second = task_at(CHUNKS, CHUNK, 0), task_at(CHUNKS, CHUNK, 1)
+    for task in (first, second):
+        queue.push(task)
+    assert queue.due.first() is not None
+    queue.rush()
+    assert queue.rows == 2 and (found := queue.due.first()) is not None and found[2] is second
+    queue.remove(first, ENDED)
+    assert queue.rows == 1 and queue.rushed.first() is None
+
+
+@pytest.mark.parametrize(
+    ("costs", "least", "rows", "size"),
+    [
+        ({1: 4, 4: 5, 8: 6}, 1, 5, 8),  # padding three rows is cheaper than a second run
+        ({1: 2, 4: 4, 8: 9}, 1, 5, 4),  # a second run is cheaper
+        ({1: 1, 4: 4, 8: 8}, 1, 8, 1),  # nothing is gained by batches: answer sooner
+        ({1: 4, 4: 5, 8: 6}, 1, 1, 1),
+        ({1: 4, 4: 5, 8: 6}, 3, 3, 4),  # a task of three rows
+        ({1: 4, 4: 5, 8: 6}, 1, 1000, 8),
+        ({1: 4, 4: 5, 8: 11}, 1, 1000, 4),  # the largest is not the most efficient
+    ],
+)
+def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: int, size: int) -> None:
+    assert queue_with(costs).best_bucket(least, rows) == (size, costs[size])
+
+
+def test_within_some_room_the_least_cost_per_row_counts() -> None:
+    queue = queue_with({1: 4, 4: 5, 8: 6, 16: 20})
+    assert queue.best_bucket_within(5, 1, 100) == (4, 5)
+    assert queue.best_bucket_within(100, 1, 100) == (8, 6)
+    assert queue.best_bucket_within(3, 1, 100) is None
+    assert queue.best_bucket_within(5, 5, 100) is None
+    assert (queue.cost_of(3), queue.cost_of(99), queue.best_rate()) == (5, 20, 0.75)
+
+
+def test_overdue_chunks_are_no_longer_expected() -> None:
+    queue = queue_with({1: MS})
+    for time in (30, 10, 20):
+        queue.expect(time)
+    assert [queue.next_expected(now) for now in (0, 10, 25, 30)] == [10, 20, 30, None]
