@@ -1,6 +1,7 @@
 """When what runs with what: pure functions of clock, queues and cost table; no threads, tensors, I/O or polling.
 
-Task (task_at), Key (key_of), ServiceClass: FIRST_PACKET, STEP, CHUNK, INTERACTIVE, UTTERANCE, BULK
-CostTable       what a run costs, corrected by every run; costs_of_graph fills it from a bundle
-Clock           monotonic nanoseconds; VirtualClock in tests, simulation and planner
+- Task (task_at), Key (key_of), ServiceClass: FIRST_PACKET, STEP, CHUNK, INTERACTIVE, UTTERANCE, BULK
+- CostTable: what a run costs, corrected by every run; costs_of_graph fills it from a bundle
+- Scheduler: the rule; Policy is what was settled by measurement
+- Clock: monotonic nanoseconds; VirtualClock in tests and planner; simulate runs the scheduler on a virtual device
 """
