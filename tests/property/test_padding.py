@@ -1,8 +1,14 @@
 """A short deterministic draw of the fuzzer, and what it found once."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
-from tests.property.fuzz import SOILS, attack, soil_of
+from compiler import ir as house
+from compiler.passes.pad_axes import PadAxes
+from tests.kit.offline import Differs
+from tests.property.fuzz import SOILS, as_padded, attack, grow, require_same_in_double, soil_of
 from tests.property.garden import Soil
 
 FOUND = {
@@ -49,6 +55,30 @@ def test_what_is_granted_is_asked_of_the_value_before_it_was_filled() -> None:
 @pytest.mark.parametrize("seed", [100270, 104450, 215643])
 def test_the_deviation_of_one_entry_is_noise_alone_and_exact_padded(seed: int) -> None:
     assert attack(seed) == "ill-conditioned"
+
+
+def test_numbers_whose_sums_overflow_by_order_are_the_same_in_double_precision() -> None:
+    assert attack(111003530, soil=soil_of(111003530)) == "ill-conditioned"
+
+
+def test_noise_excuses_nothing_that_differs_in_double_precision_too() -> None:
+    # regression: where the reference knows an operator badly, or a row alone is noise, everything was excused
+    origin = as_padded(grow(100270))
+    outcome = PadAxes().apply(dataclasses.replace(origin, model=house.clone(origin.model)))
+    told = Differs("output 0")
+    require_same_in_double(origin, outcome, told, seed=100270, rows=3, edges="none")
+    (last,) = outcome.lowered.model.graph.outputs
+    node = last.producer()
+    assert node is not None and node.inputs[0] is not None
+    insert = house.Inserter(outcome.lowered.model, "test", before=node)
+    node.replace_input_with(
+        0,
+        insert.op(
+            "Mul", [node.inputs[0], insert.constant(np.float32(1.01) * np.ones(1, np.float32), "more")], name="m"
+        ),
+    )
+    with pytest.raises(Differs, match="output 0"):
+        require_same_in_double(origin, outcome, told, seed=100270, rows=3, edges="none")
 
 
 def test_whatever_is_accepted_runs_padded_as_alone() -> None:
