@@ -241,8 +241,9 @@ def difference_of(got: Array, wanted: Array) -> float:
     special = ~np.isfinite(wanted)
     if not np.array_equal(got[special], wanted[special], equal_nan=True):
         return math.inf
-    scale = max(1.0, float(np.abs(wanted[~special]).max(initial=0.0)))
-    return float(np.abs(got[~special] / scale - wanted[~special] / scale).max(initial=0.0))
+    got, wanted = (each[~special].astype(np.float64) for each in (got, wanted))
+    scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    return float(np.abs(got / scale - wanted / scale).max(initial=0.0))
 
 
 def _same_bits(a: Array, b: Array) -> bool:

@@ -16,13 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from compiler import ir as house
 from compiler.capture.opset_conversion import raised
 from compiler.checker.check import check
-from compiler.checker.double_precision import in_double
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
@@ -32,6 +29,7 @@ from compiler.stages import Array, Lowered, Outcome, PaddedAxis
 from tests.kit.agreement import require_helpful
 from tests.kit.offline import Differs, Edges, check_padded, difference_of, free_size, in_session
 from tests.property.axis_kinds import AXIS_KINDS, ONE_ROW_KINDS
+from tests.property.double_precision import InDouble
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
 from tests.property.opset_kinds import OPSET_KINDS
@@ -396,41 +394,6 @@ def _check_declared(grown: Lowered, origin: Lowered, least: int) -> None:
         for expected, got in zip(wanted, after.run(None, given), strict=True):
             if not np.allclose(expected, got, 1e-4, 1e-5, equal_nan=True):
                 raise Differs(f"without declared lengths, {length} frames: {got} instead of {expected}")
-
-
-class MaxPool(OpRun):
-    """Along one axis, as ONNX Runtime answers: NaN is passed over, and where nothing is left, the lowest number stays.
-
-    The library's own has no answer to NaN alone, nor to some windows that begin in the padding.
-    """
-
-    op_domain = ""
-
-    def _run(
-        self,
-        x: Array,
-        kernel_shape: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int] | None = None,
-        **_: object,
-    ) -> tuple[Array]:
-        lowest = float(np.finfo(np.float32).min)
-        wide = np.pad(x, ((0, 0), (0, 0), tuple(pads or (0, 0))), constant_values=lowest)
-        windows = np.lib.stride_tricks.sliding_window_view(wide, kernel_shape[0], 2)[:, :, :: strides[0]]
-        return (np.fmax.reduce(windows, -1, initial=lowest),)
-
-
-class InDouble:
-    """A model in double precision."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self.evaluator = ReferenceEvaluator(in_double(ir.serde.serialize_model(model)), new_ops=[MaxPool])
-
-    def run(self, _: None, feeds: Mapping[str, Array]) -> Sequence[Array]:
-        """All outputs."""
-        double = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in feeds.items()}
-        with np.errstate(all="ignore"):
-            return [np.asarray(each) for each in self.evaluator.run(None, double)]
 
 
 def require_same_in_double(

@@ -1,0 +1,30 @@
+"""What double precision answers is what the runtime answers, up to rounding."""
+
+import numpy as np
+import pytest
+
+from tests.kit.graphs import parse, random_weights
+from tests.kit.offline import difference_of, in_session
+from tests.property.double_precision import InDouble
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", GATES)
+def test_recurrences_go_over_the_frames_of_each_row(op: str, direction: str) -> None:
+    ways = 2 if direction == "bidirectional" else 1
+    model = parse(
+        f"""(float[5,3,4] x, int32[3] n, float[{ways},3,4] start, float[{ways},{4 * GATES[op]},4] w,
+            float[{ways},{4 * GATES[op]},4] r) => (float[a,b,c,d] y, float[e,f,g] last)
+        {{ y, last = {op}<hidden_size = 4, direction = "{direction}">(x, w, r, , n, start) }}""",
+        random_weights(dict.fromkeys("wr", (ways, 4 * GATES[op], 4))),
+    )
+    rng = np.random.default_rng(0)
+    feeds = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("x", (5, 3, 4)), ("start", (ways, 3, 4)))
+    }
+    feeds["n"] = np.array([2, 5, 1], np.int32)
+    for single, double in zip(in_session(model).run(None, feeds), InDouble(model).run(None, feeds), strict=True):
+        assert difference_of(single, double) < 1e-5
