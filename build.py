@@ -265,7 +265,7 @@ def _init(options: argparse.Namespace) -> int:
 def _run_pair(options: argparse.Namespace) -> int:
     from compiler.cache.store import StageCache, default_folder
     from compiler.commands.run_pair import Request, compare_pair, comparison_table, require_same
-    from compiler.recipe.gates import Limits
+    from compiler.recipe.gates import Tolerance
     from compiler.report.progress import standard_console
 
     request = Request(
@@ -280,7 +280,7 @@ def _run_pair(options: argparse.Namespace) -> int:
         options.checkpoint,
         None if options.no_cache else StageCache(options.cache or default_folder()),
     )
-    limits = Limits(max_abs=options.tolerance)
+    limits = Tolerance(max_abs=options.tolerance)
     comparison = compare_pair(request, limits)
     standard_console().print(comparison_table(comparison))
     for note in comparison.notes:

@@ -79,16 +79,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         original = Original(loaded, name, spec, StageCache(Path(scratch)), Progress(Console(quiet=True)))
-        plain = dataclasses.replace(original.start(), evidence=original.evidence())
+        plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         for made in passes:
             if made.lossy or isinstance(made, RescaleStreams):
                 break
             plain = made.apply(plain).lowered
         lower = next((made for made in passes if isinstance(made, LowerPrecision)), LowerPrecision())
-        assert plain.evidence is not None, "the recipe needs data.calibration"
+        assert plain.calibration is not None, "the recipe needs data.calibration"
         total = sum(touches_float(node) for node in plain.model.graph)
-        console.print(f"{options.recipe}: {total} nodes with real numbers, {len(plain.evidence.streams)} streams")
+        console.print(f"{options.recipe}: {total} nodes with real numbers, {len(plain.calibration.streams)} streams")
         verification = original.streams()[: options.streams]
         rows = []
         for contender in _contenders(plain, lower, console):
@@ -117,8 +117,8 @@ def _parse() -> argparse.Namespace:
 
 def _contenders(plain: Lowered, lower: LowerPrecision, console: Console) -> Iterator[Contender]:
     """Each typed graph, when it is found."""
-    assert plain.evidence is not None
-    streams = plain.evidence.streams
+    assert plain.calibration is not None
+    streams = plain.calibration.streams
     nodes = [node for node in plain.model.graph if touches_float(node)]
     states = {f"state {state.input}" for state in plain.states}
     started = time.perf_counter()
@@ -158,14 +158,14 @@ def _exceeds(node: ir.Node, magnitudes: dict[str, float]) -> bool:
 
 def _by_prefix(plain: Lowered, names: list[str], states: set[str], goal: float) -> Contender:
     """Bisection over how many nodes stay, counted from the first; states stay if any node does."""
-    assert plain.evidence is not None
+    assert plain.calibration is not None
     started, runs = time.perf_counter(), 0
     low, high = 0, len(names)
     while low < high:
         middle = (low + high) // 2
         tried = write_types(plain, {*names[:middle], *states}, HALF)
         runs += 1
-        good = max(noise_between(plain, tried, plain.evidence.streams).values()) <= goal
+        good = max(noise_between(plain, tried, plain.calibration.streams).values()) <= goal
         low, high = (low, middle) if good else (middle + 1, high)
     lowered = write_types(plain, {*names[:low], *states}, HALF)
     return Contender("prefix by bisection", lowered, low, time.perf_counter() - started, runs)

@@ -67,7 +67,7 @@ def main() -> None:
         name, spec = next(iter(loaded.recipe.graphs.items()))
         cache = StageCache(options.cache or Path(scratch))
         original = Original(loaded, name, spec, cache, Progress(Console(quiet=True)))
-        plain = dataclasses.replace(original.start(), evidence=original.evidence())
+        plain = dataclasses.replace(original.start(), calibration=original.calibration())
         passes = [make_pass(each.name, each.options, placements()) for each in spec.passes]
         exact = plain
         for made in passes:
@@ -75,7 +75,7 @@ def main() -> None:
                 break
             exact = made.apply(exact).lowered
         static = next((made for made in passes if isinstance(made, QuantizeStatic)), QuantizeStatic())
-        assert exact.evidence is not None, "the recipe needs data.calibration"
+        assert exact.calibration is not None, "the recipe needs data.calibration"
         graphs: dict[str, Callable[[int], onnx.ModelProto]] = {"float32": functools.partial(_frozen, exact)}
         rows: dict[str, dict[str, Any]] = {"float32": {}}
         verification = [stream[: options.calls] for stream in original.streams()[: options.streams]]
@@ -123,8 +123,8 @@ def _contenders(exact: Lowered, static: QuantizeStatic) -> Iterator[tuple[str, L
     started = time.perf_counter()
     yield "static", static.apply(copy()).lowered, time.perf_counter() - started
     started = time.perf_counter()
-    alone = static.apply(copy(states=(), caches=(), evidence=_RandomStates(exact))).lowered
-    back = dataclasses.replace(alone, states=exact.states, caches=exact.caches, evidence=exact.evidence)
+    alone = static.apply(copy(states=(), caches=(), calibration=_RandomStates(exact))).lowered
+    back = dataclasses.replace(alone, states=exact.states, caches=exact.caches, calibration=exact.calibration)
     yield "static, random states", back, time.perf_counter() - started
     started = time.perf_counter()
     tokens = QuantizeDynamic(static.placement, static.pins, static.keep_float)
@@ -135,7 +135,7 @@ class _RandomStates:
     """The calibration features, each call beside full caches of normal random numbers."""
 
     def __init__(self, exact: Lowered) -> None:
-        assert exact.evidence is not None
+        assert exact.calibration is not None
         generator = np.random.default_rng(0)
         runner = Runner(exact, _Nothing())
         fixed: dict[str, Array] = {}
@@ -154,7 +154,7 @@ class _RandomStates:
                 }
                 for feed in stream
             ]
-            for stream in exact.evidence.streams
+            for stream in exact.calibration.streams
         ]
 
     def task_distance(self, lowered: Lowered) -> float | None:
@@ -178,10 +178,10 @@ class _Calls(peer.CalibrationDataReader):  # type: ignore[misc]
     """Chained calls over the calibration streams, as the graph takes them."""
 
     def __init__(self, exact: Lowered, rows: int) -> None:
-        assert exact.evidence is not None
+        assert exact.calibration is not None
         session = open_session(_frozen(exact, rows).SerializeToString(), optimize=True)
         self.feeds: list[dict[str, Array]] = []
-        for stream in exact.evidence.streams:
+        for stream in exact.calibration.streams:
             runner = Runner(exact, session, rows)
             for feed in stream:
                 many = {name: np.repeat(array, rows, axis=0) for name, array in feed.items()}

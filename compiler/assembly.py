@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler.bundle.engine_stand_in import StandIns
+from compiler.bundle.engine_stand_in import EngineStandIns
 from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
@@ -99,14 +99,14 @@ class Assembly:
     def replay(self) -> None:
         """The gates on what was written; what stands for an engine records what it is fed, for the engine's machine."""
         runs_here = all(graph.runs_here for graph in self.shipped.graphs.values())
-        stand_ins = None if runs_here else StandIns(self.target.open)
+        stand_ins = None if runs_here else EngineStandIns(self.target.open)
         self._open_with(stand_ins or make_executor)
         self.check("written")
         if stand_ins is not None:
             limits = {name: graph.limits.max_abs for name, graph in self.shipped.graphs.items()}
             for name, content in stand_ins.feeds(limits).items():
                 self.parts[name] = self.parts[name].with_feeds(name, content)
-            self._open_with(StandIns(self.target.open))
+            self._open_with(EngineStandIns(self.target.open))
 
     def _open_with(self, executors: ExecutorFactory) -> None:
         self.shipped = dataclasses.replace(self.shipped, executors=executors)

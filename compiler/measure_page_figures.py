@@ -17,7 +17,7 @@ from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision,
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Bench, common_values
 from compiler.runners.instrumented import exposed
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.differences import max_abs_difference
 from compiler.verify.explained_rounding import QUANTIZED, is_counted
@@ -118,7 +118,9 @@ def _type_words(value: ir.Value) -> str:
 # Histograms
 
 
-def worst_histograms(exact: Lowered | None, final: Lowered, steps: Sequence[Step]) -> tuple[TensorHistogram, ...]:
+def worst_histograms(
+    exact: Lowered | None, final: Lowered, steps: Sequence[OriginalCall]
+) -> tuple[TensorHistogram, ...]:
     """Histograms of the tensors with the lowest ratio of signal to noise.
 
     Args:
@@ -144,7 +146,7 @@ def worst_histograms(exact: Lowered | None, final: Lowered, steps: Sequence[Step
     return tuple(sorted(differing, key=lambda each: np.inf if each.sqnr_db is None else each.sqnr_db)[:WORST])
 
 
-def _outputs(final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array, Array]]:
+def _outputs(final: Lowered, steps: Sequence[OriginalCall]) -> Iterator[tuple[str, Array, Array]]:
     runner = runner_of(final)
     states = {state.output for state in final.states}
     for step in steps:
@@ -155,7 +157,7 @@ def _outputs(final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array
             yield name, array, runner.states[name]
 
 
-def _values(exact: Lowered, final: Lowered, steps: Sequence[Step]) -> Iterator[tuple[str, Array, Array]]:
+def _values(exact: Lowered, final: Lowered, steps: Sequence[OriginalCall]) -> Iterator[tuple[str, Array, Array]]:
     names = common_values(exact, final)
     old, new = Bench(exposed(exact, names)), Bench(exposed(final, names))
     for step in steps:

@@ -121,7 +121,7 @@ class StateMap(abc.ABC):
         return {}
 
 
-class Evidence(Protocol):
+class Calibration(Protocol):
     """What passes may measure on: data that the recipe sets apart for it, none of which serves the gates."""
 
     @property
@@ -155,7 +155,7 @@ class Lowered:
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
             add_batch_axis empties it.
         lossy: whether a pass has rounded on purpose: half precision, int8.
-        evidence: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
+        calibration: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
         state_maps: from the original's states (cut to the slots of their caches) to the present ones, in order.
     """
 
@@ -172,7 +172,7 @@ class Lowered:
     rows_independent: bool = False
     row_places: tuple[RowPlace, ...] = ()
     lossy: bool = False
-    evidence: "Evidence | None" = dataclasses.field(default=None, repr=False, compare=False)
+    calibration: "Calibration | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:

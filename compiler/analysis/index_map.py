@@ -110,7 +110,7 @@ def derive(nodes: Sequence[ir.Node], dims: Sequence[Dim], known: Sizes) -> Index
     steps = []
     current = None
     for node in nodes:
-        step = _Step(node, current, shapes[-1], known)
+        step = _Movement(node, current, shapes[-1], known)
         shapes.append(step.shape)
         steps.append(step)
         current = node.outputs[0]
@@ -135,7 +135,7 @@ def _size(dim: Dim, known: Sizes) -> sympy.Expr:
     return size
 
 
-class _Step:
+class _Movement:
     """One movement of known sizes.
 
     Raises:

@@ -131,7 +131,7 @@ class Lifter:
         return insert.op("Concat", values, {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)
 
 
-class Site:
+class LiftedNode:
     """One node while it is being lifted.
 
     Args:

@@ -18,7 +18,7 @@ from runtime_lite.format.reader import Bundle
 OpenArtifact = Callable[[Path], Session]
 
 
-class StandIns:
+class EngineStandIns:
     """Makes stand-ins for `Runtime.load`, and keeps what they were fed.
 
     Args:
@@ -29,8 +29,8 @@ class StandIns:
         self.open_artifact = open_artifact
         self.recorded: dict[str, dict[str, Array]] = {}
 
-    def __call__(self, bundle: Bundle, name: str, threads: int) -> "StandIn":
-        return StandIn(bundle, name, self.open_artifact, self.recorded.setdefault(name, {}))
+    def __call__(self, bundle: Bundle, name: str, threads: int) -> "EngineStandIn":
+        return EngineStandIn(bundle, name, self.open_artifact, self.recorded.setdefault(name, {}))
 
     def feeds(self, tolerances: Mapping[str, float]) -> dict[str, bytes]:
         """What was recorded of each graph, as a file: `<bucket>/feed/<input>`, `<bucket>/output/<output>`, `tolerance`.
@@ -44,7 +44,7 @@ class StandIns:
         }
 
 
-class StandIn:
+class EngineStandIn:
     """Sessions of one graph, by bucket."""
 
     def __init__(self, bundle: Bundle, name: str, open_artifact: OpenArtifact, recorded: dict[str, Array]) -> None:

@@ -4,12 +4,12 @@ Seen are files opened, asked for or listed through Python, and environment varia
 code opens by itself (`imported_sources.py` looks for such code). The network and other processes lead out of sight:
 that is said, and a result that it went into is not kept.
 
-    with WITNESS.watching():
+    with READ_TRACER.watching():
         module = factory()
-    WITNESS.reads()       # {"file weights.pt": "9f86...", "variable MODEL_SIZE": "absent"}
-    WITNESS.unseen()      # ("socket.connect",)
+    READ_TRACER.reads()       # {"file weights.pt": "9f86...", "variable MODEL_SIZE": "absent"}
+    READ_TRACER.unseen()      # ("socket.connect",)
 
-There is one witness per process, as modules are imported and their memories filled once per process: what any code of
+There is one tracer per process, as modules are imported and their memories filled once per process: what any code of
 the recipe has read may reach all that runs after it. An audit hook cannot be taken away again; it does nothing unless
 watching.
 """
@@ -51,7 +51,7 @@ IMPORT_SYSTEM = "<frozen importlib"
 State = tuple[int, ...] | None
 
 
-class Witness:
+class ReadTracer:
     """Collects what is read between the beginning and the end of `watching`."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Witness:
         """
         if not self._watching or getattr(self._inside, "busy", False):
             return
-        self._inside.busy = True  # what the witness itself looks at is not noted
+        self._inside.busy = True  # what the tracer itself looks at is not noted
         try:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 if not is_own(sys._getframe(2)):
@@ -227,23 +227,23 @@ def _identity(path: str) -> State:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _put_in_front(witness: Witness) -> Callable[[], None]:
+def _put_in_front(tracer: ReadTracer) -> Callable[[], None]:
     """Listen where the interpreter raises no event: questions for a file, and environment variables."""
     environ: Any = type(os.environ)
     stat_before, access_before, variable_before = os.stat, os.access, environ.__getitem__
 
     def stat_file(path: Any, *arguments: Any, **options: Any) -> Any:
         if options.get("dir_fd") is None:
-            witness.note(witness.see_file, path, _is_bookkeeping)
+            tracer.note(tracer.see_file, path, _is_bookkeeping)
         return stat_before(path, *arguments, **options)
 
     def access_file(path: Any, *arguments: Any, **options: Any) -> bool:
         if options.get("dir_fd") is None:
-            witness.note(witness.see_file, path, _is_bookkeeping)
+            tracer.note(tracer.see_file, path, _is_bookkeeping)
         return access_before(path, *arguments, **options)
 
     def variable(mapping: Any, name: Any) -> Any:
-        witness.note(witness.see_variable, name, lambda frame: False)
+        tracer.note(tracer.see_variable, name, lambda frame: False)
         return variable_before(mapping, name)
 
     def restore() -> None:
@@ -253,5 +253,5 @@ def _put_in_front(witness: Witness) -> Callable[[], None]:
     return restore
 
 
-WITNESS = Witness()
+READ_TRACER = ReadTracer()
 """Of this process."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compiler.cache.imported_sources import imported_by
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 from compiler.cache.store import StageCache
 
 Code = Mapping[str, bool]
@@ -57,11 +57,11 @@ class StageResults:
             self.cache.put_with_dependencies(key, files, {})
             return ""
         imported = [(imported_by([reference], self.folder), named) for reference, named in code.items()]
-        unseen = [*WITNESS.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
+        unseen = [*READ_TRACER.unseen(), *(name for each, named in imported if not named for name in each.unseen)]
         if unseen:
             return f"not kept, as nobody sees what {', '.join(dict.fromkeys(unseen))} may read"
-        reads = WITNESS.reads(known)
-        if reads is None or max(each.newest_s for each, _ in imported) > WITNESS.began_s:
+        reads = READ_TRACER.reads(known)
+        if reads is None or max(each.newest_s for each, _ in imported) > READ_TRACER.began_s:
             return "not kept, as files changed while they were read"
         for each, _ in imported:
             reads |= each.reads

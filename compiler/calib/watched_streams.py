@@ -15,7 +15,7 @@ from compiler.runners.ahead import ahead
 from compiler.runners.choose import runner_on
 from compiler.runners.session import Session, session_of
 from compiler.runners.stream import poisoned
-from compiler.stages import Array, Evidence, Feed, Lowered
+from compiler.stages import Array, Calibration, Feed, Lowered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Call:
     outputs: Mapping[str, Array]
 
 
-def evidence_of(lowered: Lowered, otherwise: str = "") -> Evidence:
+def calibration_of(lowered: Lowered, otherwise: str = "") -> Calibration:
     """What a pass that measures may measure a graph on.
 
     Args:
@@ -43,14 +43,14 @@ def evidence_of(lowered: Lowered, otherwise: str = "") -> Evidence:
     Raises:
         Refused: there are no calibration data, or the first call is a graph of its own, which streams begin with.
     """
-    if lowered.evidence is None:
+    if lowered.calibration is None:
         cure = "name a generator of streams under data.calibration"
         raise Refused(
             "expected data.calibration to measure on, got none", cure=f"{cure}, or {otherwise}" if otherwise else cure
         )
     if lowered.first_call is not None:
         raise Refused("expected one graph, got one for the first call besides", cure="list merge_first_call before")
-    return lowered.evidence
+    return lowered.calibration
 
 
 def run_streams(lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> Iterator[Call]:

@@ -22,8 +22,8 @@ from compiler.user_code.streams import Streams
 from compiler.verify.gates.task import decoded, measured, task_functions
 
 
-class CalibrationEvidence:
-    """The evidence of one graph.
+class RecipeCalibration:
+    """The calibration of one graph.
 
     Args:
         places: of the recipe.

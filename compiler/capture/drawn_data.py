@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from compiler.cache.dependencies import hash_path
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 from compiler.cache.results import StageResults
-from compiler.capture.calibration_data import CalibrationEvidence, check_disjoint
+from compiler.capture.calibration_data import RecipeCalibration, check_disjoint
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.graph import Graph
@@ -67,7 +67,7 @@ class DrawnData:
                 if feeds.files:
                     digest = self.digests[purpose].encode()
                     why = self.results.keep(key, {"digest": digest}, {feeds.for_graph(self.graph): True})
-                WITNESS.answer_for()
+                READ_TRACER.answer_for()
             handle.finish(
                 StageReport(self.graph, label, time.perf_counter() - started, cached=entry is not None, detail=why)
             )
@@ -114,7 +114,7 @@ class DrawnData:
         """Whether a file is named as one that feeds are made from: their digest stands for it."""
         return any(path == file or path.startswith(os.path.join(file, "")) for file in self._files)
 
-    def evidence(self, task: TaskGate | None, reference: Callable[[], Run]) -> CalibrationEvidence | None:
+    def calibration(self, task: TaskGate | None, reference: Callable[[], Run]) -> RecipeCalibration | None:
         """What passes may measure on, if the recipe has calibration data.
 
         Args:
@@ -129,4 +129,4 @@ class DrawnData:
         self.check_apart(self.drawn("verification"), "data", "verification")
         calibration = self.drawn("calibration")
         development = self.drawn("development") if "development" in self.inputs else calibration
-        return CalibrationEvidence(self.places, task, calibration, development, reference)
+        return RecipeCalibration(self.places, task, calibration, development, reference)

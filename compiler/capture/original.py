@@ -10,7 +10,7 @@ import numpy as np
 from compiler import ir as house
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import StageCache
-from compiler.capture.calibration_data import CalibrationEvidence
+from compiler.capture.calibration_data import RecipeCalibration
 from compiler.capture.captured_graphs import CapturedGraphs, hashes_of, source_files
 from compiler.capture.drawn_data import DrawnData
 from compiler.capture.initial_graph import initial_graph
@@ -19,7 +19,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.tree.keys import Key
 from compiler.report.progress import Progress
-from compiler.runners.stream import Step, chained_steps
+from compiler.runners.stream import OriginalCall, chained_steps
 from compiler.stage_inputs import (
     CaptureInputs,
     LoweringInputs,
@@ -66,7 +66,7 @@ class Original:
         self.buckets = {n: axis.buckets for n, axis in spec.axes.items() if axis.buckets is not None}
         self.results = StageResults(cache, loaded.path.parent)
         self.surroundings = surroundings_of(loaded)
-        self._steps: list[Step] = []
+        self._steps: list[OriginalCall] = []
         self.data = DrawnData(self.places, name, for_data(spec), self.results)
         shortest = 1 if spec.padded else self.gate.chained_steps
         for purpose, feeds in recipe.data if with_data else ():
@@ -116,9 +116,9 @@ class Original:
         """Refuse streams of a gate that passes are calibrated with or choose on: see `DrawnData`."""
         self.data.check_apart(streams, *keys)
 
-    def evidence(self) -> CalibrationEvidence | None:
+    def calibration(self) -> RecipeCalibration | None:
         """What passes may measure on, if the recipe has calibration data: see `DrawnData`."""
-        return self.data.evidence(self.task, lambda: self.reference().run)
+        return self.data.calibration(self.task, lambda: self.reference().run)
 
     def start(self) -> Lowered:
         """The captured graph with the recipe's states and axes, as a copy: passes change what they are given."""
@@ -138,7 +138,7 @@ class Original:
     def _reference(self) -> Reference:
         return reference_of(self.places, self.name, self.spec, self.start)
 
-    def steps(self, count: int) -> list[Step]:
+    def steps(self, count: int) -> list[OriginalCall]:
         """The original's first calls on the longest stream, or utterances of all lengths."""
         if len(self._steps) < count:
             feeds = _spread(self.streams(), count) if self.spec.padded else self.streams()[0]

@@ -25,7 +25,7 @@ import safetensors.torch
 import torch
 
 from compiler import ir as house
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
@@ -181,7 +181,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     _try(module, arguments, names, spec, place)
     dynamic = _dynamic_shapes(module, spec, names)
     try:
-        with _kept_environment(), torch.no_grad(), _quiet(), WITNESS.watching():
+        with _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -351,7 +351,7 @@ def _try(
     """Call the module once with example inputs, so that mistakes show before the exporter's words hide them."""
     shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
     try:
-        with torch.no_grad(), WITNESS.watching():
+        with torch.no_grad(), READ_TRACER.watching():
             results = module(*arguments)
     except Exception as error:
         raise RecipeError(
@@ -436,7 +436,7 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
 
 def results_of(module: torch.nn.Module, arguments: Sequence[Array]) -> list[Array]:
     """What a module answers, one array per result."""
-    with torch.no_grad(), WITNESS.watching():
+    with torch.no_grad(), READ_TRACER.watching():
         results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
     return [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
 

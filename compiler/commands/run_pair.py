@@ -14,7 +14,7 @@ from compiler.commands.example_feeds import random_feeds, require_sizes
 from compiler.commands.onnx_signature import Tensor
 from compiler.commands.subjects import STAGE, Subject, checked, open_onnx, open_original, opened_bundle
 from compiler.errors import DataError, GateFailed, Place, RecipeError
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from compiler.sizes.expressions import Dim
@@ -85,7 +85,7 @@ class Comparison:
     notes: tuple[str, ...]
 
 
-def compare_pair(request: Request, limits: Limits) -> Comparison:
+def compare_pair(request: Request, limits: Tolerance) -> Comparison:
     """Run both on the same feeds.
 
     Raises:
@@ -98,7 +98,7 @@ def compare_pair(request: Request, limits: Limits) -> Comparison:
         return _compared(first, second, feeds, limits)
 
 
-def require_same(comparison: Comparison, request: Request, limits: Limits) -> None:
+def require_same(comparison: Comparison, request: Request, limits: Tolerance) -> None:
     """Raise for the tensor that is farthest off.
 
     Raises:
@@ -233,7 +233,7 @@ def _from_file(path: Path, wanted: Sequence[Tensor], calls: int | None) -> list[
 # Answers
 
 
-def _compared(first: Subject, second: Subject, feeds: Sequence[Feed], limits: Limits) -> Comparison:
+def _compared(first: Subject, second: Subject, feeds: Sequence[Feed], limits: Tolerance) -> Comparison:
     tallies: dict[str, _Pair] = {}
     notes = [f"{each.shown}: states guessed: {each.carried}" for each in (first, second) if each.carried]
     for call, (expected, got) in enumerate(zip(checked(first, feeds), checked(second, feeds), strict=True)):
@@ -276,7 +276,7 @@ class _Pair:
             agree = np.argmax(got, axis=-1) == np.argmax(expected, axis=-1)
             self.same, self.places = self.same + int(np.sum(agree)), self.places + int(np.size(agree))
 
-    def compared(self, limits: Limits) -> Compared:
+    def compared(self, limits: Tolerance) -> Compared:
         difference = self.tally.difference()
         limit = difference.limit(limits)
         beyond = (call for call, error in enumerate(self.tally.errors) if not error <= limit)

@@ -20,10 +20,10 @@ from compiler.commands.example_feeds import random_feeds, require_sizes, unanswe
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.errors import GateFailed, Place, Refused
 from compiler.passes.simplify import simplify_model
-from compiler.recipe.gates import EdgeKind, Limits
+from compiler.recipe.gates import EdgeKind, Tolerance
 from compiler.report.files import require_place
 from compiler.runners.choose import runner_of, runners_of
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.user_code.callables import shown_path
 from compiler.verify.differences import compare, worst_of
@@ -82,7 +82,7 @@ def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], toleranc
     before = Lowered(graph=source.stem, model=model, data_outputs=outputs)
     after = dataclasses.replace(before, model=house.clone(model))
     simplify_model(after.model)
-    compared = _require_same(source, before, after, feeds, Limits(max_abs=tolerance))
+    compared = _require_same(source, before, after, feeds, Tolerance(max_abs=tolerance))
     content = _content(after.model, source)
     with replace_file(target) as file:
         file.write(content)
@@ -101,7 +101,7 @@ def is_onnx(content: bytes) -> bool:
     return bool(found.ir_version and found.opset_import and found.HasField("graph"))
 
 
-def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Feed], limits: Limits) -> str:
+def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Feed], limits: Tolerance) -> str:
     """Compare the file with its simplified graph on random and on edge feeds; what was compared, in words."""
     session, names = open_file(source, STAGE, optimize=False), list(before.data_outputs)
 
@@ -110,7 +110,7 @@ def _require_same(source: Path, before: Lowered, after: Lowered, feeds: list[Fee
             yield dict(zip(names, session.run(names, dict(feed)), strict=True)), {}
 
     try:
-        steps = [Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)]
+        steps = [OriginalCall(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)]
     except Exception as error:
         raise unanswered(STAGE, shown_path(source), feeds[0], error) from error
     worst = worst_of(compare(after, runner_of(after), steps), limits)

@@ -1,8 +1,8 @@
-"""Takes the errors of chosen regions away from a graph, to see what is left without them.
+"""Takes the errors of chosen sections away from a graph, to see what is left without them.
 
     v' = v + (right value - local error's value)        where that is finite; elsewhere the right value itself
 
-Only a region's own error goes: what it makes of wrong inputs stays as wrong as it was, so a value behind the culprit
+Only a section's own error goes: what it makes of wrong inputs stays as wrong as it was, so a value behind the culprit
 does not heal it. One graph takes all corrections as inputs; a correction that is not asked for is zero.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from compiler.calib.noise import share_of
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runners_of
 from compiler.runners.forced_values import Lesson
 from compiler.runners.instrumented import ADDED, REPLACED, correctable
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.differences import Difference, compare, worst_of
 
@@ -70,7 +70,7 @@ class Trial:
 
 
 class Injection:
-    """Runs a graph on recorded calls with the errors of chosen regions taken away.
+    """Runs a graph on recorded calls with the errors of chosen sections taken away.
 
     Args:
         after: the graph.
@@ -85,9 +85,9 @@ class Injection:
         self,
         after: Lowered,
         names: Sequence[str],
-        steps: Sequence[Step],
+        steps: Sequence[OriginalCall],
         lessons: Mapping[int, Mapping[str, Correction]],
-        limits: Limits,
+        limits: Tolerance,
         *,
         optimize: bool = False,
     ) -> None:
@@ -103,7 +103,7 @@ class Injection:
         Args:
             corrected: the values.
             replace: whether they become right whatever they are computed from. Where numbers are rounded coarsely, a
-                region that is fed a little otherwise makes another error than the one that is known of it.
+                section that is fed a little otherwise makes another error than the one that is known of it.
         """
         key = frozenset(corrected), replace
         if key not in self.trials:

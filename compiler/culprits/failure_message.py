@@ -8,12 +8,12 @@ from compiler.culprits.records import Culprit, Findings
 from compiler.culprits.reproducer import write_reproducer
 from compiler.culprits.search import BEYOND, Advance, find_culprits
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Limits
-from compiler.runners.stream import Step
+from compiler.recipe.gates import Tolerance
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 
 SHOWN = 4
-"""Further nodes of a region that are named."""
+"""Further nodes of a section that are named."""
 
 TOLD = 200
 """Characters of an error that ends the search."""
@@ -23,8 +23,8 @@ def explained(
     error: GateFailed,
     before: Lowered,
     after: Lowered,
-    steps: Sequence[Step],
-    limits: Limits,
+    steps: Sequence[OriginalCall],
+    limits: Tolerance,
     folder: Path | None,
     *,
     optimize: bool = False,
@@ -74,7 +74,7 @@ def culprit_words(found: Findings) -> str:
         if found.left <= 1.0
         else f"without {'it' if count == 1 else 'them'} the rest still takes {found.left:.2g} times the limit"
     )
-    return f"{count} {noun} to blame of {found.regions} compared: {named}; {rest}"
+    return f"{count} {noun} to blame of {found.sections} compared: {named}; {rest}"
 
 
 def _culprit_words(culprit: Culprit, found: Findings) -> str:
@@ -112,6 +112,6 @@ def _spread_words(found: Findings) -> str:
         for each in found.parts
     )
     return (
-        f"no single node is to blame: {found.differing} of {found.regions} compared round a little, each by at most "
+        f"no single node is to blame: {found.differing} of {found.sections} compared round a little, each by at most "
         f"{found.worst.beyond:.2g} times what rounding explains, and it adds up (largest parts of the error: {parts})"
     )

@@ -1,4 +1,4 @@
-"""The errors that regions of a graph make of right inputs, and how much of them rounding explains."""
+"""The errors that sections of a graph make of right inputs, and how much of them rounding explains."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,25 +8,25 @@ import numpy as np
 from compiler.calib.noise import rms
 from compiler.culprits.records import LocalError
 from compiler.runners.forced_values import Lesson, Lessons
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted
 
 FIRST_NOISE = 2
 """The explained error is measured in calls up to this one, and in the last."""
 
 USUAL = 8
-"""So many regions show what is usual."""
+"""So many sections show what is usual."""
 
 
 def local_errors(
-    lessons: Lessons, steps: Sequence[Step], roundings: Mapping[str, Rounding], advance: Callable[[], None]
+    lessons: Lessons, steps: Sequence[OriginalCall], roundings: Mapping[str, Rounding], advance: Callable[[], None]
 ) -> list[LocalError]:
-    """Run all calls, and measure every region.
+    """Run all calls, and measure every section.
 
     Args:
         lessons: of the graphs before and after a pass.
         steps: the original's calls.
-        roundings: of every region, by the value that it ends in, in the order of the graph.
+        roundings: of every section, by the value that it ends in, in the order of the graph.
         advance: called after every call.
     """
     explained = ExplainedError(lessons.before, roundings, lessons.names)
@@ -42,7 +42,7 @@ def local_errors(
 
 
 def with_usual(errors: Sequence[LocalError], roundings: Mapping[str, Rounding]) -> list[LocalError]:
-    """Count what is usual among regions of one element type as explained: their weights may be rounded, too."""
+    """Count what is usual among sections of one element type as explained: their weights may be rounded, too."""
     found = list(errors)
     for rounding in Rounding:
         relative = [each.relative for each in errors if roundings[each.tensor] is rounding and each.error]
@@ -58,7 +58,7 @@ def with_usual(errors: Sequence[LocalError], roundings: Mapping[str, Rounding]) 
 
 
 class _Tally:
-    """Local errors of one region, call by call."""
+    """Local errors of one section, call by call."""
 
     def __init__(self) -> None:
         self.errors: list[tuple[float, int]] = []

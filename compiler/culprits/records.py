@@ -1,4 +1,4 @@
-"""What a search for culprits has found: the errors of regions, and the regions that are named."""
+"""What a search for culprits has found: the errors of sections, and the sections that are named."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ class TensorStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class LocalError:
-    """What a region makes wrong of right inputs.
+    """What a section makes wrong of right inputs.
 
     Attributes:
         tensor: the value that it ends in.
@@ -68,7 +68,7 @@ class LocalError:
 
 @dataclasses.dataclass(frozen=True)
 class Culprit:
-    """One region that is responsible.
+    """One section that is responsible.
 
     Attributes:
         local: its error.
@@ -108,14 +108,14 @@ class Findings:
     Attributes:
         culprits: the smallest set, the largest local error first; empty where the error is spread.
         beyond: whether their errors are larger than rounding explains.
-        parts: where the error is spread, the regions that contribute most.
-        regions: how many were compared.
+        parts: where the error is spread, the sections that contribute most.
+        sections: how many were compared.
         differing: how many of them have an error of their own.
         worst: the largest local error by what rounding explains; None without any.
         used: share of the limits that the worst tensor uses.
         left: the same without the culprits' own errors.
-        names: values between the regions.
-        lesson: the call with the worst local error of the first region that is named.
+        names: values between the sections.
+        lesson: the call with the worst local error of the first section that is named.
         before: the graph before, as it was searched.
         after: the graph after.
     """
@@ -123,7 +123,7 @@ class Findings:
     culprits: tuple[Culprit, ...]
     beyond: bool
     parts: tuple[Culprit, ...]
-    regions: int
+    sections: int
     differing: int
     worst: LocalError | None
     used: float

@@ -47,7 +47,7 @@ def reexpressed(after: Lowered, names: Sequence[str], lesson_of: Callable[[Seque
 
 
 def _readers(after: Lowered, names: Sequence[str]) -> dict[str, set[str]]:
-    """By value the values whose regions read it."""
+    """By value the values whose sections read it."""
     ends = set(names)
     readers: dict[str, set[str]] = {name: set() for name in names}
     for name in names:
@@ -78,7 +78,7 @@ def _blocks(
 
 
 def local_error(lesson: Lesson, name: str) -> float:
-    """The error of a region on right inputs, relative to the signal; zero where numbers are broken altogether."""
+    """The error of a section on right inputs, relative to the signal; zero where numbers are broken altogether."""
     expected, got = lesson.expected(name), lesson.got(name)
     counted = is_counted(expected)
     signal = rms(expected[counted])

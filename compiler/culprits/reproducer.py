@@ -1,7 +1,7 @@
-"""Writes a folder that shows a defect by itself: the regions to blame, before and after the pass, and their inputs.
+"""Writes a folder that shows a defect by itself: the sections to blame, before and after the pass, and their inputs.
 
-    before.onnx   the regions as they were           findings.json  nodes, source lines, statistics, limits
-    after.onnx    the regions as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
+    before.onnx   the sections as they were           findings.json  nodes, source lines, statistics, limits
+    after.onnx    the sections as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
     inputs.npz    what they read, one call                          exits with 1 while they differ
 
 Where the pass has reshaped what is to blame, as it may do with states, `expected/...` of the inputs takes the place of
@@ -33,7 +33,7 @@ SCRIPT = "reproduce.py"
 FINDINGS = "findings.json"
 
 PROGRAM = '''\
-"""Shows in what the regions of `after.onnx` differ from those of `before.onnx`; needs numpy and onnxruntime.
+"""Shows in what the sections of `after.onnx` differ from those of `before.onnx`; needs numpy and onnxruntime.
 
     python reproduce.py        exits with 1 while a difference is larger than its limit, else with 0
 """
@@ -159,7 +159,7 @@ def reproducer_files(findings: Findings, stage: str, beyond: float) -> dict[str,
 
 
 def cut_out(lowered: Lowered, tensors: Sequence[str], ends: set[str]) -> ir.Model:
-    """The regions that end in some tensors as a graph of their own; what they read are its inputs."""
+    """The sections that end in some tensors as a graph of their own; what they read are its inputs."""
     model = house.clone(lowered.model)
     copy = dataclasses.replace(lowered, model=model)
     nodes = {node: None for name in tensors for node in region_of(copy, name, ends - {name})}
@@ -190,7 +190,7 @@ def _is_end(value: ir.Value, ends: set[str]) -> bool:
 
 
 def _given(lesson: Lesson, name: str, *, is_after: bool) -> Array:
-    """What a region reads: right values, in the form of its graph."""
+    """What a section reads: right values, in the form of its graph."""
     name = name.removesuffix(".given")
     if is_after:
         return lesson.given(name) if name in lesson.right else lesson.inputs_after[name]

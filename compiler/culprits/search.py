@@ -1,10 +1,10 @@
-"""Finds the smallest set of regions of a graph whose own errors break a parity gate.
+"""Finds the smallest set of sections of a graph whose own errors break a parity gate.
 
-1. Local errors: every region is run on the values of the graph before the pass (`teacher_forcing`).
-2. Suspects: regions whose local error is larger than the rounding of the pass explains (`explained_rounding`).
-3. Confirmation: the suspects' own errors are taken away (`error_injection`); if the gate holds then, the set is
+1. Local errors: every section is run on the values of the graph before the pass (`forced_values`).
+2. Suspects: sections whose local error is larger than the rounding of the pass explains (`explained_rounding`).
+3. Confirmation: the suspects' own errors are taken away (`corrections`); if the gate holds then, the set is
    thinned out until every member is needed. What stays is sufficient, and none of it is superfluous.
-4. Without suspects that suffice: a few regions that cause most of the error although each rounds no worse than it must
+4. Without suspects that suffice: a few sections that cause most of the error although each rounds no worse than it must
    (they must not be rounded); otherwise the error is spread, and it is said so.
 """
 
@@ -20,10 +20,10 @@ from compiler.culprits.local_errors import local_errors
 from compiler.culprits.records import Culprit, Findings, LocalError, TensorStatistics
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.operator_traits import MOVING, QUANTIZING
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Lowered
 from compiler.verify.differences import compare, worst_of
 from compiler.verify.explained_rounding import rounding_of
@@ -56,7 +56,7 @@ ROUNDED = 0.005
 """A constant that is off by no more of its largest number has been rounded: to eight bits, at the coarsest."""
 
 NOT_TO_BLAME = MOVING | QUANTIZING | {"Cast"}
-"""Operators that are not to blame while a region has others: they move numbers or change their type."""
+"""Operators that are not to blame while a section has others: they move numbers or change their type."""
 
 Advance = Callable[[int, int], None]
 
@@ -64,8 +64,8 @@ Advance = Callable[[int, int], None]
 def find_culprits(
     before: Lowered,
     after: Lowered,
-    steps: Sequence[Step],
-    limits: Limits,
+    steps: Sequence[OriginalCall],
+    limits: Tolerance,
     *,
     optimize: bool = False,
     advance: Advance = lambda done, total: None,
@@ -97,7 +97,7 @@ def find_culprits(
     return None
 
 
-def _fails(lowered: Lowered, steps: Sequence[Step], limits: Limits) -> bool:
+def _fails(lowered: Lowered, steps: Sequence[OriginalCall], limits: Tolerance) -> bool:
     return not worst_of(compare(lowered, runner_of(lowered), steps), limits).holds(limits)
 
 
@@ -115,8 +115,8 @@ class _Search:
         self,
         before: Lowered,
         after: Lowered,
-        steps: Sequence[Step],
-        limits: Limits,
+        steps: Sequence[OriginalCall],
+        limits: Tolerance,
         optimize: bool,
         advance: Advance,
     ) -> None:
@@ -157,7 +157,7 @@ class _Search:
             culprits=culprits if chosen else (),
             beyond=beyond,
             parts=() if chosen else culprits,
-            regions=len(errors),
+            sections=len(errors),
             differing=len(by_size),
             worst=by_beyond[0] if by_size else None,
             used=whole.used,
@@ -259,7 +259,7 @@ class _Search:
         return chosen
 
     def _dominating(self, injection: Injection, whole: Trial) -> tuple[str, ...] | None:
-        """A few regions without whose error the gate holds and most of the error is gone."""
+        """A few sections without whose error the gate holds and most of the error is gone."""
         ranked = sorted(injection.names, key=lambda name: self._tried(injection, (name,)).power)
         for count in range(1, FEW + 1):
             trial = self._tried(injection, ranked[:count])
@@ -282,7 +282,7 @@ class _Search:
         return Culprit(local, self._first_to_see(nodes), nodes, share, tuple(before), tuple(after))
 
     def _first_to_see(self, nodes: Sequence[ir.Node]) -> ir.Node:
-        """The node of a region to look at: the last that does something else, that is new, or that reads new values."""
+        """The node of a section to look at: the last that does something else, is new, or reads new values."""
         old = {str(output.name): node for node in self.before.model.graph for output in node.outputs}
         known = {node: old[str(node.outputs[0].name)] for node in nodes if str(node.outputs[0].name) in old}
         other = [node for node, was in known.items() if not _does_the_same(node, was)]

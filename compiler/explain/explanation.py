@@ -47,7 +47,7 @@ class ShownAxis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ReachedNode:
     """One node that something padded or the batch reaches.
 
     Attributes:
@@ -133,7 +133,7 @@ class Explanation:
     batch: str | None
     axes: tuple[ShownAxis, ...]
     free: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ReachedNode, ...]
     refusals: tuple[ShownRefusal, ...]
     outputs: tuple[tuple[str, str], ...]
     boxes: tuple[Box, ...]
@@ -286,9 +286,9 @@ def _facts(records: Iterable[Mapping[str, Any]]) -> dict[str, Fact]:
     return facts
 
 
-def _step(record: Mapping[str, Any]) -> Step:
+def _step(record: Mapping[str, Any]) -> ReachedNode:
     names = record["inputs"]
-    return Step(
+    return ReachedNode(
         node=record["node"],
         op=record["op"],
         rule=record["rule"],
@@ -333,7 +333,7 @@ def _words(node: ir.Node, derivation: Derivation) -> str:
 
 
 def _boxes(
-    model: ir.Model, facts: Mapping[str, Fact], steps: Mapping[str, Step], stuck: set[str], *, underived: bool
+    model: ir.Model, facts: Mapping[str, Fact], steps: Mapping[str, ReachedNode], stuck: set[str], *, underived: bool
 ) -> tuple[Box, ...]:
     boxes = []
     for value in model.graph.inputs:
@@ -363,7 +363,7 @@ def _boxes(
     return tuple(boxes)
 
 
-def _notes(node: ir.Node, known: Sequence[Fact], step: Step | None) -> tuple[str, ...]:
+def _notes(node: ir.Node, known: Sequence[Fact], step: ReachedNode | None) -> tuple[str, ...]:
     lines = [f"{node.name}: {node.op_type}"]
     lines += [f"{value.name} {shape_text(value)}" for value in node.outputs]
     lines += [str(fact) for fact in known]

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from compiler.explain.explanation import Explanation, Link, ShownAxis, ShownRefusal, Step
+from compiler.explain.explanation import Explanation, Link, ReachedNode, ShownAxis, ShownRefusal
 
 LONGEST_CHAIN = 16
 """Longer ways to a refused node are cut in the middle."""
@@ -84,7 +84,7 @@ def _limits(axis: ShownAxis) -> tuple[str, str]:
     return str(axis.minimum), "any" if axis.maximum is None else str(axis.maximum)
 
 
-def _inserted_table(steps: Sequence[Step]) -> RenderableType:
+def _inserted_table(steps: Sequence[ReachedNode]) -> RenderableType:
     table = _table("Inserted", "node", "op", "what", "why", "source")
     for step in steps:
         if step.inserted:
@@ -110,7 +110,7 @@ def _assumptions(explanation: Explanation) -> RenderableType | None:
     return Group(Text("Taken for granted", style="bold"), *map(Text, explanation.assumes))
 
 
-def _node_table(steps: Sequence[Step]) -> Table:
+def _node_table(steps: Sequence[ReachedNode]) -> Table:
     table = _table("Every node", "node", "op", "rule", "in", "out", "why", "source")
     for step in steps:
         facts = ("\n".join(f"{name}: {fact}" for name, fact in part) for part in (step.given, step.results))

@@ -20,11 +20,11 @@ from compiler.lowering.certificates import replay_certificates
 from compiler.lowering.kept_passes import KeptPasses
 from compiler.lowering.listed_passes import PlannedPass, plan_of
 from compiler.lowering.pass_parity import PassParity
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.records.build_report import StageReport
 from compiler.records.precision import PrecisionRecord
 from compiler.report.progress import StageHandle
-from compiler.runners.stream import Advance, Step
+from compiler.runners.stream import Advance, OriginalCall
 from compiler.runners.structure import is_same
 from compiler.spec import check_between_passes
 from compiler.stage_inputs import TargetInputs, key_of
@@ -91,7 +91,7 @@ class Lowering:
         return lowered
 
     def _start(self) -> Lowered:
-        return dataclasses.replace(self.original.start(), evidence=self.original.evidence())
+        return dataclasses.replace(self.original.start(), calibration=self.original.calibration())
 
     def _apply(self, planned: PlannedPass, before: Lowered, lowered: Lowered) -> Outcome:
         """The pass on `lowered`, a copy of `before`; what it proves is kept."""
@@ -131,7 +131,9 @@ class Lowering:
             self._final = self._after(self.plan)
         return self._final
 
-    def explain(self, error: GateFailed, steps: Sequence[Step], limits: Limits, advance: Advance) -> GateFailed:
+    def explain(
+        self, error: GateFailed, steps: Sequence[OriginalCall], limits: Tolerance, advance: Advance
+    ) -> GateFailed:
         """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
         final = self.final()
         before = self.exact() if final.lossy else _copy_of(final)

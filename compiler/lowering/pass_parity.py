@@ -6,9 +6,9 @@ from pathlib import Path
 from compiler.capture.original import Original
 from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of, runners_of
-from compiler.runners.stream import Advance, CallRunner, Step
+from compiler.runners.stream import Advance, CallRunner, OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.differences import Difference, compare, worst_of
 from compiler.verify.edge_agreement import EDGE_CURE, first_disagreement, limits_at_edges
@@ -77,7 +77,7 @@ class PassParity:
         raise self.explain(error, before, after, found.case.steps, limits, advance)
 
     def explain(
-        self, error: GateFailed, before: Lowered, after: Lowered, steps: Sequence[Step], limits: Limits,
+        self, error: GateFailed, before: Lowered, after: Lowered, steps: Sequence[OriginalCall], limits: Tolerance,
         advance: Advance, *, optimize: bool = False,
     ) -> GateFailed:  # fmt: skip
         """A failure with the nodes to blame.

@@ -25,7 +25,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.batching.form import Form
-from compiler.batching.lifter import Lifter, Site
+from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.batching.rules import RULES
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
@@ -93,7 +93,7 @@ def _lift(lifter: Lifter, node: ir.Node) -> None:
                 "write it with operators of the table in compiler/batching/rules, or export the model with the batch "
                 "as a dynamic axis",
             )
-        rule(Site(lifter, node))
+        rule(LiftedNode(lifter, node))
     except Refused as refused:
         raise refused.at(
             node=str(node.name), op=node.op_type, axis=lifter.batch, source=house.source_of(node)

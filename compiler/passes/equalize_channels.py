@@ -21,9 +21,9 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.grid import Array
-from compiler.calib.watched_streams import evidence_of
+from compiler.calib.watched_streams import calibration_of
 from compiler.quantization.recording import Wanted, record
-from compiler.quantization.weighted_operators import Site, find_sites
+from compiler.quantization.weighted_layers import WeightedLayer, find_layers
 from compiler.stages import Lowered, Outcome, Refusal
 
 LARGEST_EXPONENT = 6
@@ -52,20 +52,20 @@ class EqualizeChannels:
             Refused: there are no calibration data, or the first call is a graph of its own.
         """
         house.infer_shapes(lowered.model)
-        sites = {site.node: site for site in find_sites(lowered.model)}
+        layers = {layer.node: layer for layer in find_layers(lowered.model)}
         found, refused = [], []
         for node in lowered.model.graph:
             if not house.is_op(node, "LayerNormalization") or len(node.inputs) < 2:
                 continue
-            readers = [sites.get(use.node) for use in node.outputs[0].uses()]
-            products = [site for site in readers if site is not None and not site.is_convolution]
+            readers = [layers.get(use.node) for use in node.outputs[0].uses()]
+            products = [layer for layer in readers if layer is not None and not layer.is_convolution]
             if products and len(products) == len(readers) and not node.outputs[0].is_graph_output():
                 found.append((node, products))
             elif products:
                 refused.append(Refusal(f"{node.name} is read by more than products with constant weights"))
         if not found:
             return Outcome(lowered, refused=tuple(refused))
-        streams = evidence_of(lowered, otherwise=f"leave {self.name} out").streams
+        streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
         table = record(lowered, [Wanted(str(node.outputs[0].name), -1) for node, _ in found], streams)
         changed = 0
         for node, products in found:
@@ -84,9 +84,9 @@ class EqualizeChannels:
         )
 
 
-def _factors(largest: Array, products: Sequence[Site], strength: float) -> Array:
+def _factors(largest: Array, products: Sequence[WeightedLayer], strength: float) -> Array:
     """Powers of two by which the data shrink and the weights grow, float32 [channels]; 1 in the middle."""
-    of_weights = np.max([np.abs(site.weights).max(axis=1) for site in products], axis=0)
+    of_weights = np.max([np.abs(layer.weights).max(axis=1) for layer in products], axis=0)
     held = (largest > 0) & (of_weights > 0)
     exponents = np.zeros(len(largest))
     exponents[held] = strength * np.log2(largest[held]) - (1 - strength) * np.log2(of_weights[held])
@@ -96,13 +96,13 @@ def _factors(largest: Array, products: Sequence[Site], strength: float) -> Array
     return found
 
 
-def _fold(model: ir.Model, node: ir.Node, products: Sequence[Site], factors: Array) -> None:
+def _fold(model: ir.Model, node: ir.Node, products: Sequence[WeightedLayer], factors: Array) -> None:
     insert = house.Inserter(model, EqualizeChannels.name, before=node)
     for index, label in ((1, "gain"), (2, "shift")):
         array = house.array_of(node.inputs[index]) if len(node.inputs) > index else None
         if array is not None:
             name = f"{node.name}_{label}"
             node.replace_input_with(index, insert.constant((array / factors).astype(np.float32), name))
-    for site in products:
-        scaled = (site.weights * factors[:, None]).astype(np.float32)
-        site.node.replace_input_with(1, insert.constant(scaled, f"{site.name}_weights"))
+    for layer in products:
+        scaled = (layer.weights * factors[:, None]).astype(np.float32)
+        layer.node.replace_input_with(1, insert.constant(scaled, f"{layer.name}_weights"))

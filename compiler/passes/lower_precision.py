@@ -31,11 +31,11 @@ from compiler.calib.magnitudes import largest_magnitudes
 from compiler.calib.noise import decibels, share_of
 from compiler.calib.quantized_pairs import without_quantized_pairs
 from compiler.calib.rounding_noise import rounding_noise
-from compiler.calib.watched_streams import evidence_of, noise_between
+from compiler.calib.watched_streams import calibration_of, noise_between
 from compiler.errors import GateFailed, RecipeError
 from compiler.precision.float32_nodes import Plan, Planner
 from compiler.precision.write import write_types
-from compiler.stages import Evidence, Lowered, Outcome
+from compiler.stages import Calibration, Lowered, Outcome
 
 KINDS = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
@@ -88,8 +88,8 @@ class LowerPrecision:
             RecipeError: a pin fits no node.
             GateFailed: no choice keeps the figures.
         """
-        evidence = evidence_of(lowered)
-        streams = evidence.streams
+        calibration = calibration_of(lowered)
+        streams = calibration.streams
         kind = KINDS[self.type]
         plain = without_quantized_pairs(lowered)
         magnitudes, feeds = largest_magnitudes(plain, streams)
@@ -102,7 +102,7 @@ class LowerPrecision:
             after = write_types(plain, plan.float32, kind) if plain is not lowered else None
             rounded = write_types(lowered, plan.float32, kind)
             measured = max(noise_between(plain, after or rounded, streams).values(), default=0.0)
-            if measured <= wanted and self._keeps_task(evidence, rounded):
+            if measured <= wanted and self._keeps_task(calibration, rounded):
                 return self._outcome(rounded, planner, plan, measured, tries)
             if plan.noise == 0.0:
                 break
@@ -113,8 +113,8 @@ class LowerPrecision:
             cure="lower sqnr_db, raise max_task_increase, or pin what matters under float32",
         )
 
-    def _keeps_task(self, evidence: Evidence, rounded: Lowered) -> bool:
-        distance = evidence.task_distance(rounded)
+    def _keeps_task(self, calibration: Calibration, rounded: Lowered) -> bool:
+        distance = calibration.task_distance(rounded)
         return distance is None or distance <= self.max_task_increase
 
     def _outcome(self, rounded: Lowered, planner: Planner, plan: Plan, measured: float, tries: int) -> Outcome:

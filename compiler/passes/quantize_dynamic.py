@@ -24,9 +24,9 @@ from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.grid import Array, quantize_weights
 from compiler.passes.quantize_static import check_pins
-from compiler.quantization.choice import pinned_sites
+from compiler.quantization.choice import pinned_layers
 from compiler.quantization.placement import CPU, Placement
-from compiler.quantization.weighted_operators import PINS, Site, find_sites
+from compiler.quantization.weighted_layers import PINS, WeightedLayer, find_layers
 from compiler.stages import Lowered, Outcome
 
 LARGEST = 127.0
@@ -41,7 +41,7 @@ class QuantizeDynamic:
 
     Attributes:
         placement: the target's rules; codes of data are int8 where its integers are signed, else uint8 around 128.
-        pins: kinds of sites that stay in float.
+        pins: kinds of layers that stay in float.
         keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
     """
 
@@ -63,17 +63,17 @@ class QuantizeDynamic:
         check_pins(self.pins)
         house.infer_shapes(lowered.model)
         placement = self.placement
-        sites = [site for site in find_sites(lowered.model) if not site.is_convolution]
-        pins = pinned_sites(find_sites(lowered.model), lowered.data_outputs, placement, self.pins, self.keep_float)
-        free = [site for site in sites if site.name not in pins]
+        layers = [layer for layer in find_layers(lowered.model) if not layer.is_convolution]
+        pins = pinned_layers(find_layers(lowered.model), lowered.data_outputs, placement, self.pins, self.keep_float)
+        free = [layer for layer in layers if layer.name not in pins]
         if not free:
             return Outcome(lowered, precision=tuple(pins.values()))
         written = _Tokens(lowered.model, placement)
-        for site in free:
-            written.write(site)
+        for layer in free:
+            written.write(layer)
         house.prune(lowered.model)
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
-        return Outcome(lowered, matched=len(sites), rewritten=len(free), records=proof, precision=tuple(pins.values()))
+        return Outcome(lowered, matched=len(layers), rewritten=len(free), records=proof, precision=tuple(pins.values()))
 
 
 class _Tokens:
@@ -84,22 +84,22 @@ class _Tokens:
         self.codes: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
         self.zero: Array = np.array(0, np.int8) if placement.signed else np.array(128, np.uint8)
 
-    def write(self, site: Site) -> None:
+    def write(self, layer: WeightedLayer) -> None:
         """Put the quantised form in the place of a product."""
-        weights = quantize_weights(site.weights, site.weight_axis)
-        codes, scale = self._coded(site.data)
-        insert = house.Inserter(self.model, QuantizeDynamic.name, before=site.node)
-        name, shape = f"{site.name}_int8", site.node.outputs[0].shape
-        inputs = [codes, insert.constant(weights.codes, f"{site.name}_weights")]
+        weights = quantize_weights(layer.weights, layer.weight_axis)
+        codes, scale = self._coded(layer.data)
+        insert = house.Inserter(self.model, QuantizeDynamic.name, before=layer.node)
+        name, shape = f"{layer.name}_int8", layer.node.outputs[0].shape
+        inputs = [codes, insert.constant(weights.codes, f"{layer.name}_weights")]
         if not self.placement.signed:
             inputs.append(insert.constant(self.zero, "zero_point"))
         sums = insert.op("MatMulInteger", inputs, name=f"{name}_sums", shape=shape, dtype=ir.DataType.INT32)
         to, real = {"to": int(ir.DataType.FLOAT)}, ir.DataType.FLOAT
         numbers = insert.op("Cast", [sums], to, name=f"{name}_numbers", shape=shape, dtype=real)
         scaled = insert.op("Mul", [numbers, scale], name=f"{name}_scaled", shape=shape)
-        channels = insert.constant(weights.scales, f"{site.name}_scales")
+        channels = insert.constant(weights.scales, f"{layer.name}_scales")
         result = insert.op("Mul", [scaled, channels], name=name, shape=shape)
-        house.take_over(self.model, site.node.outputs[0], result)
+        house.take_over(self.model, layer.node.outputs[0], result)
 
     def _coded(self, value: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Codes and scale per token."""

@@ -8,7 +8,7 @@ After:
 
 Requires: calibration data; symbolic shapes.
 Ensures: the rows of a batch are independent, proved anew on the graph as it is afterwards.
-Keeps: sites that the recipe pins, and those that the task asks for: ranked by what quantising each alone does to the
+Keeps: layers that the recipe pins, and those that the task asks for: ranked by what quantising each alone does to the
     outputs, decided by the task's distance on the development data. Softmax, normalisation, residual sums and
     products of two computed values stay in float.
 Numerics: rounds. Scales are constant, so a row's result does not depend on its partners.
@@ -24,14 +24,14 @@ from typing import ClassVar
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
-from compiler.calib.watched_streams import evidence_of
+from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Refused
-from compiler.quantization.choice import choose, pinned_sites
+from compiler.quantization.choice import choose, pinned_layers
 from compiler.quantization.placement import CPU, Placement
 from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.weighted_operators import PINS, find_sites, left_out
+from compiler.quantization.weighted_layers import PINS, find_layers, left_out
 from compiler.quantization.writer import Writer
 from compiler.stages import Lowered, Outcome
 
@@ -42,7 +42,7 @@ class QuantizeStatic:
 
     Attributes:
         placement: the target's rules; recipes write their name.
-        pins: kinds of sites that stay in float.
+        pins: kinds of layers that stay in float.
         keep_float: what stays in float in any case: names with wildcards, `op:Conv`, `scope:layers.0`.
         max_task_increase: largest distance of the task's results on the development data from the original's.
     """
@@ -68,23 +68,23 @@ class QuantizeStatic:
         check_pins(self.pins)
         house.infer_shapes(lowered.model)
         placement = self.placement
-        sites = find_sites(lowered.model)
-        pins = pinned_sites(sites, lowered.data_outputs, placement, self.pins, self.keep_float)
-        free = [site for site in sites if site.name not in pins]
+        layers = find_layers(lowered.model)
+        pins = pinned_layers(layers, lowered.data_outputs, placement, self.pins, self.keep_float)
+        free = [layer for layer in layers if layer.name not in pins]
         if not free:
             return Outcome(lowered, precision=tuple(pins.values()))
-        evidence = evidence_of(lowered, otherwise="use quantize_dynamic, which needs none")
-        table = record(lowered, inputs_of(free), evidence.streams)
+        calibration = calibration_of(lowered, otherwise="use quantize_dynamic, which needs none")
+        table = record(lowered, inputs_of(free), calibration.streams)
         plans = make_plans(free, table, placement)
-        losses = sensitivities(lowered, plans, placement, evidence.streams)
+        losses = sensitivities(lowered, plans, placement, calibration.streams)
 
         def distance_of(names: frozenset[str]) -> float | None:
             copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
             _write(copy, names, placement, plans)
-            return evidence.task_distance(copy)
+            return calibration.task_distance(copy)
 
         chosen = choose(free, losses, distance_of, self.max_task_increase)
-        ranges = ranges_chosen([site for site in free if site.name in chosen.quantised], plans, table)
+        ranges = ranges_chosen([layer for layer in free if layer.name in chosen.quantised], plans, table)
         _write(lowered, chosen.quantised, placement, plans)
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
         predicted = sum(losses[name] for name in chosen.quantised)
@@ -92,7 +92,7 @@ class QuantizeStatic:
         distance = "" if chosen.distance is None else f", task {chosen.distance:.4f} from the original's"
         return Outcome(
             lowered,
-            matched=len(sites),
+            matched=len(layers),
             rewritten=len(chosen.quantised),
             refused=tuple(left_out(lowered.model)),
             records=proof,
@@ -104,9 +104,9 @@ class QuantizeStatic:
 
 
 def _write(lowered: Lowered, names: frozenset[str], placement: Placement, plans: Mapping[str, Plan]) -> None:
-    """Put quantised forms in the place of the named sites."""
-    sites = [site for site in find_sites(lowered.model) if site.name in names]
-    Writer(lowered.model, QuantizeStatic.name, placement, plans).write(sites)
+    """Put quantised forms in the place of the named layers."""
+    layers = [layer for layer in find_layers(lowered.model) if layer.name in names]
+    Writer(lowered.model, QuantizeStatic.name, placement, plans).write(layers)
 
 
 def check_pins(pins: tuple[str, ...]) -> None:

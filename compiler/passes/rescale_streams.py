@@ -5,12 +5,12 @@ Before:
 After:
     h = MatMul(x, w / 8); s = Add(r, h); y = LayerNormalization(s, ...; epsilon / 64)   # r is written smaller, too
 
-From a value that overflows, the region that must share its scale is grown through operators that are homogeneous in
+From a value that overflows, the group that must share its scale is grown through operators that are homogeneous in
 it (sums, movement, Relu, products with constants). It ends where constants take the scale in: the weights of a product
 or the gain of a normalisation that writes into it, a normalisation that reads it, or the weights of a product that do.
 
 Requires: calibration data, which tell what overflows; one graph.
-Ensures: nothing in a region exceeds the largest half-precision number divided by `headroom`, on the calibration data.
+Ensures: nothing in a group exceeds the largest half-precision number divided by `headroom`, on the calibration data.
 Keeps: regions that reach an input, an output, a state, or an operator that is not homogeneous: refused with its name.
 Numerics: exact; every factor is a power of two, in weights, gains and (squared) in epsilon.
 Source: LayerNormalization(x / c, epsilon / c**2) = LayerNormalization(x, epsilon).
@@ -26,7 +26,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
-from compiler.calib.watched_streams import evidence_of
+from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Place
 from compiler.operator_traits import PICKING, PRODUCTS
 from compiler.stages import Lowered, Outcome, Refusal
@@ -63,7 +63,7 @@ class RescaleStreams:
         Raises:
             Refused: there are no calibration data, or the first call is a graph of its own.
         """
-        magnitudes, _ = largest_magnitudes(lowered, evidence_of(lowered).streams)
+        magnitudes, _ = largest_magnitudes(lowered, calibration_of(lowered).streams)
         limit = HALF_MAX / self.headroom
         large = [value for value in _computed(lowered.model) if magnitudes.get(str(value.name), 0.0) > limit]
         seen: set[ir.Value] = set()
@@ -72,12 +72,12 @@ class RescaleStreams:
         for value in large:
             if value in seen:
                 continue
-            region = _Region(lowered.model, value, magnitudes, limit)
-            seen |= region.values
-            if region.obstacle is not None:
-                refused.append(region.obstacle)
+            group = _SharedScale(lowered.model, value, magnitudes, limit)
+            seen |= group.values
+            if group.obstacle is not None:
+                refused.append(group.obstacle)
                 continue
-            scales.append(region.rescale())
+            scales.append(group.rescale())
         detail = "" if not scales else f"divided by {', '.join(str(2**k) for k in scales)}"
         return Outcome(lowered, len(scales) + len(refused), len(scales), tuple(refused), detail=detail)
 
@@ -86,11 +86,11 @@ def _computed(model: ir.Model) -> Iterator[ir.Value]:
     return (output for node in model.graph for output in node.outputs if output.dtype == ir.DataType.FLOAT)
 
 
-class _Region:
+class _SharedScale:
     """All values that must share one scale with a value that overflows.
 
     Attributes:
-        values: the region.
+        values: the group.
         obstacle: why it cannot be rescaled, or None.
     """
 
@@ -179,7 +179,7 @@ class _Region:
         return self._stop(value, f"{node.op_type} reads it and is not homogeneous", node)
 
     def _operands(self, node: ir.Node, indices: range) -> list[ir.Value]:
-        """Operands that join the region; constant ones are scaled."""
+        """Operands that join the group; constant ones are scaled."""
         joining = []
         for index in indices:
             value = node.inputs[index]

@@ -27,7 +27,7 @@ import onnx_ir.passes.common
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
 from compiler.simplification.constants import fold
-from compiler.simplification.rules import RULES, Site, forget_zero_states, known_integers
+from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
 from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
 from compiler.stages import Lowered, Outcome
 
@@ -73,31 +73,31 @@ def sweep(model: ir.Model) -> int:
     """Visit every node once, operands first, so that a rule sees what the rules before it have made; the changes."""
     numbers: Numbers = {}
     kept: dict[Key, ir.Node] = {}
-    return sum(_visit(Site(model, node, Simplify.name, numbers), kept) for node in house.nodes_of(model))
+    return sum(_visit(Candidate(model, node, Simplify.name, numbers), kept) for node in house.nodes_of(model))
 
 
-def _visit(site: Site, kept: dict[Key, ir.Node]) -> bool:
+def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     """Fold a node, express it by something simpler, or share an equal one; whether anything changed."""
-    node = site.node
+    node = candidate.node
     if not any(output.uses() or output.is_graph_output() for output in node.outputs):
         return False
-    if forget_zero_states(site):
+    if forget_zero_states(candidate):
         return True
     arrays = fold(node)
     if arrays is not None:
-        constants = [site.insert.constant(array, "folded") for array in arrays]
-        return _take_over(site, node.outputs, constants)
+        constants = [candidate.insert.constant(array, "folded") for array in arrays]
+        return _take_over(candidate, node.outputs, constants)
     rule = RULES.get(node.op_type) if house.is_op(node, node.op_type) else None
-    simpler = (None if rule is None else rule(site)) or known_integers(site)
+    simpler = (None if rule is None else rule(candidate)) or known_integers(candidate)
     if simpler is not None:
-        return _take_over(site, node.outputs[:1], [simpler])
+        return _take_over(candidate, node.outputs[:1], [simpler])
     key = key_of(node)
     first = node if key is None else kept.setdefault(key, node)
-    return first is not node and _take_over(site, node.outputs, first.outputs)
+    return first is not node and _take_over(candidate, node.outputs, first.outputs)
 
 
-def _take_over(site: Site, old: Sequence[ir.Value], new: Sequence[ir.Value]) -> bool:
-    return sum(stand_in(site.model, a, b, site.stamp) for a, b in zip(old, new, strict=True)) > 0
+def _take_over(candidate: Candidate, old: Sequence[ir.Value], new: Sequence[ir.Value]) -> bool:
+    return sum(stand_in(candidate.model, a, b, candidate.stamp) for a, b in zip(old, new, strict=True)) > 0
 
 
 def _text(model: ir.Model) -> str:

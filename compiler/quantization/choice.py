@@ -1,4 +1,4 @@
-"""Chooses which sites stay in float: what the recipe pins, and then what the task asks for, in a few evaluations."""
+"""Chooses which layers stay in float: what the recipe pins, and then what the task asks for, in a few evaluations."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ from compiler.calib.noise import decibels
 from compiler.errors import Refused
 from compiler.precision.pin_patterns import pinned_by
 from compiler.quantization.placement import Placement
-from compiler.quantization.weighted_operators import Site, kinds_of
+from compiler.quantization.weighted_layers import WeightedLayer, kinds_of
 from compiler.records.precision import Pin
 
 SHARES = (0.0, 0.5, 0.75, 0.9, 0.97)
@@ -22,8 +22,8 @@ REASONS = {
 }
 
 
-def pinned_sites(
-    sites: Sequence[Site],
+def pinned_layers(
+    layers: Sequence[WeightedLayer],
     data_outputs: tuple[str, ...],
     placement: Placement,
     pins: Sequence[str],
@@ -32,30 +32,30 @@ def pinned_sites(
     """Sites that stay in float whatever is measured, by name.
 
     Args:
-        sites: all sites.
+        layers: all layers.
         data_outputs: the caller's outputs.
         placement: the target's rules.
-        pins: kinds of sites, of `compiler.quantization.weighted_operators.PINS`.
+        pins: kinds of layers, of `compiler.quantization.weighted_layers.PINS`.
         keep_float: patterns of pins, see `compiler.precision.pin_patterns`.
     """
-    kinds = kinds_of(list(sites), data_outputs)
-    named = pinned_by([site.node for site in sites], keep_float, "keep_float")
+    kinds = kinds_of(list(layers), data_outputs)
+    named = pinned_by([layer.node for layer in layers], keep_float, "keep_float")
     found = {}
-    for site in sites:
-        kind = kinds.get(site.name)
-        if site.name in named:
-            found[site.name] = _pin(site, f"asked for by {named[site.name]!r}")
+    for layer in layers:
+        kind = kinds.get(layer.name)
+        if layer.name in named:
+            found[layer.name] = _pin(layer, f"asked for by {named[layer.name]!r}")
         elif kind in pins and kind is not None:
-            found[site.name] = _pin(site, REASONS[kind])
-        elif site.is_convolution and site.weights.shape[0] < placement.least_channels:
-            found[site.name] = _pin(site, f"fewer than {placement.least_channels} channels")
+            found[layer.name] = _pin(layer, REASONS[kind])
+        elif layer.is_convolution and layer.weights.shape[0] < placement.least_channels:
+            found[layer.name] = _pin(layer, f"fewer than {placement.least_channels} channels")
     return found
 
 
-def _pin(site: Site, reason: str, cost: float | None = None) -> Pin:
-    source = house.source_of(site.node)
+def _pin(layer: WeightedLayer, reason: str, cost: float | None = None) -> Pin:
+    source = house.source_of(layer.node)
     unit = "dB of noise under the signal" if cost is not None else ""
-    return Pin(site.name, site.node.op_type, reason, str(site.data.name), source=source, cost=cost, cost_unit=unit)
+    return Pin(layer.name, layer.node.op_type, reason, str(layer.data.name), source=source, cost=cost, cost_unit=unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Chosen:
     """The choice.
 
     Attributes:
-        quantised: names of the sites to quantise.
+        quantised: names of the layers to quantise.
         pins: why the others stay in float.
         distance: the task's distance from the original's, or None without a task.
         evaluations: how often the task was asked.
@@ -76,29 +76,29 @@ class Chosen:
 
 
 def choose(
-    sites: Sequence[Site],
+    layers: Sequence[WeightedLayer],
     losses: Mapping[str, float],
     distance_of: Callable[[frozenset[str]], float | None],
     most: float,
 ) -> Chosen:
-    """Quantise all sites, or all but those that lose most for the work they save, until the task agrees.
+    """Quantise all layers, or all but those that lose most for the work they save, until the task agrees.
 
     Args:
-        sites: those that are free.
+        layers: those that are free.
         losses: noise over signal of each alone.
-        distance_of: the task's distance with these sites quantised; None where there is no task.
+        distance_of: the task's distance with these layers quantised; None where there is no task.
         most: largest distance to accept.
 
     Raises:
         Refused: no share of the predicted loss was enough.
     """
     total = sum(losses.values())
-    ranked = sorted(sites, key=lambda site: losses[site.name] / site.weights.size, reverse=True)
+    ranked = sorted(layers, key=lambda layer: losses[layer.name] / layer.weights.size, reverse=True)
     tried: set[frozenset[str]] = set()
     nearest = math.inf
     for share in SHARES:
         kept = _first(ranked, losses, share * total)
-        quantised = frozenset(site.name for site in sites) - {site.name for site in kept}
+        quantised = frozenset(layer.name for layer in layers) - {layer.name for layer in kept}
         if quantised in tried:
             continue
         tried.add(quantised)
@@ -106,26 +106,28 @@ def choose(
         if distance is None or distance <= most:
             pins = tuple(
                 _pin(
-                    site, f"loses most for the work it saves, and the task allows {most:g}", decibels(losses[site.name])
+                    layer,
+                    f"loses most for the work it saves, and the task allows {most:g}",
+                    decibels(losses[layer.name]),
                 )
-                for site in kept
+                for layer in kept
             )
             return Chosen(quantised, pins, distance, len(tried))
         nearest = min(nearest, distance)
     raise Refused(
-        f"expected a choice of sites that changes the task by at most {most:g} on the data to choose on, got "
+        f"expected a choice of layers that changes the task by at most {most:g} on the data to choose on, got "
         f"{nearest:g} at best, with {100 * SHARES[-1]:.0f} % of the predicted loss left in float",
         cure="raise max_task_increase, calibrate on more recordings, or pin what the report shows as sensitive",
     )
 
 
-def _first(ranked: Sequence[Site], losses: Mapping[str, float], wanted: float) -> list[Site]:
-    """The first sites whose losses add up to what is to be taken away."""
-    found: list[Site] = []
+def _first(ranked: Sequence[WeightedLayer], losses: Mapping[str, float], wanted: float) -> list[WeightedLayer]:
+    """The first layers whose losses add up to what is to be taken away."""
+    found: list[WeightedLayer] = []
     gone = 0.0
-    for site in ranked:
+    for layer in ranked:
         if gone >= wanted:
             break
-        found.append(site)
-        gone += losses[site.name]
+        found.append(layer)
+        gone += losses[layer.name]
     return found

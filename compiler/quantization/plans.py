@@ -11,13 +11,13 @@ from compiler.calib.histogram import Histogram, Table
 from compiler.calib.ranges import Range, ranges_of
 from compiler.quantization.placement import Placement
 from compiler.quantization.recording import Wanted
-from compiler.quantization.weighted_operators import Site, root_of
+from compiler.quantization.weighted_layers import WeightedLayer, root_of
 from compiler.records.precision import TensorRange
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How one site is quantised.
+    """How one layer is quantised.
 
     Attributes:
         data: grid of what it reads.
@@ -36,37 +36,37 @@ class Plan:
     result_range: Range | None = None
 
 
-def make_plans(sites: Sequence[Site], table: Table, placement: Placement) -> dict[str, Plan]:
-    """The plan of every site, by its name.
+def make_plans(layers: Sequence[WeightedLayer], table: Table, placement: Placement) -> dict[str, Plan]:
+    """The plan of every layer, by its name.
 
     Values that are only moved have one grid, so that what moves them can move codes.
     """
-    readers: dict[ir.Value, list[Site]] = {}
-    for site in sites:
-        readers.setdefault(root_of(site.data), []).append(site)
+    readers: dict[ir.Value, list[WeightedLayer]] = {}
+    for layer in layers:
+        readers.setdefault(root_of(layer.data), []).append(layer)
     chosen = {root: _choose(group, table, placement) for root, group in readers.items()}
     plans = {}
-    for site in sites:
-        grid, found = chosen[root_of(site.data)]
-        tensor = table.tensors[_key(site)]
-        weights = quantize_weights(site.weights, site.weight_axis, _importance(site, tensor))
-        plan = Plan(grid, found, weights, _correction(site, tensor, grid, weights))
-        if site.is_convolution and placement.rounds_convolution_outputs:
-            if site.result not in chosen:
-                chosen[site.result] = _least(table.tensors[str(Wanted(str(site.result.name), 1))], (), placement)
-            plan = dataclasses.replace(plan, result=chosen[site.result][0], result_range=chosen[site.result][1])
-        plans[site.name] = plan
+    for layer in layers:
+        grid, found = chosen[root_of(layer.data)]
+        tensor = table.tensors[_key(layer)]
+        weights = quantize_weights(layer.weights, layer.weight_axis, _importance(layer, tensor))
+        plan = Plan(grid, found, weights, _correction(layer, tensor, grid, weights))
+        if layer.is_convolution and placement.rounds_convolution_outputs:
+            if layer.result not in chosen:
+                chosen[layer.result] = _least(table.tensors[str(Wanted(str(layer.result.name), 1))], (), placement)
+            plan = dataclasses.replace(plan, result=chosen[layer.result][0], result_range=chosen[layer.result][1])
+        plans[layer.name] = plan
     return plans
 
 
-def _key(site: Site) -> str:
-    return str(Wanted(str(site.data.name), site.channel_axis))
+def _key(layer: WeightedLayer) -> str:
+    return str(Wanted(str(layer.data.name), layer.channel_axis))
 
 
-def _choose(readers: Sequence[Site], table: Table, placement: Placement) -> tuple[Grid, Range]:
+def _choose(readers: Sequence[WeightedLayer], table: Table, placement: Placement) -> tuple[Grid, Range]:
     """The grid with the least square error behind all readers together."""
     tensor = table.tensors[_key(readers[0])]
-    return _least(tensor, [(table.tensors[_key(site)].rows, site.matrix) for site in readers], placement)
+    return _least(tensor, [(table.tensors[_key(layer)].rows, layer.matrix) for layer in readers], placement)
 
 
 def _least(tensor: Histogram, readers: Sequence[tuple[Array, Array]], placement: Placement) -> tuple[Grid, Range]:
@@ -85,35 +85,35 @@ def _error(rows: Array, matrix: Array, grid: Grid) -> float:
     return float(np.square((grid.rounded(rows) - rows) @ matrix).sum())
 
 
-def _importance(site: Site, tensor: Histogram) -> Array | None:
+def _importance(layer: WeightedLayer, tensor: Histogram) -> Array | None:
     """Mean squares of the input channels, in the shape of the weights."""
     squares = tensor.mean_squares
-    if not site.is_convolution:
+    if not layer.is_convolution:
         return squares[:, None]
-    return squares.reshape(1, -1, *([1] * (site.weights.ndim - 2))) if site.groups == 1 else None
+    return squares.reshape(1, -1, *([1] * (layer.weights.ndim - 2))) if layer.groups == 1 else None
 
 
-def _correction(site: Site, tensor: Histogram, grid: Grid, weights: Weights) -> Array:
+def _correction(layer: WeightedLayer, tensor: Histogram, grid: Grid, weights: Weights) -> Array:
     """E[W x] - E[W_q x_q] per output channel: what both roundings take away on average."""
     rows = tensor.rows.astype(np.float64)
-    exact = site.mean_output(site.weights, rows.mean(axis=0))
-    rounded = site.mean_output(weights.rounded, grid.rounded(tensor.rows).astype(np.float64).mean(axis=0))
+    exact = layer.mean_output(layer.weights, rows.mean(axis=0))
+    rounded = layer.mean_output(weights.rounded, grid.rounded(tensor.rows).astype(np.float64).mean(axis=0))
     return (exact - rounded).astype(np.float32)
 
 
-def ranges_chosen(sites: Sequence[Site], plans: Mapping[str, Plan], table: Table) -> list[TensorRange]:
+def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], table: Table) -> list[TensorRange]:
     """What the plans say, for reports: one record per value and one per weight."""
     found: dict[str, TensorRange] = {}
-    for site in sites:
-        plan, tensor = plans[site.name], table.tensors[_key(site)]
-        found[str(site.data.name)] = _range(str(site.data.name), plan.data, plan.data_range, tensor)
+    for layer in layers:
+        plan, tensor = plans[layer.name], table.tensors[_key(layer)]
+        found[str(layer.data.name)] = _range(str(layer.data.name), plan.data, plan.data_range, tensor)
         if plan.result is not None and plan.result_range is not None:
-            tensor, name = table.tensors[str(Wanted(str(site.result.name), 1))], str(site.result.name)
+            tensor, name = table.tensors[str(Wanted(str(layer.result.name), 1))], str(layer.result.name)
             found[name] = _range(name, plan.result, plan.result_range, tensor)
-        scales, weight = plan.weights.scales, site.node.inputs[1]
+        scales, weight = plan.weights.scales, layer.node.inputs[1]
         highest = float(scales.max()) * 127
         name = "" if weight is None else str(weight.name)
-        beyond = np.abs(site.weights) > 127.5 * plan.weights.along(scales)
+        beyond = np.abs(layer.weights) > 127.5 * plan.weights.along(scales)
         clipped = float(np.mean(beyond))
         found[name] = TensorRange(name, -highest, highest, "least weighted square error", clipped, len(scales))
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Keeps of the calibration streams what choices are made from: histograms and a few rows of the values that sites read.
+"""Keeps of the calibration streams what choices are made from: histograms and a few rows of what layers read.
 
 Streams begin with empty caches and carry them from call to call: numbers drawn for caches show ranges that no call has.
 """
@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.calib.histogram import Histogram, Table
 from compiler.calib.watched_streams import run_streams
 from compiler.errors import DataError
-from compiler.quantization.weighted_operators import Site
+from compiler.quantization.weighted_layers import WeightedLayer
 from compiler.runners.instrumented import measured
 from compiler.stages import Feed, Lowered
 
@@ -31,13 +31,13 @@ class Wanted:
         return f"{self.value}@{self.channel_axis}"
 
 
-def inputs_of(sites: Iterable[Site]) -> list[Wanted]:
-    """What the sites read, and what convolutions give."""
+def inputs_of(layers: Iterable[WeightedLayer]) -> list[Wanted]:
+    """What the layers read, and what convolutions give."""
     found = []
-    for site in sites:
-        found.append(Wanted(str(site.data.name), site.channel_axis))
-        if site.is_convolution:
-            found.append(Wanted(str(site.result.name), 1))
+    for layer in layers:
+        found.append(Wanted(str(layer.data.name), layer.channel_axis))
+        if layer.is_convolution:
+            found.append(Wanted(str(layer.result.name), 1))
     return list(dict.fromkeys(found))
 
 

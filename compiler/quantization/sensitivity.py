@@ -1,8 +1,8 @@
-"""What quantising one site alone does to a graph's outputs, in a few chained calls from the middle of a stream.
+"""What quantising one layer alone does to a graph's outputs, in a few chained calls from the middle of a stream.
 
-One graph holds every site in both forms with a switch between them, so a site costs a few calls and no new session. The
-losses of sites add up when their errors are small and not correlated, which is what ranking them takes for granted; how
-much a set of sites costs together is measured, not added.
+One graph holds every layer in both forms with a switch between them, so a layer costs a few calls and no new session.
+The losses of layers add up when their errors are small and not correlated, which is what ranking them takes for
+granted; how much a set of layers costs together is measured, not added.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from compiler import ir as house
 from compiler.calib.noise import Noise
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
-from compiler.quantization.weighted_operators import find_sites
+from compiler.quantization.weighted_layers import find_layers
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_on
 from compiler.runners.session import open_session
@@ -31,18 +31,18 @@ def sensitivities(
     *,
     calls: int = PROBE_CALLS,
 ) -> dict[str, float]:
-    """Noise over signal of the data outputs when one site alone is quantised, by the site's name.
+    """Noise over signal of the data outputs when one layer alone is quantised, by the layer's name.
 
     Args:
         lowered: the graph in real numbers.
-        plans: of the sites to ask about.
+        plans: of the layers to ask about.
         placement: the target's rules.
         streams: the calibration streams; the longest is used, its caches filled by real calls.
         calls: how many calls are compared.
     """
     model = house.clone(lowered.model)
-    sites = [site for site in find_sites(model) if site.name in plans]
-    switches = Writer(model, "probe", placement, plans).write_switched(sites)
+    layers = [layer for layer in find_layers(model) if layer.name in plans]
+    switches = Writer(model, "probe", placement, plans).write_switched(layers)
     session = open_session(house.serialized(model), optimize=True)
     mixed = dataclasses.replace(lowered, model=model)
     off = {name: np.array(False) for name in switches.values()}
@@ -60,8 +60,8 @@ def sensitivities(
 
     exact = answers(off)
     return {
-        site: _noise(exact, answers({**off, switch: np.array(True)}), lowered.data_outputs)
-        for site, switch in switches.items()
+        layer: _noise(exact, answers({**off, switch: np.array(True)}), lowered.data_outputs)
+        for layer, switch in switches.items()
     }
 
 

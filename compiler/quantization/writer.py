@@ -1,4 +1,4 @@
-"""Writes quantised sites into a graph: QuantizeLinear and DequantizeLinear around products and convolutions.
+"""Writes quantised layers into a graph: QuantizeLinear and DequantizeLinear around products and convolutions.
 
     MatMul(x, W) + b  ->  MatMul(DQ(Q(x)), DQ(W8)) + b'
     Relu(Conv(x, W, b))  ->  DQ(Q(Relu(Conv(DQ(Q(x)), DQ(W8), DQ(b32)))))
@@ -15,7 +15,7 @@ from compiler import ir as house
 from compiler.calib.grid import Grid
 from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
-from compiler.quantization.weighted_operators import Site
+from compiler.quantization.weighted_layers import WeightedLayer
 from compiler.runners.instrumented import switch, switched
 
 
@@ -26,7 +26,7 @@ class Writer:
         model: the graph.
         stamp: name of the pass.
         placement: the target's rules.
-        plans: by site name.
+        plans: by layer name.
     """
 
     def __init__(self, model: ir.Model, stamp: str, placement: Placement, plans: Mapping[str, Plan]) -> None:
@@ -34,56 +34,56 @@ class Writer:
         self._rounded: dict[tuple[ir.Value, Grid], ir.Value] = {}
         self._grids: dict[ir.Value, Grid] = {}
 
-    def write(self, sites: Iterable[Site]) -> None:
-        """Put quantised forms in the place of sites, which must come in graph order."""
-        for site in sites:
-            house.take_over(self.model, site.result, self._quantised(site))
+    def write(self, layers: Iterable[WeightedLayer]) -> None:
+        """Put quantised forms in the place of layers, which must come in graph order."""
+        for layer in layers:
+            house.take_over(self.model, layer.result, self._quantised(layer))
         house.prune(self.model)
 
-    def write_switched(self, sites: Iterable[Site]) -> dict[str, str]:
-        """Add quantised forms beside sites: a graph input per site, bool [], is true to use it.
+    def write_switched(self, layers: Iterable[WeightedLayer]) -> dict[str, str]:
+        """Add quantised forms beside layers: a graph input per layer, bool [], is true to use it.
 
         Returns:
-            Name of the input by name of the site.
+            Name of the input by name of the layer.
         """
         switches = {}
-        for site in sites:
+        for layer in layers:
             by = switch(self.model)
-            switched(self.model, site.result, by, lambda _, site=site: self._quantised(site))  # type: ignore[misc]
-            switches[site.name] = str(by.name)
+            switched(self.model, layer.result, by, lambda _, layer=layer: self._quantised(layer))  # type: ignore[misc]
+            switches[layer.name] = str(by.name)
         return switches
 
-    def _quantised(self, site: Site) -> ir.Value:
-        """The result of the quantised form, written behind the site's last node."""
-        plan = self.plans[site.name]
-        data = self._on_grid(site.data, plan.data)
-        insert = house.Inserter(self.model, self.stamp, after=site.parts[-1], source=house.source_of(site.node))
-        name, shape = f"{site.name}_int8", site.node.outputs[0].shape
-        codes = insert.constant(plan.weights.codes, f"{site.name}_weights")
+    def _quantised(self, layer: WeightedLayer) -> ir.Value:
+        """The result of the quantised form, written behind the layer's last node."""
+        plan = self.plans[layer.name]
+        data = self._on_grid(layer.data, plan.data)
+        insert = house.Inserter(self.model, self.stamp, after=layer.parts[-1], source=house.source_of(layer.node))
+        name, shape = f"{layer.name}_int8", layer.node.outputs[0].shape
+        codes = insert.constant(plan.weights.codes, f"{layer.name}_weights")
         weights = self._numbers(insert, codes, plan.weights.scales, plan.weights.axis, ir.DataType.FLOAT)
-        bias = plan.correction if site.bias is None else site.bias + plan.correction
-        if not site.is_convolution:
+        bias = plan.correction if layer.bias is None else layer.bias + plan.correction
+        if not layer.is_convolution:
             product = insert.op("MatMul", [data, weights], name=name, shape=shape)
             rank = len(shape or ()) if self.placement.splits_bias else 1
-            constant = insert.constant(bias.reshape((1,) * (rank - 1) + (-1,)), f"{site.name}_bias")
+            constant = insert.constant(bias.reshape((1,) * (rank - 1) + (-1,)), f"{layer.name}_bias")
             return insert.op("Add", [product, constant], name=f"{name}_biased", shape=shape)
-        inputs = [data, weights, self._bias(insert, site, plan, bias)]
+        inputs = [data, weights, self._bias(insert, layer, plan, bias)]
         slid = ir.Value(name=house.fresh_name(self.model.graph, name), shape=shape)
         slid.dtype = ir.DataType.FLOAT
-        attributes = list(site.node.attributes.values())
+        attributes = list(layer.node.attributes.values())
         insert.place(ir.Node("", "Conv", inputs, attributes, outputs=[slid], name=f"{slid.name}_node"))
-        if len(site.parts) > 1:
+        if len(layer.parts) > 1:
             slid = insert.op("Relu", [slid], name=f"{name}_relu", shape=shape)
         return slid if plan.result is None else self._on_grid(slid, plan.result)
 
-    def _bias(self, insert: house.Inserter, site: Site, plan: Plan, bias: np.ndarray) -> ir.Value:
+    def _bias(self, insert: house.Inserter, layer: WeightedLayer, plan: Plan, bias: np.ndarray) -> ir.Value:
         """A convolution's bias: int32 in steps of data times weights where the kernel works so, else float."""
         if not self.placement.rounds_convolution_outputs:
-            return insert.constant(bias, f"{site.name}_bias")
+            return insert.constant(bias, f"{layer.name}_bias")
         scales = (np.float32(plan.data.scale) * plan.weights.scales).astype(np.float32)
         limit = np.iinfo(np.int32).max
         codes = np.clip(np.rint(bias.astype(np.float64) / scales), -limit, limit).astype(np.int32)
-        return self._numbers(insert, insert.constant(codes, f"{site.name}_bias"), scales, 0, ir.DataType.FLOAT)
+        return self._numbers(insert, insert.constant(codes, f"{layer.name}_bias"), scales, 0, ir.DataType.FLOAT)
 
     def _numbers(
         self, insert: house.Inserter, codes: ir.Value, scales: np.ndarray, axis: int, dtype: ir.DataType

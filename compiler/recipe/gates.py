@@ -10,7 +10,7 @@ EdgeKind = Literal["silence", "constant", "impulse", "full_scale", "smallest"]
 """What an edge feed holds; compiler/verify/edge_feeds.py makes them."""
 
 
-class Limits(Record):
+class Tolerance(Record):
     """How far outputs and states may be from the original model's.
 
     Attributes:
@@ -34,7 +34,7 @@ class DriftGate(Record):
     max_growth: Annotated[float, Field(ge=1)] = 1.5
 
 
-class ParityGate(Limits):
+class ParityGate(Tolerance):
     """Largest allowed difference to the original model, on outputs and states.
 
     Attributes:
@@ -45,11 +45,11 @@ class ParityGate(Limits):
     """
 
     chained_steps: Positive
-    lossy: Limits | None = None
+    lossy: Tolerance | None = None
     drift: DriftGate | None = None
     edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
 
-    def limits(self, *, lossy: bool) -> Limits:
+    def limits(self, *, lossy: bool) -> Tolerance:
         """What holds for a graph that has been rounded on purpose, or not."""
         return self.lossy if lossy and self.lossy is not None else self
 

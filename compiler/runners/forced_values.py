@@ -5,7 +5,7 @@
     forced:   x -> a'   a -> (new) -> b'   b -> c'
 
 Values of the same name are the same quantity: a pass that changes what a value holds gives it another name. The part
-of the graph between such values is a *region*, named after the value that it ends in; its local error is what it makes
+of the graph between such values is a *section*, named after the value that it ends in; its local error is what it makes
 of right inputs, free of all that went wrong in front of it and in earlier calls: states are given, too.
 """
 
@@ -18,7 +18,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.runners.choose import runner_of
 from compiler.runners.instrumented import FORCED, exposed, forced, values_named
-from compiler.runners.stream import Step, mapped
+from compiler.runners.stream import OriginalCall, mapped
 from compiler.stages import Array, Feed, Lowered, newest
 
 
@@ -133,7 +133,7 @@ class Lesson:
         before: values of the graph before, by name, with their padding.
         right: the same without it; states as the pass has reshaped them.
         own: values of the graph after when it starts from the right states.
-        local: what every region of the graph after makes of right values.
+        local: what every section of the graph after makes of right values.
         origins: per value the part of `before` that is no padding behind an axis.
         places: per value the part of `own` and `local` that `right` corresponds to.
     """
@@ -153,7 +153,7 @@ class Lesson:
     places: Mapping[str, tuple[slice, ...]]
 
     def expected(self, name: str) -> Array:
-        """What the region of a value should have made, as float64, in the shape of `got`."""
+        """What the section of a value should have made, as float64, in the shape of `got`."""
         right = self.right[name]
         got = self.own[name]
         if right.ndim == got.ndim:
@@ -163,7 +163,7 @@ class Lesson:
         return right.astype(np.float64).reshape(self.got(name, self.own).shape)
 
     def got(self, name: str, values: Mapping[str, Array] | None = None) -> Array:
-        """The comparable part of what the region of a value has made."""
+        """The comparable part of what the section of a value has made."""
         array = (self.local if values is None else values)[name]
         return array[self.places[name]].astype(np.float64)
 
@@ -193,7 +193,7 @@ class Lessons:
         self.forced = Bench(forced(after, names), optimize=optimize)
         self.maps = after.state_maps[len(before.state_maps) :]
 
-    def run(self, steps: Sequence[Step]) -> Iterator[Lesson]:
+    def run(self, steps: Sequence[OriginalCall]) -> Iterator[Lesson]:
         """Call after call, in order; a first call of its own is left out."""
         for bench in (self.start, self.old, self.new, self.forced):
             if bench is not None:

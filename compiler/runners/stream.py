@@ -15,7 +15,7 @@ from compiler.stages import Array, Feed, Lowered, State, StateMap, newest
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class OriginalCall:
     """One call of the original.
 
     Attributes:
@@ -42,10 +42,10 @@ class Step:
         self._last[:] = [(maps, mapped(maps[len(done) :], states))]
         return self._last[0][1]
 
-    def repeated(self, rows: int) -> "Step":
+    def repeated(self, rows: int) -> "OriginalCall":
         """The same call with so many equal rows."""
         parts = (self.feed, self.outputs, self.states)
-        return Step(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
+        return OriginalCall(*({name: np.repeat(array, rows, axis=0) for name, array in part.items()} for part in parts))
 
 
 Run = Callable[[Iterable[Feed]], Iterator[tuple[dict[str, Array], dict[str, Array]]]]
@@ -195,17 +195,17 @@ def mapped(maps: Sequence[StateMap], states: Mapping[str, Array]) -> dict[str, A
     return found
 
 
-def expected_of(lowered: Lowered, step: Step) -> dict[str, Array]:
+def expected_of(lowered: Lowered, step: OriginalCall) -> dict[str, Array]:
     """What a call must give: outputs by name, and states, as the passes have reshaped them, by the input they feed."""
     fed_back = {state.output for state in lowered.states}
     outputs = {name: array for name, array in step.outputs.items() if name not in fed_back}
     return {**outputs, **step.states_after(lowered.state_maps)}
 
 
-def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Step]:
+def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[OriginalCall]:
     """The original's first `count` calls on one stream."""
     feeds = list(stream[:count])
-    steps: list[Step] = []
+    steps: list[OriginalCall] = []
     for feed, (outputs, states) in zip(feeds, run(feeds), strict=True):
         for name, array in outputs.items():
             if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
@@ -215,7 +215,7 @@ def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Step]:
                     cure="yield feeds that the model can answer, or repair the model",
                     place=Place(stage="data", tensor=name),
                 )
-        steps.append(Step(feed, outputs, states))
+        steps.append(OriginalCall(feed, outputs, states))
     return steps
 
 

@@ -44,7 +44,7 @@ from compiler.sizes.growth import never_negative
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class Candidate:
     """A node and what is known around it.
 
     Attributes:
@@ -85,20 +85,20 @@ class Site:
         return made if house.is_op(made, *ops) else None
 
 
-Rule = Callable[[Site], ir.Value | None]
+Rule = Callable[[Candidate], ir.Value | None]
 
 
-def identity(site: Site) -> ir.Value | None:
+def identity(candidate: Candidate) -> ir.Value | None:
     """Identity(x) = x."""
-    return site.value(0)
+    return candidate.value(0)
 
 
-def cast(site: Site) -> ir.Value | None:
+def cast(candidate: Candidate) -> ir.Value | None:
     """Cast to the type that a value has, there and back through a type that holds all its values, and of a filling."""
-    value, to = site.value(0), ir.DataType(house.int_attribute(site.node, "to", 1))
+    value, to = candidate.value(0), ir.DataType(house.int_attribute(candidate.node, "to", 1))
     if value is not None and value.dtype == to:
         return value
-    inner = site.made(0, "Cast", "ConstantOfShape")
+    inner = candidate.made(0, "Cast", "ConstantOfShape")
     if inner is None or value is None or value.dtype is None:
         return None
     if inner.op_type == "Cast":
@@ -110,12 +110,12 @@ def cast(site: Site) -> ir.Value | None:
     filler = ir.val("x", const_value=ir.tensor(number))
     one = ir.node("Cast", [filler], {"to": int(to)}, num_outputs=1)
     one.outputs[0].dtype = to
-    ir.Graph([], one.outputs, nodes=[one], initializers=[filler], opset_imports=dict(site.model.opset_imports))
+    ir.Graph([], one.outputs, nodes=[one], initializers=[filler], opset_imports=dict(candidate.model.opset_imports))
     filling = fold(one)
     if filling is None:
         return None
     node = ir.node("ConstantOfShape", [inner.inputs[0]], {"value": ir.tensor(filling[0])}, num_outputs=1)
-    return _placed(site, node, "filled", to)
+    return _placed(candidate, node, "filled", to)
 
 
 def _holds(wide: ir.DataType, narrow: ir.DataType) -> bool:
@@ -140,20 +140,20 @@ WHOLE = frozenset(
 )  # fmt: skip
 
 
-def cast_like(site: Site) -> ir.Value | None:
+def cast_like(candidate: Candidate) -> ir.Value | None:
     """CastLike(x, y) = Cast(x) to the type of y."""
-    value, like = site.value(0), site.value(1)
+    value, like = candidate.value(0), candidate.value(1)
     if value is None or like is None or like.dtype is None or like.dtype not in {*MANTISSA, *WHOLE, ir.DataType.BOOL}:
         return None
-    return site.insert.op("Cast", [value], {"to": int(like.dtype)}, name="cast", dtype=like.dtype)
+    return candidate.insert.op("Cast", [value], {"to": int(like.dtype)}, name="cast", dtype=like.dtype)
 
 
-def transpose(site: Site) -> ir.Value | None:
+def transpose(candidate: Candidate) -> ir.Value | None:
     """No turn, and two turns that are one."""
-    value, perm = site.value(0), _perm(site.node)
+    value, perm = candidate.value(0), _perm(candidate.node)
     if perm is not None and perm == tuple(range(len(perm))):
         return value
-    inner = site.made(0, "Transpose")
+    inner = candidate.made(0, "Transpose")
     if inner is None:
         return None
     first = _perm(inner)
@@ -164,33 +164,33 @@ def transpose(site: Site) -> ir.Value | None:
     both = tuple(first[at] for at in perm)
     if both == tuple(range(len(both))):
         return inner.inputs[0]
-    if site.alone(0, "Transpose") is None:
+    if candidate.alone(0, "Transpose") is None:
         return None
-    return site.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=_dtype(site))
+    return candidate.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=_dtype(candidate))
 
 
 def _perm(node: ir.Node) -> tuple[int, ...] | None:
     return house.ints_attribute(node, "perm") if "perm" in node.attributes else None
 
 
-def scale(site: Site) -> ir.Value | None:
+def scale(candidate: Candidate) -> ir.Value | None:
     """X * 1, 1 * x, x / 1."""
-    for at in (1, 0) if site.node.op_type == "Mul" else (1,):
-        value, other = site.value(1 - at), site.value(at)
+    for at in (1, 0) if candidate.node.op_type == "Mul" else (1,):
+        value, other = candidate.value(1 - at), candidate.value(at)
         if _is_all(other, value, lambda array: bool((array == 1).all())):
             return value
     return None
 
 
-def shift(site: Site) -> ir.Value | None:
+def shift(candidate: Candidate) -> ir.Value | None:
     """Integers: x + 0, 0 + x, x - 0; reals: x + -0.0, x - 0.0, as x + 0.0 is 0.0 for x = -0.0."""
 
     def nothing(array: np.ndarray) -> bool:
-        sign = site.node.op_type == "Add"
+        sign = candidate.node.op_type == "Add"
         return bool((array == 0).all() and (array.dtype.kind in "iu" or (np.signbit(array) == sign).all()))
 
-    for at in (1, 0) if site.node.op_type == "Add" else (1,):
-        value, other = site.value(1 - at), site.value(at)
+    for at in (1, 0) if candidate.node.op_type == "Add" else (1,):
+        value, other = candidate.value(1 - at), candidate.value(at)
         if _is_all(other, value, nothing):
             return value
     return None
@@ -206,28 +206,30 @@ def _is_all(other: ir.Value | None, value: ir.Value | None, holds: Callable[[np.
     return array is not None and array.dtype.kind in "iuf" and array.size == 1 and holds(array)
 
 
-def reshape(site: Site) -> ir.Value | None:
+def reshape(candidate: Candidate) -> ir.Value | None:
     """To the shape that a value has; of a value that is reshaped already; to sizes of which all but one are numbers."""
-    value, shape = site.value(0), numbers(site.value(1), site)
+    value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
     if value is None or shape is None:
         return None
-    copies = not house.int_attribute(site.node, "allowzero", 0)
+    copies = not house.int_attribute(candidate.node, "allowzero", 0)
     dims = house.dims_of(value)
     if dims is not None and len(dims) == len(shape) and _is_same_shape(dims, shape, copies):
         return value
     whole = [size for size in shape if isinstance(size, int)]
-    inner = site.alone(0, "Reshape", "Squeeze", "Unsqueeze", "Flatten")
-    if site.constant(1) is not None:
+    inner = candidate.alone(0, "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+    if candidate.constant(1) is not None:
         if inner is None or 0 in whole:
             return None
-        return site.insert.op("Reshape", [inner.inputs[0], site.value(1)], name="reshaped", dtype=_dtype(site))
+        return candidate.insert.op(
+            "Reshape", [inner.inputs[0], candidate.value(1)], name="reshaped", dtype=_dtype(candidate)
+        )
     if len(whole) < len(shape) - 1 or any(size <= 0 for size in whole) or not shape:
         return None
-    maker = site.node.inputs[1].producer() if site.node.inputs[1] is not None else None
+    maker = candidate.node.inputs[1].producer() if candidate.node.inputs[1] is not None else None
     if maker is None or not _counts_no_cut(maker):
         return None
-    constant = site.insert.int64s(*(size if isinstance(size, int) else -1 for size in shape))
-    return site.insert.op("Reshape", [value, constant], name="reshaped", dtype=_dtype(site))
+    constant = candidate.insert.int64s(*(size if isinstance(size, int) else -1 for size in shape))
+    return candidate.insert.op("Reshape", [value, constant], name="reshaped", dtype=_dtype(candidate))
 
 
 def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> bool:
@@ -243,9 +245,9 @@ def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> b
     return len(left) == 1 and shape[left[0]] == -1 and all(isinstance(dim, int) and dim > 0 for dim in others)
 
 
-def expand(site: Site) -> ir.Value | None:
+def expand(candidate: Candidate) -> ir.Value | None:
     """To sizes that a value has."""
-    value, shape = site.value(0), numbers(site.value(1), site)
+    value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
     dims = None if value is None else house.dims_of(value)
     if dims is None or shape is None or len(shape) > len(dims):
         return None
@@ -254,13 +256,13 @@ def expand(site: Site) -> ir.Value | None:
     return value if same else None
 
 
-def cut(site: Site) -> ir.Value | None:
+def cut(candidate: Candidate) -> ir.Value | None:
     """Slice of all entries."""
-    value = site.value(0)
-    starts, ends = site.constant(1), site.constant(2)
+    value = candidate.value(0)
+    starts, ends = candidate.constant(1), candidate.constant(2)
     if value is None or starts is None or ends is None or not starts.size:
         return None
-    axes, steps = (site.constant(at) if site.value(at) is not None else fill for at, fill in (
+    axes, steps = (candidate.constant(at) if candidate.value(at) is not None else fill for at, fill in (
         (3, np.arange(starts.size)), (4, np.ones(starts.size, np.int64))))  # fmt: skip
     if axes is None or steps is None or (steps != 1).any():
         return None
@@ -275,24 +277,24 @@ def cut(site: Site) -> ir.Value | None:
     return value
 
 
-def unsqueeze(site: Site) -> ir.Value | None:
+def unsqueeze(candidate: Candidate) -> ir.Value | None:
     """Two that are one."""
-    inner = site.alone(0, "Unsqueeze")
-    second = site.constant(1)
+    inner = candidate.alone(0, "Unsqueeze")
+    second = candidate.constant(1)
     if inner is None or second is None or len(inner.inputs) < 2:
         return None
     first = constant_of(inner.inputs[1])
     if first is None or first.size != 1 or second.size != 1 or first.min() < 0 or second.min() < 0:
         return None
     one, two = int(first.reshape(-1)[0]), int(second.reshape(-1)[0])
-    axes = site.insert.int64s(*((one, two) if one < two else (two, one + 1)))
-    return site.insert.op("Unsqueeze", [inner.inputs[0], axes], name="unsqueezed", dtype=_dtype(site))
+    axes = candidate.insert.int64s(*((one, two) if one < two else (two, one + 1)))
+    return candidate.insert.op("Unsqueeze", [inner.inputs[0], axes], name="unsqueezed", dtype=_dtype(candidate))
 
 
-def squeeze(site: Site) -> ir.Value | None:
+def squeeze(candidate: Candidate) -> ir.Value | None:
     """Squeeze of what Unsqueeze added."""
-    inner = site.made(0, "Unsqueeze")
-    axes = site.constant(1)
+    inner = candidate.made(0, "Unsqueeze")
+    axes = candidate.constant(1)
     if inner is None or axes is None or len(inner.inputs) < 2:
         return None
     added = constant_of(inner.inputs[1])
@@ -300,16 +302,16 @@ def squeeze(site: Site) -> ir.Value | None:
     return inner.inputs[0] if same and axes.size else None
 
 
-def concat(site: Site) -> ir.Value | None:
+def concat(candidate: Candidate) -> ir.Value | None:
     """Of one part, or with parts that are always empty."""
-    values = [value for value in site.node.inputs if value is not None]
-    axis = house.int_attribute(site.node, "axis", 0)
+    values = [value for value in candidate.node.inputs if value is not None]
+    axis = house.int_attribute(candidate.node, "axis", 0)
     parts = [value for value in values if not _is_empty(value, axis)] or values[:1]
     if len(parts) == len(values) > 1:
         return None
     if len(parts) == 1:
         return parts[0]
-    return site.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=_dtype(site))
+    return candidate.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=_dtype(candidate))
 
 
 def _is_empty(value: ir.Value, axis: int) -> bool:
@@ -317,58 +319,58 @@ def _is_empty(value: ir.Value, axis: int) -> bool:
     return value.shape is not None and rank is not None and -rank <= axis < rank and value.shape[axis] == 0
 
 
-def dropout(site: Site) -> ir.Value | None:
+def dropout(candidate: Candidate) -> ir.Value | None:
     """At inference, where nothing reads the mask."""
-    opset = site.model.opset_imports.get("", 0)
-    training = site.value(2)
-    at_inference = training is None or (site.constant(2) is not None and not np.any(site.constant(2)))
-    unread = all(not output.uses() and not output.is_graph_output() for output in site.node.outputs[1:])
-    return site.value(0) if opset >= 7 and at_inference and unread else None
+    opset = candidate.model.opset_imports.get("", 0)
+    training = candidate.value(2)
+    at_inference = training is None or (candidate.constant(2) is not None and not np.any(candidate.constant(2)))
+    unread = all(not output.uses() and not output.is_graph_output() for output in candidate.node.outputs[1:])
+    return candidate.value(0) if opset >= 7 and at_inference and unread else None
 
 
-def size(site: Site) -> ir.Value | None:
+def size(candidate: Candidate) -> ir.Value | None:
     """The number of elements, where it is one."""
-    value = site.value(0)
+    value = candidate.value(0)
     dims = None if value is None or value.shape is None else list(value.shape)
     if dims is None or not all(isinstance(dim, int) for dim in dims):
         return None
     count = int(np.prod([int(str(dim)) for dim in dims], dtype=object)) if dims else 1
-    return site.insert.constant(np.array(count, np.int64), "size")
+    return candidate.insert.constant(np.array(count, np.int64), "size")
 
 
-def filled(site: Site) -> ir.Value | None:
+def filled(candidate: Candidate) -> ir.Value | None:
     """A handful of equal numbers, as in the amounts of a Pad."""
-    shape = site.constant(0)
+    shape = candidate.constant(0)
     if shape is None or int(np.prod(shape, dtype=object)) > MOST or (shape < 0).any():
         return None
-    given = house.attribute(site.node, "value")
+    given = house.attribute(candidate.node, "value")
     number = given.numpy() if isinstance(given, ir.TensorProtocol) else np.zeros(1, np.float32)
     if number.dtype.kind not in "biuf":
         return None
-    return site.insert.constant(
+    return candidate.insert.constant(
         np.full(tuple(int(each) for each in shape), number.reshape(-1)[0], number.dtype), "filled"
     )
 
 
-def conv(site: Site) -> ir.Value | None:
+def conv(candidate: Candidate) -> ir.Value | None:
     """Zeros that a Pad adds are zeros that the convolution adds; finite weights, as inf * 0.0 is NaN."""
-    pad, kernel = site.made(0, "Pad"), site.constant(1)
+    pad, kernel = candidate.made(0, "Pad"), candidate.constant(1)
     value = None if pad is None else pad.inputs[0]
     if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
         return None
     amounts = _amounts(pad, rank=len(value.shape))
-    if amounts is None or house.attribute(site.node, "auto_pad", "NOTSET") != "NOTSET":
+    if amounts is None or house.attribute(candidate.node, "auto_pad", "NOTSET") != "NOTSET":
         return None
     rank = len(value.shape)
     outside = [*amounts[:2], *amounts[rank : rank + 2]]
     inside = [*amounts[2:rank], *amounts[rank + 2 :]]
     if any(outside) or min(inside, default=-1) < 0:
         return None
-    present = house.ints_attribute(site.node, "pads") or (0,) * len(inside)
-    attributes = {name: each for name, each in site.node.attributes.items() if name != "pads"}
+    present = house.ints_attribute(candidate.node, "pads") or (0,) * len(inside)
+    attributes = {name: each for name, each in candidate.node.attributes.items() if name != "pads"}
     pads = ir.AttrInt64s("pads", [a + b for a, b in zip(present, inside, strict=True)])
-    node = ir.Node("", "Conv", [value, *site.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
-    return _placed(site, node, f"{site.node.outputs[0].name}_padded", value.dtype)
+    node = ir.Node("", "Conv", [value, *candidate.node.inputs[1:]], [*attributes.values(), pads], num_outputs=1)
+    return _placed(candidate, node, f"{candidate.node.outputs[0].name}_padded", value.dtype)
 
 
 def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
@@ -387,19 +389,19 @@ def _amounts(pad: ir.Node, rank: int) -> list[int] | None:
     return found
 
 
-def average_pool(site: Site) -> ir.Value | None:
+def average_pool(candidate: Candidate) -> ir.Value | None:
     """In ceil mode without padding, as from torch.avg_pool1d: no padding is counted, and what hangs over never is."""
-    node, value = site.node, site.value(0)
+    node, value = candidate.node, candidate.value(0)
     counts = house.int_attribute(node, "count_include_pad", 0) and house.int_attribute(node, "ceil_mode", 0)
     pads = any(house.ints_attribute(node, "pads")) or house.attribute(node, "auto_pad", "NOTSET") != "NOTSET"
     if value is None or not counts or pads:
         return None
     attributes = [each for name, each in node.attributes.items() if name != "count_include_pad"]
     plain = ir.Node("", "AveragePool", [value], attributes, num_outputs=1)
-    return _placed(site, plain, f"{node.outputs[0].name}_uncounted", _dtype(site))
+    return _placed(candidate, plain, f"{node.outputs[0].name}_uncounted", _dtype(candidate))
 
 
-def forget_zero_states(site: Site) -> bool:
+def forget_zero_states(candidate: Candidate) -> bool:
     """Drop initial states of a recurrence that hold 0.0 at every place: so they do where none are given.
 
     Exporters make them of sizes (`Expand`, `ConstantOfShape`), in front of which rows that stand for chunks have to be
@@ -408,11 +410,11 @@ def forget_zero_states(site: Site) -> bool:
     Returns:
         Whether there were any.
     """
-    if not house.is_op(site.node, *RECURRENCES):
+    if not house.is_op(candidate.node, *RECURRENCES):
         return False
-    found = [at for at in INITIAL_STATES if at < len(site.node.inputs) and _is_zero_everywhere(site, at)]
+    found = [at for at in INITIAL_STATES if at < len(candidate.node.inputs) and _is_zero_everywhere(candidate, at)]
     for at in found:
-        site.node.replace_input_with(at, None)
+        candidate.node.replace_input_with(at, None)
     return bool(found)
 
 
@@ -420,8 +422,8 @@ INITIAL_STATES = (5, 6)
 """Of a recurrence: the hidden state, and the cell of an LSTM."""
 
 
-def _is_zero_everywhere(site: Site, at: int) -> bool:
-    filling = site.made(at, "ConstantOfShape", "Expand")
+def _is_zero_everywhere(candidate: Candidate, at: int) -> bool:
+    filling = candidate.made(at, "ConstantOfShape", "Expand")
     if filling is None:
         return False
     given = house.attribute(filling, "value")
@@ -430,34 +432,34 @@ def _is_zero_everywhere(site: Site, at: int) -> bool:
     return number is not None and number.size > 0 and not number.any() and not np.signbit(number).any()
 
 
-def condition(site: Site) -> ir.Value | None:
+def condition(candidate: Candidate) -> ir.Value | None:
     """If on a constant is its branch."""
-    chosen = site.constant(0)
-    if chosen is None or chosen.size != 1 or len(site.node.outputs) != 1:
+    chosen = candidate.constant(0)
+    if chosen is None or chosen.size != 1 or len(candidate.node.outputs) != 1:
         return None
-    branch = site.node.attributes["then_branch" if chosen.reshape(-1)[0] else "else_branch"].as_graph()
+    branch = candidate.node.attributes["then_branch" if chosen.reshape(-1)[0] else "else_branch"].as_graph()
     result = branch.outputs[0]
     branch.outputs.clear()
     for name in list(branch.initializers):
         value = branch.initializers.pop(name)
-        value.name = house.fresh_name(site.model.graph, name)
-        site.model.graph.register_initializer(value)
+        value.name = house.fresh_name(candidate.model.graph, name)
+        candidate.model.graph.register_initializer(value)
     nodes = list(branch)
     branch.remove(nodes)
     for node in nodes:
         for output in node.outputs:
-            output.name = output.name and house.fresh_name(site.model.graph, output.name)
-        node.name = f"{site.node.name}_{node.name}"
+            output.name = output.name and house.fresh_name(candidate.model.graph, output.name)
+        node.name = f"{candidate.node.name}_{node.name}"
     for node in nodes:
-        site.model.graph.insert_before(site.node, node)
+        candidate.model.graph.insert_before(candidate.node, node)
     return result
 
 
-def sequence_at(site: Site) -> ir.Value | None:
+def sequence_at(candidate: Candidate) -> ir.Value | None:
     """A piece of a sequence of given tensors, or of a tensor that is cut up."""
-    place = site.constant(1)
-    source = site.made(0, "SequenceConstruct", "SplitToSequence")
-    if place is None or source is None or source.graph is not site.node.graph:
+    place = candidate.constant(1)
+    source = candidate.made(0, "SequenceConstruct", "SplitToSequence")
+    if place is None or source is None or source.graph is not candidate.node.graph:
         return None
     at = int(place.reshape(-1)[0])
     if source.op_type == "SequenceConstruct":
@@ -470,40 +472,44 @@ def sequence_at(site: Site) -> ir.Value | None:
         return None
     size = int(cuts[at] if cuts.ndim else cuts)
     start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
-    insert = house.Inserter(site.model, site.stamp, before=site.node, source=house.source_of(source))
+    insert = house.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=house.source_of(source))
     bounds = [insert.int64s(each) for each in (start, start + size, house.int_attribute(source, "axis", 0))]
-    return insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(site))
+    return insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(candidate))
 
 
-def concat_from_sequence(site: Site) -> ir.Value | None:
+def concat_from_sequence(candidate: Candidate) -> ir.Value | None:
     """Given tensors, joined or stacked."""
-    source = site.made(0, "SequenceConstruct")
-    if source is None or source.graph is not site.node.graph or any(value is None for value in source.inputs):
+    source = candidate.made(0, "SequenceConstruct")
+    if source is None or source.graph is not candidate.node.graph or any(value is None for value in source.inputs):
         return None
-    axis, parts = house.int_attribute(site.node, "axis", 0), list(source.inputs)
-    if house.int_attribute(site.node, "new_axis", 0):
-        at = site.insert.int64s(axis)
-        parts = [site.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]
-    return site.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=parts[0].dtype if parts[0] else None)
+    axis, parts = house.int_attribute(candidate.node, "axis", 0), list(source.inputs)
+    if house.int_attribute(candidate.node, "new_axis", 0):
+        at = candidate.insert.int64s(axis)
+        parts = [candidate.insert.op("Unsqueeze", [part, at], name="stacked") for part in parts]
+    return candidate.insert.op(
+        "Concat", parts, {"axis": axis}, name="joined", dtype=parts[0].dtype if parts[0] else None
+    )
 
 
-def known_integers(site: Site) -> ir.Value | None:
+def known_integers(candidate: Candidate) -> ir.Value | None:
     """Arithmetic of sizes whose result is numbers although its operands are not, e.g. the channels of a cache.
 
     Sizes are below 2^24 where a graph counts them in float32.
     """
-    output = site.node.outputs[0]
+    output = candidate.node.outputs[0]
     if (
-        len(site.node.outputs) != 1
+        len(candidate.node.outputs) != 1
         or output.dtype != ir.DataType.INT64
         or output.shape is None
         or len(output.shape) > 1
     ):
         return None
-    known = numbers(output, site)
-    if known is None or not all(isinstance(number, int) for number in known) or not _counts_no_cut(site.node):
+    known = numbers(output, candidate)
+    if known is None or not all(isinstance(number, int) for number in known) or not _counts_no_cut(candidate.node):
         return None
-    return site.insert.constant(np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1]), "int64s")
+    return candidate.insert.constant(
+        np.array(known, np.int64).reshape([] if len(output.shape) == 0 else [-1]), "int64s"
+    )
 
 
 def _counts_no_cut(node: ir.Node) -> bool:
@@ -534,26 +540,26 @@ def _is_counted(dim: Dim) -> bool:
     return isinstance(dim, (int, sympy.Symbol)) or never_negative(dim)
 
 
-def numbers(value: ir.Value | None, site: Site) -> tuple[Dim, ...] | None:
+def numbers(value: ir.Value | None, candidate: Candidate) -> tuple[Dim, ...] | None:
     """The elements of a small value as numbers and sizes, or None."""
     if value is not None and value.is_initializer() and value.is_graph_input():
         return None
-    return numbers_of(value, site.numbers)
+    return numbers_of(value, candidate.numbers)
 
 
-def _placed(site: Site, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:
+def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType | None) -> ir.Value:
     """Put a ready node in front, under a name of its own."""
     output = node.outputs[0]
-    output.name = house.fresh_name(site.model.graph, name)
+    output.name = house.fresh_name(candidate.model.graph, name)
     node.name = f"{output.name}_node"
     if dtype is not None:
         output.dtype = dtype
-    site.insert.place(node)
+    candidate.insert.place(node)
     return output
 
 
-def _dtype(site: Site) -> ir.DataType | None:
-    return site.node.outputs[0].dtype
+def _dtype(candidate: Candidate) -> ir.DataType | None:
+    return candidate.node.outputs[0].dtype
 
 
 RULES: dict[str, Rule] = {

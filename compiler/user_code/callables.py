@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import runtime_lite
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 from compiler.errors import RecipeError, SlipwayError, did_you_mean
 
 
@@ -41,7 +41,7 @@ def resolve(reference: str, folders: Sequence[Path], where: str) -> Callable[...
         RecipeError: the module or the name does not exist, cannot be imported, or is not callable.
     """
     module_name, _, name = reference.partition(":")
-    with importable(folders), WITNESS.watching():
+    with importable(folders), READ_TRACER.watching():
         try:
             module = importlib.import_module(module_name)
         except SlipwayError:
@@ -86,7 +86,7 @@ def call(
         named: the user's callable, where `function` is ours and calls it.
     """
     try:
-        with WITNESS.watching():
+        with READ_TRACER.watching():
             return function(*arguments)
     except SlipwayError:
         raise

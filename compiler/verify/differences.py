@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from compiler.calib.noise import Noise
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.ahead import ahead
-from compiler.runners.stream import Step, Stepper, expected_of
+from compiler.runners.stream import OriginalCall, Stepper, expected_of
 from compiler.stages import Array, Lowered
 
 
@@ -42,22 +42,22 @@ class Difference:
     late: float
     sqnr_db: float | None = None
 
-    def limit(self, limits: Limits) -> float:
+    def limit(self, limits: Tolerance) -> float:
         """The accepted difference, relative to values above 1."""
         return limits.max_abs * max(1.0, self.reference_max)
 
-    def holds(self, limits: Limits) -> bool:
+    def holds(self, limits: Tolerance) -> bool:
         """Whether the difference is within the limits; NaN never is."""
         return self.used(limits) <= 1.0
 
-    def used(self, limits: Limits) -> float:
+    def used(self, limits: Tolerance) -> float:
         """The share of the limits that is used up; above 1 it does not hold, infinity stands for NaN."""
         share = self.max_abs / self.limit(limits)
         if math.isnan(share) or limits.sqnr_db is None or self.sqnr_db is None:
             return math.inf if math.isnan(share) else share
         return max(share, math.pow(10.0, (limits.sqnr_db - self.sqnr_db) / 20.0))
 
-    def exceeded(self, limits: Limits) -> str:
+    def exceeded(self, limits: Tolerance) -> str:
         """What is expected and what came, for messages."""
         if self.max_abs <= self.limit(limits):
             return f"at least {limits.sqnr_db:g} dB above its rounding noise, got {self.sqnr_db:.1f} dB"
@@ -116,7 +116,7 @@ def max_abs_difference(got: Array, expected: Array) -> float:
 
 
 def compare(
-    lowered: Lowered, runner: Stepper, steps: Iterable[Step], advance: Callable[[int], None] = lambda _: None
+    lowered: Lowered, runner: Stepper, steps: Iterable[OriginalCall], advance: Callable[[int], None] = lambda _: None
 ) -> list[Difference]:
     """Run the graph beside the recorded steps and tally every output and state.
 
@@ -136,6 +136,6 @@ def compare(
     return [tally.difference() for tally in tallies.values()]
 
 
-def worst_of(differences: Sequence[Difference], limits: Limits) -> Difference:
+def worst_of(differences: Sequence[Difference], limits: Tolerance) -> Difference:
     """The difference that uses most of its limits."""
     return max(differences, key=lambda difference: difference.used(limits))

@@ -2,8 +2,8 @@
 
 What is finite keeps to the limits of the parity gate, too, until a pass rounds on purpose: 8-bit integers saturate at
 full scale by design, and the lossy limits are about the recipe's data. That the original answers NaN or an infinity is
-no error here; that a graph answers otherwise is one. Numbers that hang on rounding (`shaken`) are not compared where it
-decides whether they are finite, and may be off by as much as it moves them elsewhere.
+no error here; that a graph answers otherwise is one. Numbers that hang on rounding (`perturbed_rounding`) are not
+compared where it decides whether they are finite, and may be off by as much as it moves them elsewhere.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import EdgeKind, Limits, ParityGate
+from compiler.recipe.gates import EdgeKind, ParityGate, Tolerance
 from compiler.records.findings import Finding
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
-from compiler.runners.stream import CallRunner, Run, Step, Stepper, expected_of
+from compiler.runners.stream import CallRunner, OriginalCall, Run, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.edge_feeds import Range, edge_feeds
-from compiler.verify.perturbed_rounding import COARSE, FINE, SIZE, shaken
+from compiler.verify.perturbed_rounding import COARSE, FINE, SIZE, perturbed
 
 DRAWS = (FINE, COARSE, COARSE)
 """By how much roundings are off in the draws; the first says how far numbers move, all say which hang on rounding."""
@@ -32,7 +32,7 @@ PARTS = 2
 SLACK = 8.0
 """So many times the change that rounding at random makes; one draw of it is not the worst."""
 
-FINITE = Limits(max_abs=1e300)
+FINITE = Tolerance(max_abs=1e300)
 """The limits once a pass has rounded on purpose: any number, but a finite one."""
 
 EDGE_CURE = (
@@ -51,19 +51,19 @@ class EdgeCase:
     Attributes:
         kind: of the feeds.
         steps: the calls, in order; none where the original does not answer.
-        shaken: the same calls of the captured graph with every rounding off, draw after draw; none where it does not
+        perturbed: the same calls of the captured graph with every rounding off, draw after draw; none where it does not
             run like that.
         unanswered: why the original does not answer, or empty.
     """
 
     kind: EdgeKind
-    steps: tuple[Step, ...]
-    shaken: tuple[tuple[Step, ...], ...] = ()
+    steps: tuple[OriginalCall, ...]
+    perturbed: tuple[tuple[OriginalCall, ...], ...] = ()
     unanswered: str = ""
 
     def with_rows(self, rows: int) -> "EdgeCase":
         """The calls for so many equal rows."""
-        steps, *draws = (tuple(step.repeated(rows) for step in steps) for steps in (self.steps, *self.shaken))
+        steps, *draws = (tuple(step.repeated(rows) for step in steps) for steps in (self.steps, *self.perturbed))
         return EdgeCase(self.kind, steps, tuple(draws), self.unanswered)
 
 
@@ -110,7 +110,7 @@ def edge_cases(
         captured: the graph before any pass.
     """
     answered = [_answered(kind, edge_feeds(kind, feeds, ranges), run) for kind in kinds]
-    copy, found = shaken(captured), dict[EdgeKind, EdgeCase]()
+    copy, found = perturbed(captured), dict[EdgeKind, EdgeCase]()
     for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
         found |= {case.kind: case for case in part}
     return [found[kind] for kind in kinds]
@@ -118,7 +118,9 @@ def edge_cases(
 
 def _answered(kind: EdgeKind, feeds: Sequence[Feed], run: Run) -> EdgeCase:
     try:
-        return EdgeCase(kind, tuple(Step(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True)))
+        return EdgeCase(
+            kind, tuple(OriginalCall(feed, *answer) for feed, answer in zip(feeds, run(feeds), strict=True))
+        )
     except Exception as error:  # noqa: BLE001  (whatever a model raises of feeds that its author never thought of)
         return EdgeCase(kind, (), unanswered=_told(error))
 
@@ -134,27 +136,27 @@ def _with_draws(cases: Sequence[EdgeCase], copy: Lowered) -> list[EdgeCase]:
 def _with_draws_of(case: EdgeCase, fresh: Callable[[], CallRunner]) -> EdgeCase:
     feeds = [step.feed for step in case.steps]
     try:
-        return dataclasses.replace(case, shaken=tuple(_drawn(fresh(), feeds, size) for size in DRAWS))
+        return dataclasses.replace(case, perturbed=tuple(_drawn(fresh(), feeds, size) for size in DRAWS))
     except Exception:  # noqa: BLE001  (a size that hangs on rounding, say: then nothing is known to hang on it)
         return case
 
 
-def _drawn(runner: CallRunner, feeds: Sequence[Feed], size: float) -> tuple[Step, ...]:
+def _drawn(runner: CallRunner, feeds: Sequence[Feed], size: float) -> tuple[OriginalCall, ...]:
     by = {SIZE: np.array(size, np.float32)}
-    return tuple(Step(feed, runner.step(feed, by), dict(runner.states)) for feed in feeds)
+    return tuple(OriginalCall(feed, runner.step(feed, by), dict(runner.states)) for feed in feeds)
 
 
 def _told(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:TOLD]
 
 
-def limits_at_edges(gate: ParityGate, *, lossy: bool) -> Limits:
+def limits_at_edges(gate: ParityGate, *, lossy: bool) -> Tolerance:
     """What is allowed of finite numbers on edge feeds."""
     return FINITE if lossy else gate
 
 
 def first_disagreement(
-    lowered: Lowered, fresh: Callable[[], Stepper], cases: Sequence[EdgeCase], limits: Limits
+    lowered: Lowered, fresh: Callable[[], Stepper], cases: Sequence[EdgeCase], limits: Tolerance
 ) -> Disagreement | None:
     """The first edge feed that a graph answers otherwise than the original.
 
@@ -168,9 +170,9 @@ def first_disagreement(
     return next((each for each in found if each is not None), None)
 
 
-def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Limits) -> Disagreement | None:
+def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tolerance) -> Disagreement | None:
     right = [expected_of(lowered, step) for step in case.steps]
-    draws = [[expected_of(lowered, step) for step in draw] for draw in case.shaken]
+    draws = [[expected_of(lowered, step) for step in draw] for draw in case.perturbed]
     for number, step in enumerate(case.steps):
         try:
             got = {**runner.step(step.feed), **runner.states}

@@ -1,7 +1,7 @@
-"""How large an error the rounding of a pass explains, region by region.
+"""How large an error the rounding of a pass explains, section by section.
 
 The graph before the pass is run on values that are off by as much as the element type rounds, and how much of that
-comes out of a region is what a right region may be off by: its own conditioning is in it, cancellation and saturation
+comes out of a section is what a right section may be off by: its own conditioning is in it, cancellation and saturation
 included. The finest class is float32 with slack for sums in another order.
 """
 
@@ -19,7 +19,7 @@ from compiler.stages import Array, Lowered
 
 
 class Rounding(enum.Enum):
-    """The coarsest element type in a region; the value is the relative size of one rounding."""
+    """The coarsest element type in a section; the value is the relative size of one rounding."""
 
     FLOAT32 = 2.0**-20
     FLOAT16 = 2.0**-11
@@ -62,7 +62,7 @@ QUANTIZED = ("quantize", "qlinear", "integer", "nbits")
 
 
 def rounding_of(nodes: Iterable[ir.Node]) -> Rounding:
-    """The coarsest rounding inside a region."""
+    """The coarsest rounding inside a section."""
     found = Rounding.FLOAT32
     for node in nodes:
         types = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
@@ -85,8 +85,8 @@ class ExplainedError:
 
     Args:
         before: the graph before the pass.
-        roundings: of every region of the graph after, by the value that it ends in.
-        names: the values between regions.
+        roundings: of every section of the graph after, by the value that it ends in.
+        names: the values between sections.
     """
 
     def __init__(self, before: Lowered, roundings: Mapping[str, Rounding], names: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ class ExplainedError:
                     self.explained[name] = max(self.explained[name], error)
 
     def of(self, name: str, signal: float) -> float:
-        """Root mean square of the error that rounding explains in a region with this root mean square of its value."""
+        """Root mean square of the error that rounding explains in a section with this root mean square of its value."""
         return max(self.explained.get(name, 0.0), self.roundings[name].value * signal)
 
 

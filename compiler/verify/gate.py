@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Limits, ParityGate
+from compiler.recipe.gates import ParityGate, Tolerance
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.record import Recipe
 from compiler.records.build_report import SpeedRow
 from compiler.records.findings import Finding
 from compiler.runners.session import Session
-from compiler.runners.stream import Advance, Run, Step
+from compiler.runners.stream import Advance, OriginalCall, Run
 from compiler.stages import Feed, Lowered
 from compiler.targets.base import Built
 from compiler.verify.differences import Difference
@@ -48,7 +48,7 @@ class Artefacts(Protocol):
         """From the original, by output and state."""
         ...
 
-    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
         """The first edge feed that is answered otherwise than by the original."""
         ...
 
@@ -105,10 +105,10 @@ class ShippedGraph:
 
     lowered: Lowered
     built: Built
-    limits: Limits
-    steps: Sequence[Step]
+    limits: Tolerance
+    steps: Sequence[OriginalCall]
     artefacts: Artefacts
-    explain: Callable[[GateFailed, Sequence[Step], Limits, Advance], GateFailed]
+    explain: Callable[[GateFailed, Sequence[OriginalCall], Tolerance, Advance], GateFailed]
     is_timed_here: bool
     before_rounding: Callable[[], Built]
 

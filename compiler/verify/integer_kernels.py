@@ -40,7 +40,7 @@ ROUND_S = 0.04
 """Time of one graph in one round; several calls where one is shorter."""
 
 
-def integer_sites(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+def integer_layers(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Products and convolutions that a pass has written to run on integers."""
     made = {name: node for node in model.graph.node for name in node.output}
     stored = {tensor.name for tensor in model.graph.initializer}
@@ -64,8 +64,8 @@ def check_integer_kernels(file: Path, graph: str) -> int:
         GateFailed: names the nodes that do not.
     """
     shipped = onnx.load(file, load_external_data=False)
-    sites = integer_sites(shipped)
-    if not sites:
+    layers = integer_layers(shipped)
+    if not layers:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "optimized.onnx"
@@ -75,22 +75,22 @@ def check_integer_kernels(file: Path, graph: str) -> int:
         options.optimized_model_filepath = str(path)
         onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         run = onnx.load(path, load_external_data=False)
-    left = _left_real(shipped, sites, run)
+    left = _left_real(shipped, layers, run)
     integer = sum(node.op_type in INTEGER for node in run.graph.node)
-    if left or integer < len(sites):
+    if left or integer < len(layers):
         named = ", ".join(left) or "which is not clear from their names"
         raise GateFailed(
-            f"expected {len(sites)} products and convolutions on integers in the graph that ONNX Runtime runs, got "
+            f"expected {len(layers)} products and convolutions on integers in the graph that ONNX Runtime runs, got "
             f"{integer}; in float stay {named}",
             cure="keep these nodes in float with keep_float, or choose the placement that fits the target",
             place=Place(stage="integer kernels", graph=graph, node=left[0] if left else ""),
-            findings=[Finding("integer kernels", graph, "", integer, len(sites), False, f"in float stay {named}")],
+            findings=[Finding("integer kernels", graph, "", integer, len(layers), False, f"in float stay {named}")],
         )
-    return len(sites)
+    return len(layers)
 
 
-def _left_real(shipped: onnx.ModelProto, sites: Sequence[onnx.NodeProto], run: onnx.ModelProto) -> list[str]:
-    """Names of the sites whose result, or what is fused to it, comes from a product of real numbers."""
+def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: onnx.ModelProto) -> list[str]:
+    """Names of the layers whose result, or what is fused to it, comes from a product of real numbers."""
     real = {name for node in run.graph.node if node.op_type in REAL for name in node.output}
     real |= {node.output[0] for node in run.graph.node if node.op_type in MOVED and node.input[0] in real}
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -98,11 +98,11 @@ def _left_real(shipped: onnx.ModelProto, sites: Sequence[onnx.NodeProto], run: o
         for name in node.input:
             readers.setdefault(name, []).append(node)
     found = []
-    for site in sites:
-        name = site.output[0]
+    for layer in layers:
+        name = layer.output[0]
         for _ in range(FUSED_STEPS):
             if name in real:
-                found.append(str(site.name))
+                found.append(str(layer.name))
                 break
             behind = readers.get(name, [])
             if len(behind) != 1 or behind[0].op_type in REAL:

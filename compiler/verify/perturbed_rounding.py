@@ -3,7 +3,7 @@
     x -> MatMul -> LayerNormalization -> y    x -> MatMul -> (1 + e) -> LayerNormalization -> (1 + e) -> y
 
 At the edges of its range a model may be ill-conditioned: of a constant signal x - mean(x) is nothing but rounding, and
-x / std(x) is 0 / 0 in one order of summation and noise / noise in another. Running the graph beside its shaken copy
+x / std(x) is 0 / 0 in one order of summation and noise / noise in another. Running the graph beside its perturbed copy
 shows which numbers those are (Monte Carlo arithmetic). What is exact stays so: zeros, selections, masks that come from
 whole numbers, and sizes.
 """
@@ -18,9 +18,9 @@ from compiler.calib.rounding_noise import rounding_nodes
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import Rounding
 
-STAMP = "shaken"
+STAMP = "perturbed"
 
-SIZE = "slipway.shaken_by"
+SIZE = "slipway.perturbed_by"
 """The input that says by how much, relative to each result."""
 
 FINE = Rounding.FLOAT32.value
@@ -33,13 +33,13 @@ SIZE_OF = ("Shape", "Size")
 """Operators whose results do not depend on the numbers that they read."""
 
 
-def shaken(lowered: Lowered) -> Lowered:
+def perturbed(lowered: Lowered) -> Lowered:
     """A copy in which every result that is rounded is off at random, in every call anew, by up to the input `SIZE`."""
-    first = None if lowered.first_call is None else _shaken(lowered.first_call)
-    return dataclasses.replace(lowered, model=_shaken(lowered.model), first_call=first)
+    first = None if lowered.first_call is None else _perturbed(lowered.first_call)
+    return dataclasses.replace(lowered, model=_perturbed(lowered.model), first_call=first)
 
 
-def _shaken(model: ir.Model) -> ir.Model:
+def _perturbed(model: ir.Model) -> ir.Model:
     copy = house.clone(model)
     computed = _computed(copy)
     size = ir.val(SIZE, ir.DataType.FLOAT, [])
@@ -50,7 +50,7 @@ def _shaken(model: ir.Model) -> ir.Model:
         for output in node.outputs:
             is_array = isinstance(output.type, ir.TensorType) and output.dtype == ir.DataType.FLOAT  # or a sequence
             if is_array and (output.uses() or output.is_graph_output()):
-                _shake(copy, insert, output, size, number=index + 1)
+                _perturb(copy, insert, output, size, number=index + 1)
     return copy
 
 
@@ -64,13 +64,13 @@ def _computed(model: ir.Model) -> set[ir.Node]:
     return found
 
 
-def _shake(model: ir.Model, insert: house.Inserter, value: ir.Value, size: ir.Value, number: int) -> None:
+def _perturb(model: ir.Model, insert: house.Inserter, value: ir.Value, size: ir.Value, number: int) -> None:
     kind = value.dtype
     draw = {"low": -1.0, "high": 1.0, "seed": float(number)}
     share = insert.op("RandomUniformLike", [value], draw, name=f"share_{number}", dtype=kind)
     off = insert.op("Mul", [share, size], name=f"off_{number}", dtype=kind)
     one = insert.constant(np.array(1.0, np.float32), "exact")
     scale = insert.op("Add", [off, one], name=f"scale_{number}", dtype=kind)
-    moved = insert.op("Mul", [value, scale], name=f"shaken_{number}", shape=value.shape, dtype=kind)
+    moved = insert.op("Mul", [value, scale], name=f"perturbed_{number}", shape=value.shape, dtype=kind)
     new = [node for each in (share, moved) if (node := each.producer()) is not None]
     house.take_over(model, value, moved, except_in=new)

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.session import Session
-from compiler.runners.stream import Advance, Runner, Step
+from compiler.runners.stream import Advance, OriginalCall, Runner
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify.differences import Difference, compare, max_abs_difference
@@ -47,7 +47,7 @@ class StreamArtefacts:
         folder: Path,
         artifacts: Sequence[Emitted],
         tolerance: float,
-        steps: Sequence[Step],
+        steps: Sequence[OriginalCall],
         streams: Sequence[Sequence[Feed]],
         open_artifact: Callable[[Path], Session],
     ) -> None:
@@ -64,7 +64,7 @@ class StreamArtefacts:
         emitted, steps = self.artifacts[0], self._repeated(self.steps)
         return compare(emitted.lowered, self._runner(emitted), steps, lambda done: advance(done, len(steps)))
 
-    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
         """The first edge feed that the smallest artefact answers otherwise than the original."""
         emitted = self.artifacts[0]
         rows, session = _rows(emitted), self._session(emitted)
@@ -128,7 +128,7 @@ class StreamArtefacts:
     def _runner(self, emitted: Emitted) -> Runner:
         return Runner(emitted.lowered, self._session(emitted), _rows(emitted))
 
-    def _repeated(self, steps: Sequence[Step]) -> Sequence[Step]:
+    def _repeated(self, steps: Sequence[OriginalCall]) -> Sequence[OriginalCall]:
         """For every row of the smallest artefact."""
         rows = _rows(self.artifacts[0])
         return steps if rows == 1 else [step.repeated(rows) for step in steps]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import DataError, GateFailed, Place
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.records.findings import Finding
 from compiler.runners.padded_rows import RowsRunner, Sizes
 from compiler.runners.session import Session
-from compiler.runners.stream import Advance, Step
+from compiler.runners.stream import Advance, OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify.differences import Difference, Tally, max_abs_difference
@@ -53,7 +53,7 @@ class UtteranceArtefacts:
         lowered: Lowered,
         artifacts: Sequence[Emitted],
         tolerance: float,
-        steps: Sequence[Step],
+        steps: Sequence[OriginalCall],
         open_artifact: Callable[[Path], Session],
     ) -> None:
         self.open_artifact = open_artifact
@@ -70,7 +70,7 @@ class UtteranceArtefacts:
                     place=Place(stage="verify", graph=lowered.graph),
                 )
 
-    def _size(self, step: Step) -> int:
+    def _size(self, step: OriginalCall) -> int:
         return sum(array.size for array in step.feed.values())
 
     def _runner(self, emitted: Emitted) -> RowsRunner:
@@ -108,7 +108,7 @@ class UtteranceArtefacts:
             advance(index + 1, len(self.steps))
         return [tally.difference() for tally in tallies.values()]
 
-    def disagreement(self, cases: Sequence[EdgeCase], limits: Limits) -> Disagreement | None:
+    def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
         """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
         return first_disagreement(self.lowered, lambda: _Alone(self._alone), cases, limits)
 

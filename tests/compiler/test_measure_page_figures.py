@@ -6,7 +6,7 @@ import pytest
 from compiler.measure_page_figures import boxes_of, precision_of, time_original, worst_histograms
 from compiler.records.precision import Pin, TensorRange
 from compiler.report.page_figures import Precision
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from tests.kit.deep_stream import change_weight, deep_stream, in_half, steps_of
 from tests.kit.graphs import node_named, parse
@@ -78,6 +78,6 @@ def test_what_masks_fill_with_is_left_out() -> None:
     for each in lowered:
         each.model.graph.outputs.append(node_named(each.model, "f").outputs[0])
     feed = {"x": np.ones((1, 4), np.float32), "m": np.array([[1, 1, 0, 0]], np.float32)}
-    found = worst_histograms(lowered[0], lowered[1], [Step(feed, {}, {})])
+    found = worst_histograms(lowered[0], lowered[1], [OriginalCall(feed, {}, {})])
     assert {each.tensor for each in found} == {"s", "y"}
     assert all(each.low >= 0.5 for each in found)

@@ -10,10 +10,10 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import GateFailed, InternalError, Refused
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.verify.differences import compare, worst_of
@@ -103,10 +103,10 @@ def weights_of(model: ir.Model) -> dict[str, bytes]:
     return {name: value.const_value.tobytes() for name, value in model.graph.initializers.items() if value.const_value}
 
 
-def recorded(lowered: Lowered, feeds: Sequence[Feed], rows: int) -> list[Step]:
+def recorded(lowered: Lowered, feeds: Sequence[Feed], rows: int) -> list[OriginalCall]:
     """The calls of a dynamic graph, its caches cut to their newest frames: the reference."""
     runner = runner_of(lowered, rows)
-    return [Step(feed, runner.step(feed), dict(runner.states)) for feed in feeds]
+    return [OriginalCall(feed, runner.step(feed), dict(runner.states)) for feed in feeds]
 
 
 # --- the clauses ------------------------------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ def check_meaning(origin: Lowered, after: Lowered, tolerance: float, steps: int,
         )
 
 
-def limits_of(tolerance: float) -> Limits:
+def limits_of(tolerance: float) -> Tolerance:
     """A tolerance as limits; of an exact pass no difference is small enough."""
-    return Limits(max_abs=tolerance or sys.float_info.min)
+    return Tolerance(max_abs=tolerance or sys.float_info.min)
 
 
-def check_edges(origin: Lowered, after: Lowered, limits: Limits, rows: int) -> None:
+def check_edges(origin: Lowered, after: Lowered, limits: Tolerance, rows: int) -> None:
     """Silence, full scale and their like are answered as by the dynamic graph, infinities and NaN included."""
     feeds = feeds_of(origin, CALLS, rows)
     ranges = {name: EDGE for name, array in feeds[0].items() if array.dtype.kind == "f"}

@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.runners.choose import runner_of
 from compiler.runners.forced_values import Bench
 from compiler.runners.instrumented import exposed
-from compiler.runners.stream import Step, chained_steps
+from compiler.runners.stream import OriginalCall, chained_steps
 from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import node_named, parse
@@ -73,7 +73,7 @@ def deep_stream(layers: int = LAYERS) -> Lowered:
     )
 
 
-def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[Step]:
+def steps_of(lowered: Lowered, count: int = 6, seed: int = 3) -> list[OriginalCall]:
     """What a graph answers on random chunks, as the original's calls."""
     runner = runner_of(lowered)
     chunks = np.random.default_rng(seed).standard_normal((count, 1, STEP, WIDTH)).astype(np.float32)
@@ -152,7 +152,7 @@ def in_int8(model: ir.Model, ranges: dict[str, float]) -> None:
             node.replace_input_with(index, back)
 
 
-def largest_values(lowered: Lowered, steps: Sequence[Step]) -> dict[str, float]:
+def largest_values(lowered: Lowered, steps: Sequence[OriginalCall]) -> dict[str, float]:
     """The largest absolute value of everything that the graph computes or is fed, over some calls."""
     names = [str(output.name) for node in lowered.model.graph for output in node.outputs]
     bench = Bench(exposed(lowered, names))

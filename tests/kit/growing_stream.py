@@ -8,7 +8,7 @@ from compiler import ir as house
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.runners.choose import runner_of
-from compiler.runners.stream import Step, chained_steps
+from compiler.runners.stream import OriginalCall, chained_steps
 from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.models.tiny_graph import stream_model
@@ -27,7 +27,7 @@ def padded() -> Lowered:
     return WindowStates().apply(PadAxes().apply(growing()).lowered).lowered
 
 
-def steps_of(feeds: Sequence[Feed]) -> list[Step]:
+def steps_of(feeds: Sequence[Feed]) -> list[OriginalCall]:
     runner = runner_of(growing())
 
     def run(chunks: Sequence[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:

@@ -9,7 +9,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.stages import Array, Feed, Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
-from tests.kit.evidence import FixedEvidence
+from tests.kit.calibration import FixedCalibration
 from tests.kit.graphs import BATCH, feeds_of, parse, random_weights
 
 STEP, WINDOW, WIDTH, HIDDEN = 4, 8, 8, 24
@@ -76,7 +76,7 @@ def speech(changes: dict[str, Array] | None = None) -> Lowered:
     graph = Lowered("speech", model, states=states, caches=(cache,), batch_axis=BATCH, data_outputs=("y",))
     for made in (PadAxes(), WindowStates()):
         graph = made.apply(graph).lowered
-    return dataclasses.replace(graph, evidence=FixedEvidence(streams(graph)))
+    return dataclasses.replace(graph, calibration=FixedCalibration(streams(graph)))
 
 
 def streams(graph: Lowered) -> list[list[Feed]]:

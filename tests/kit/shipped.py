@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.recipe.gates import ParityGate
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Feed, Lowered
 from compiler.targets.base import Built, Emitted
 from compiler.targets.onnx_static import OnnxStatic
@@ -45,7 +45,7 @@ def feeds(count: int, seed: int = 0) -> list[Feed]:
 
 
 def stream_artefacts(
-    folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[Step] = ()
+    folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[OriginalCall] = ()
 ) -> StreamArtefacts:
     return StreamArtefacts(folder, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open)
 

@@ -16,7 +16,7 @@ from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.simplify import Simplify
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, Pass
 from compiler.verify.edge_agreement import edge_cases, first_disagreement
@@ -37,7 +37,7 @@ CONSTANTS = (1e-9, -1e-9, 1e-8, 3e-8, 1e-30, 1e-38, 0.0, -0.0, 1.0, 1 + 2e-7, -1
 
 LENGTHS = (9, 6, 12)
 
-SAME = Limits(max_abs=1e-5)
+SAME = Tolerance(max_abs=1e-5)
 """Constants may be folded in another order; rounding beyond that is for a numeric pass."""
 
 

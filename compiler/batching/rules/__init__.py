@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from compiler.batching.lifter import Site
+from compiler.batching.lifter import LiftedNode
 from compiler.batching.rules import along_axes, lookup, movement, pointwise
 from compiler.operator_traits import ENTRYWISE, RECURRENCES, REDUCTIONS
 
-Rule: TypeAlias = Callable[[Site], None]
+Rule: TypeAlias = Callable[[LiftedNode], None]
 """Lets one node work on the values of all rows, each row as the original does."""
 
 _ALONG_FIRST = [

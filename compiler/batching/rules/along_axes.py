@@ -6,73 +6,73 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
-from compiler.batching.lifter import Site
+from compiler.batching.lifter import LiftedNode
 
 AXES_AS_INPUT = 18
 """Since this opset all reductions take their axes as an input; ReduceSum did before."""
 
 
-def along_axis(site: Site) -> None:
+def along_axis(lifted: LiftedNode) -> None:
     """The op acts along one axis and keeps it: Softmax, TopK and their like."""
-    site.require_shared(*site.present[1:], what="its settings")
-    axis, place = site.axis(_DEFAULT_AXES.get(site.op, -1)), site.place()
+    lifted.require_shared(*lifted.present[1:], what="its settings")
+    axis, place = lifted.axis(_DEFAULT_AXES.get(lifted.op, -1)), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
-    site.read(0, form)
+    lifted.read(0, form)
     if form == INSERTED:
-        site.set("axis", axis + 1)
-    site.keep(form)
+        lifted.set("axis", axis + 1)
+    lifted.keep(form)
 
 
 _DEFAULT_AXES = {"Hardmax": -1}
 
 
-def normalization(site: Site) -> None:
+def normalization(lifted: LiftedNode) -> None:
     """LayerNormalization and its like: over all axes from one on."""
-    site.require_shared(*site.present[1:], what="its scale")
-    axis, place = site.axis(-1), site.place()
+    lifted.require_shared(*lifted.present[1:], what="its scale")
+    axis, place = lifted.axis(-1), lifted.place()
     form = INSERTED if place is None or place >= axis else in_place(place)
-    site.read(0, form)
+    lifted.read(0, form)
     if form == INSERTED:
-        site.set("axis", axis + 1)
-    site.keep(form)
+        lifted.set("axis", axis + 1)
+    lifted.keep(form)
 
 
-def cumulative_sum(site: Site) -> None:
+def cumulative_sum(lifted: LiftedNode) -> None:
     """The axis is an input."""
-    (axis,) = site.constants(1, "axis")
-    axis, place = axis % site.rank(), site.place()
+    (axis,) = lifted.constants(1, "axis")
+    axis, place = axis % lifted.rank(), lifted.place()
     form = INSERTED if place is None or place == axis else in_place(place)
-    site.read(0, form)
+    lifted.read(0, form)
     if form == INSERTED:
-        kind = site.value(1).dtype
+        kind = lifted.value(1).dtype
         assert kind is not None
-        site.node.replace_input_with(1, site.insert.constant(np.array(axis + 1, kind.numpy()), "axis"))
-    site.keep(form)
+        lifted.node.replace_input_with(1, lifted.insert.constant(np.array(axis + 1, kind.numpy()), "axis"))
+    lifted.keep(form)
 
 
-def reduction(site: Site) -> None:
+def reduction(lifted: LiftedNode) -> None:
     """The axes of each row are reduced, never the batch: a sum over an axis of size 1 stays a sum over that axis."""
-    rank, keeps = site.rank(), bool(house.int_attribute(site.node, "keepdims", 1))
-    axes = _reduced_axes(site, rank)
-    form = _form(site, axes)
-    site.read(0, form)
+    rank, keeps = lifted.rank(), bool(house.int_attribute(lifted.node, "keepdims", 1))
+    axes = _reduced_axes(lifted, rank)
+    form = _form(lifted, axes)
+    lifted.read(0, form)
     if form == INSERTED:
-        _write_axes(site, tuple(axis + 1 for axis in axes))
-    site.keep(_after(form, axes, keeps))
+        _write_axes(lifted, tuple(axis + 1 for axis in axes))
+    lifted.keep(_after(form, axes, keeps))
 
 
-def search(site: Site) -> None:
+def search(lifted: LiftedNode) -> None:
     """ArgMax and ArgMin."""
-    axis, keeps = site.axis(0), bool(house.int_attribute(site.node, "keepdims", 1))
-    form = _form(site, (axis,))
-    site.read(0, form)
+    axis, keeps = lifted.axis(0), bool(house.int_attribute(lifted.node, "keepdims", 1))
+    form = _form(lifted, (axis,))
+    lifted.read(0, form)
     if form == INSERTED:
-        site.set("axis", axis + 1)
-    site.keep(_after(form, (axis,), keeps))
+        lifted.set("axis", axis + 1)
+    lifted.keep(_after(form, (axis,), keeps))
 
 
-def _form(site: Site, axes: tuple[int, ...]) -> Form:
-    place = site.place()
+def _form(lifted: LiftedNode, axes: tuple[int, ...]) -> Form:
+    place = lifted.place()
     return INSERTED if place is None or place in axes else in_place(place)
 
 
@@ -82,100 +82,100 @@ def _after(form: Form, axes: tuple[int, ...], keeps: bool) -> Form:
     return in_place(form.at - sum(axis < form.at for axis in axes))
 
 
-def _reduced_axes(site: Site, rank: int) -> tuple[int, ...]:
+def _reduced_axes(lifted: LiftedNode, rank: int) -> tuple[int, ...]:
     """The axes in the original, counted from the front."""
-    axes = site.constants(1, "axes") if site.has(1) else house.ints_attribute(site.node, "axes")
-    if not axes and not house.int_attribute(site.node, "noop_with_empty_axes", 0):
+    axes = lifted.constants(1, "axes") if lifted.has(1) else house.ints_attribute(lifted.node, "axes")
+    if not axes and not house.int_attribute(lifted.node, "noop_with_empty_axes", 0):
         return tuple(range(rank))
     return tuple(axis % rank for axis in axes)
 
 
-def _write_axes(site: Site, axes: tuple[int, ...]) -> None:
-    opset = site.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT)
+def _write_axes(lifted: LiftedNode, axes: tuple[int, ...]) -> None:
+    opset = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT)
     if not axes:
         return
-    if site.op == "ReduceSum" or opset >= AXES_AS_INPUT:
-        site.give(1, np.array(axes, np.int64))
+    if lifted.op == "ReduceSum" or opset >= AXES_AS_INPUT:
+        lifted.give(1, np.array(axes, np.int64))
     else:
-        site.set("axes", axes)
+        lifted.set("axes", axes)
 
 
-def one_hot(site: Site) -> None:
+def one_hot(lifted: LiftedNode) -> None:
     """A new axis, last by default."""
-    site.require_shared(1, 2, what="its depth and values")
-    axis = house.int_attribute(site.node, "axis", -1)
-    site.read(0, INSERTED)
+    lifted.require_shared(1, 2, what="its depth and values")
+    axis = house.int_attribute(lifted.node, "axis", -1)
+    lifted.read(0, INSERTED)
     if axis >= 0:
-        site.set("axis", axis + 1)
-    site.keep(INSERTED)
+        lifted.set("axis", axis + 1)
+    lifted.keep(INSERTED)
 
 
-def triangle(site: Site) -> None:
+def triangle(lifted: LiftedNode) -> None:
     """Trilu works on the last two axes."""
-    site.require_shared(1, what="its diagonal")
-    place = site.place()
-    form = INSERTED if place is None or place >= site.rank() - 2 else in_place(place)
-    site.read(0, form)
-    site.keep(form)
+    lifted.require_shared(1, what="its diagonal")
+    place = lifted.place()
+    form = INSERTED if place is None or place >= lifted.rank() - 2 else in_place(place)
+    lifted.read(0, form)
+    lifted.keep(form)
 
 
-def sequences(site: Site) -> None:
+def sequences(lifted: LiftedNode) -> None:
     """LSTM, GRU and RNN: the batch is axis 1 of the frames and of the states."""
-    if house.int_attribute(site.node, "layout", 0):
-        raise refuse(f"{site.op} with layout = 1", "export it with the frames in front")
-    site.require_shared(1, 2, 3, 7, what="its weights")
-    if site.dims(0)[1] != 1:
+    if house.int_attribute(lifted.node, "layout", 0):
+        raise refuse(f"{lifted.op} with layout = 1", "export it with the frames in front")
+    lifted.require_shared(1, 2, 3, 7, what="its weights")
+    if lifted.dims(0)[1] != 1:
         raise refuse(
-            f"{site.op} over {site.dims(0)[1]} sequences in a model written for one row",
+            f"{lifted.op} over {lifted.dims(0)[1]} sequences in a model written for one row",
             "give the recurrence one sequence per row",
         )
     for operand, axis in ((0, 1), (4, 0), (5, 1), (6, 1)):
-        if site.has(operand):
-            site.read(operand, in_place(axis))
-    site.keep(in_place(2), in_place(1), in_place(1))
+        if lifted.has(operand):
+            lifted.read(operand, in_place(axis))
+    lifted.keep(in_place(2), in_place(1), in_place(1))
 
 
-def resize(site: Site) -> None:
+def resize(lifted: LiftedNode) -> None:
     """Other sizes of the axes of each row; the batch is none of them."""
-    site.require_shared(1, 2, 3, what="its scales")
-    scales = house.array_of(site.value(2)) if site.has(2) else None
-    if scales is None or site.has(1) or "axes" in site.node.attributes:
+    lifted.require_shared(1, 2, 3, what="its scales")
+    scales = house.array_of(lifted.value(2)) if lifted.has(2) else None
+    if scales is None or lifted.has(1) or "axes" in lifted.node.attributes:
         raise refuse("Resize to sizes, of some axes, or of a part", "resize all axes by constant scales")
-    place = site.place()
+    place = lifted.place()
     if place is not None and scales[place] == 1:
-        site.read(0, in_place(place))
-        site.keep(in_place(place))
+        lifted.read(0, in_place(place))
+        lifted.keep(in_place(place))
         return
-    site.read(0, INSERTED)
-    site.give(2, np.concatenate([np.ones(1, scales.dtype), scales]))
-    site.keep(INSERTED)
+    lifted.read(0, INSERTED)
+    lifted.give(2, np.concatenate([np.ones(1, scales.dtype), scales]))
+    lifted.keep(INSERTED)
 
 
-def along_first(site: Site) -> None:
+def along_first(lifted: LiftedNode) -> None:
     """Convolutions, pools and normalisations over channels: each entry of the first axis by itself."""
-    site.require_shared(*site.present[1:], what="its weights")
-    if len(site.node.outputs) > 1:
-        raise refuse(f"{site.op} with {len(site.node.outputs)} outputs", "read its first output only")
-    if house.int_attribute(site.node, "training_mode", 0):
-        raise refuse(f"{site.op} in training mode", "export the model in evaluation mode")
-    if site.dims()[0] == 1:
-        site.read(0, in_place(0))
-        site.keep(in_place(0))
+    lifted.require_shared(*lifted.present[1:], what="its weights")
+    if len(lifted.node.outputs) > 1:
+        raise refuse(f"{lifted.op} with {len(lifted.node.outputs)} outputs", "read its first output only")
+    if house.int_attribute(lifted.node, "training_mode", 0):
+        raise refuse(f"{lifted.op} in training mode", "export the model in evaluation mode")
+    if lifted.dims()[0] == 1:
+        lifted.read(0, in_place(0))
+        lifted.keep(in_place(0))
         return
-    _merged(site)
+    _merged(lifted)
 
 
-def _merged(site: Site) -> None:
+def _merged(lifted: LiftedNode) -> None:
     """[batch, n, ...] -> [batch * n, ...], the op, and back."""
-    tensor, insert = site.tensor(0, INSERTED), site.insert
-    (output,) = site.node.outputs
+    tensor, insert = lifted.tensor(0, INSERTED), lifted.insert
+    (output,) = lifted.node.outputs
     tail = insert.op("Shape", [tensor], {"start": 2}, name="tail", dtype=ir.DataType.INT64)
-    merged = insert.op("Reshape", [tensor, site.lifter.joined(insert, [-1, tail])], name=f"{tensor.name}_merged")
-    site.node.replace_input_with(0, merged)
-    lifter = site.lifter
-    after = house.Inserter(lifter.model, lifter.stamp, after=site.node)
+    merged = insert.op("Reshape", [tensor, lifted.lifter.joined(insert, [-1, tail])], name=f"{tensor.name}_merged")
+    lifted.node.replace_input_with(0, merged)
+    lifter = lifted.lifter
+    after = house.Inserter(lifter.model, lifter.stamp, after=lifted.node)
     front = after.op("Shape", [tensor], {"end": 2}, name="front", dtype=ir.DataType.INT64)
     back = after.op("Shape", [output], {"start": 1}, name="back", dtype=ir.DataType.INT64)
-    site.become(
+    lifted.become(
         after.op("Reshape", [output, lifter.joined(after, [front, back])], name=f"{output.name}_split"), INSERTED
     )

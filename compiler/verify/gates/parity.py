@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
@@ -14,7 +14,7 @@ from compiler.verify.gate import Checked, Gate, Shipped
 CURE = "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs"
 
 
-def parity_findings(graph: str, differences: Sequence[Difference], limits: Limits) -> Iterator[Finding]:
+def parity_findings(graph: str, differences: Sequence[Difference], limits: Tolerance) -> Iterator[Finding]:
     """Both limits of every tensor."""
     for each in differences:
         noise = "" if each.sqnr_db is None else f", SQNR {each.sqnr_db:.1f} dB"
@@ -35,7 +35,7 @@ def parity_findings(graph: str, differences: Sequence[Difference], limits: Limit
             )
 
 
-def require_parity(graph: str, stage: str, differences: Sequence[Difference], limits: Limits, cure: str) -> None:
+def require_parity(graph: str, stage: str, differences: Sequence[Difference], limits: Tolerance, cure: str) -> None:
     """Raise if a tensor differs by more than the gate allows.
 
     Raises:

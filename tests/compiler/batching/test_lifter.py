@@ -7,7 +7,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.batching.form import INSERTED, Form, in_place
-from compiler.batching.lifter import Lifter, Site
+from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.errors import Refused
 from compiler.runners.session import run_model
 from tests.kit.graphs import BATCH, parse
@@ -64,11 +64,11 @@ def test_inputs_get_the_shape_of_their_form() -> None:
 def test_a_site_speaks_of_the_original() -> None:
     model = parse("(float[1,t,4] x, float[4] w) => (float[a,b,c] y) { y = Add(x, w) }", {"w": np.zeros(4, np.float32)})
     lifter = Lifter(model, BATCH, "stamp", {model.graph.inputs[0]: in_place(0)})
-    site = Site(lifter, next(iter(model.graph)))
-    assert (site.op, site.present, site.rows) == ("Add", [0, 1], [0])
-    assert site.dims() == (1, house.symbol("t"), 4)
-    assert (site.place(), site.rank(1)) == (0, 1)
+    lifted = LiftedNode(lifter, next(iter(model.graph)))
+    assert (lifted.op, lifted.present, lifted.rows) == ("Add", [0, 1], [0])
+    assert lifted.dims() == (1, house.symbol("t"), 4)
+    assert (lifted.place(), lifted.rank(1)) == (0, 1)
     with pytest.raises(Refused, match="takes its shift from 'x', which differs from row to row"):
-        site.require_shared(0, what="its shift")
+        lifted.require_shared(0, what="its shift")
     with pytest.raises(Refused, match="Add with computed sizes"):
-        site.constants(1, "sizes")
+        lifted.constants(1, "sizes")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.bundle.engine_stand_in import StandIns
+from compiler.bundle.engine_stand_in import EngineStandIns
 from compiler.runners.session import Session, open_session
 from runtime_lite import Runtime
 from runtime_lite.verify import verify_model
@@ -18,7 +18,7 @@ def opened(path: Path) -> Session:
 
 
 def test_a_bundle_without_engines_runs_through_the_stand_ins(tmp_path: Path) -> None:
-    stand_ins = StandIns(opened)
+    stand_ins = EngineStandIns(opened)
     with Runtime() as runtime:
         comparisons = list(verify_model(runtime.load(write_engine_bundle(tmp_path / "b", built=False), stand_ins)))
     assert comparisons
@@ -26,7 +26,7 @@ def test_a_bundle_without_engines_runs_through_the_stand_ins(tmp_path: Path) -> 
 
 
 def test_one_call_per_bucket_is_recorded_at_the_shapes_of_the_engine(tmp_path: Path) -> None:
-    stand_ins = StandIns(opened)
+    stand_ins = EngineStandIns(opened)
     with Runtime() as runtime:
         list(verify_model(runtime.load(write_engine_bundle(tmp_path / "b", built=False), stand_ins)))
     ((name, content),) = stand_ins.feeds({"plain": 0.5}).items()

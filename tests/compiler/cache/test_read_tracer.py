@@ -1,4 +1,4 @@
-"""witness: what is read while watched is known afterwards, and what leads out of sight is said."""
+"""tracer: what is read while watched is known afterwards, and what leads out of sight is said."""
 
 import os
 import socket
@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from compiler.cache.dependencies import ABSENT, file_at, folder_at, holds, variable_named
-from compiler.cache.read_tracer import WITNESS, Witness
+from compiler.cache.read_tracer import READ_TRACER, ReadTracer
 
 
 @pytest.fixture
-def witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witness]:
+def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadTracer]:
     monkeypatch.chdir(tmp_path)
-    WITNESS.forget()
-    yield WITNESS
-    WITNESS.forget()
+    READ_TRACER.forget()
+    yield READ_TRACER
+    READ_TRACER.forget()
 
 
 def mapped(path: Path) -> None:
@@ -39,33 +39,33 @@ READERS: list[Callable[[Path], object]] = [
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_files_are_seen_whoever_opens_them(read: Callable[[Path], object], witness: Witness) -> None:
+def test_files_are_seen_whoever_opens_them(read: Callable[[Path], object], tracer: ReadTracer) -> None:
     path = Path("weights.bin")
     path.write_bytes(b"12345678")
-    with witness.watching():
+    with tracer.watching():
         read(path)
-    reads = witness.reads()
+    reads = tracer.reads()
     assert reads is not None and list(reads) == [file_at("weights.bin")] and holds(reads)
     path.write_bytes(b"87654321")
     assert not holds(reads)
 
 
-def test_files_that_are_not_there_are_seen(witness: Witness) -> None:
-    with witness.watching():
+def test_files_that_are_not_there_are_seen(tracer: ReadTracer) -> None:
+    with tracer.watching():
         assert not Path("extra.bin").exists()
         with pytest.raises(FileNotFoundError):
             Path("other.bin").read_bytes()
-    assert witness.reads() == {file_at("extra.bin"): ABSENT, file_at("other.bin"): ABSENT}
+    assert tracer.reads() == {file_at("extra.bin"): ABSENT, file_at("other.bin"): ABSENT}
 
 
-def test_folders_and_variables_are_seen(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_and_variables_are_seen(tracer: ReadTracer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_SIZE", "8")
     Path("corpus").mkdir()
-    with witness.watching():
+    with tracer.watching():
         assert os.environ["MODEL_SIZE"] == os.getenv("MODEL_SIZE") == "8"
         assert "MODEL_DEPTH" not in os.environ
         assert list(Path("corpus").glob("*.flac")) == []
-    reads = witness.reads()
+    reads = tracer.reads()
     assert reads is not None
     assert {variable_named("MODEL_SIZE"), variable_named("MODEL_DEPTH"), folder_at("corpus")} <= set(reads)
     assert holds(reads)
@@ -73,23 +73,23 @@ def test_folders_and_variables_are_seen(witness: Witness, monkeypatch: pytest.Mo
     assert not holds(reads)
 
 
-def test_own_products_and_unwatched_reads_are_no_dependencies(witness: Witness) -> None:
+def test_own_products_and_unwatched_reads_are_no_dependencies(tracer: ReadTracer) -> None:
     Path("before.txt").write_text("1")
     Path("before.txt").read_text()
-    with witness.watching():
+    with tracer.watching():
         Path("scratch.txt").write_text("1")
         assert Path("scratch.txt").read_text() == "1"
-    assert witness.reads() == {}
+    assert tracer.reads() == {}
 
 
-def test_a_file_that_changes_after_it_was_read_is_noticed(witness: Witness) -> None:
+def test_a_file_that_changes_after_it_was_read_is_noticed(tracer: ReadTracer) -> None:
     path = Path("weights.bin")
     path.write_bytes(b"1")
-    with witness.watching():
+    with tracer.watching():
         path.read_bytes()
         path.write_bytes(b"22")
-    assert witness.reads() is None
-    assert witness.reads(lambda name: name.endswith("weights.bin")) == {}
+    assert tracer.reads() is None
+    assert tracer.reads(lambda name: name.endswith("weights.bin")) == {}
 
 
 @pytest.mark.parametrize(
@@ -100,26 +100,26 @@ def test_a_file_that_changes_after_it_was_read_is_noticed(witness: Witness) -> N
         (lambda: Path("/proc/self/stat").read_text(), "reading /proc/self/stat"),
     ],
 )
-def test_what_leads_out_of_sight_is_said(leave: Callable[[], object], named: str, witness: Witness) -> None:
-    with witness.watching():
+def test_what_leads_out_of_sight_is_said(leave: Callable[[], object], named: str, tracer: ReadTracer) -> None:
+    with tracer.watching():
         leave()
-    assert named in witness.unseen()
-    witness.answer_for()
-    assert witness.unseen() == ()
+    assert named in tracer.unseen()
+    tracer.answer_for()
+    assert tracer.unseen() == ()
 
 
-def test_what_an_import_does_out_of_sight_stays_said(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_import_does_out_of_sight_stays_said(tracer: ReadTracer, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("calls_home.py").write_text("import socket\nsocket.socket().close()\n")
     monkeypatch.syspath_prepend(os.getcwd())
-    with witness.watching():
+    with tracer.watching():
         __import__("calls_home")
     del sys.modules["calls_home"]
-    witness.answer_for()
-    assert "socket.__new__" in witness.unseen()
+    tracer.answer_for()
+    assert "socket.__new__" in tracer.unseen()
 
 
-def test_the_interpreter_is_as_before_afterwards(witness: Witness) -> None:
+def test_the_interpreter_is_as_before_afterwards(tracer: ReadTracer) -> None:
     before = os.stat, os.access, type(os.environ).__getitem__
-    with witness.watching(), witness.watching():
+    with tracer.watching(), tracer.watching():
         assert os.stat is not before[0]
     assert (os.stat, os.access, type(os.environ).__getitem__) == before

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache
 
@@ -18,14 +18,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     sys.modules.pop("some_factory", None)
-    WITNESS.forget()
+    READ_TRACER.forget()
 
 
 def run(folder: Path, text: str) -> StageResults:
     (folder / "some_factory.py").write_text(text)
-    WITNESS.forget()
+    READ_TRACER.forget()
     importlib.invalidate_caches()
-    with WITNESS.watching():
+    with READ_TRACER.watching():
         importlib.import_module("some_factory").build()
     return StageResults(StageCache(folder / "cache"), folder)
 
@@ -64,7 +64,7 @@ def test_code_that_may_read_unseen_is_kept_only_if_the_recipe_names_its_files(na
 
 def test_sources_that_changed_while_they_ran_are_not_kept(folder: Path) -> None:
     results = run(folder, "def build(): pass\n")
-    WITNESS.began_s -= 100
+    READ_TRACER.began_s -= 100
     assert "changed while they were read" in results.keep("k" * 64, {"a": b""}, {"some_factory:build": False})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.capture import calibration_data
-from compiler.capture.calibration_data import CalibrationEvidence, check_disjoint
+from compiler.capture.calibration_data import RecipeCalibration, check_disjoint
 from compiler.errors import DataError
 from compiler.recipe.gates import TaskGate
 from compiler.recipe.load import RecipePlaces
@@ -67,6 +67,6 @@ def test_the_task_is_measured_on_the_development_streams(monkeypatch: pytest.Mon
     monkeypatch.setattr(calibration_data, "runners_of", lambda lowered: Echo)
     monkeypatch.setattr(RecipePlaces, "where", lambda places, *keys: "a.yaml")
     nothing: Any = None
-    found = CalibrationEvidence(RecipePlaces(Path("a.yaml"), nothing), task, calibration, development, lambda: original)
+    found = RecipeCalibration(RecipePlaces(Path("a.yaml"), nothing), task, calibration, development, lambda: original)
     assert found.streams is calibration
     assert found.task_distance(nothing) == 3.0, "three feeds are for choosing"

@@ -63,10 +63,10 @@ def test_feeds_that_differ_from_those_of_the_beginning_are_refused(loaded: Loade
 
 def test_no_feed_has_two_roles(loaded: LoadedRecipe) -> None:
     feeds = loaded.recipe.data.verification
-    assert drawn(loaded, verification=feeds).evidence(None, lambda: None) is None  # type: ignore[arg-type, return-value]
+    assert drawn(loaded, verification=feeds).calibration(None, lambda: None) is None  # type: ignore[arg-type, return-value]
     data = drawn(loaded, verification=feeds, calibration=feeds)
     with pytest.raises(DataError, match="expected data that no other role has"):
-        data.evidence(None, lambda: None)  # type: ignore[arg-type, return-value]
+        data.calibration(None, lambda: None)  # type: ignore[arg-type, return-value]
     apart = [[{"features": np.full((1, 4, 8), 3.25, np.float32) + np.arange(8, dtype=np.float32)}]]
     data.check_apart(apart, "gates", "task", "recordings")
     assert dataclasses.is_dataclass(data.inputs["calibration"])

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from compiler.commands.run_pair import Request, compare_pair
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from runtime_lite.format.arrays import npz_from_arrays
 from tests.compiler.commands.files import CACHE, DOUBLED, STEP, outside_weights, run, unknown_operator, write
 from tests.kit.models.shared import shared_project
@@ -62,7 +62,7 @@ def test_a_feed_may_hold_the_first_state(tmp_path: Path) -> None:
         save(tmp_path / f"{h}.npz", x=np.ones((1, 4), np.float32), h=np.full((1, 4), h, np.float32)) for h in (0, 10)
     )
     for feeds, largest in ((zero, 1.0), (ten, 121.0)):
-        found = compare_pair(Request(file, file, Path(feeds), calls=1), Limits(max_abs=1e-5))
+        found = compare_pair(Request(file, file, Path(feeds), calls=1), Tolerance(max_abs=1e-5))
         assert {row.difference.tensor: row.difference.reference_max for row in found.rows}["y"] == largest
 
 

@@ -1,13 +1,13 @@
-"""error_injection: the error of a region goes, and nothing else with it."""
+"""error_injection: the error of a section goes, and nothing else with it."""
 
 import numpy as np
 
 from compiler.culprits.corrections import Injection, corrections
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.forced_values import Lessons, common_values
 from tests.kit.deep_stream import behind, change_weight, deep_stream, in_half, steps_of
 
-LIMITS = Limits(max_abs=1e-4)
+LIMITS = Tolerance(max_abs=1e-4)
 
 
 def injection_for(*names: str, half: bool = False, infinite: bool = False) -> Injection:

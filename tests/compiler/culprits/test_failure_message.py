@@ -7,7 +7,7 @@ import pytest
 from compiler.culprits import failure_message as module
 from compiler.culprits.failure_message import explained
 from compiler.errors import GateFailed, Place
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.stages import Lowered
 from compiler.verify.differences import compare, worst_of
@@ -18,7 +18,7 @@ STEPS = steps_of(BEFORE, 4)
 
 
 def failure(after: Lowered, max_abs: float, folder: Path | None = None) -> GateFailed:
-    limits = Limits(max_abs=max_abs)
+    limits = Tolerance(max_abs=max_abs)
     worst = worst_of(compare(after, runner_of(after), STEPS), limits)
     error = GateFailed(
         f"expected {worst.tensor} {worst.exceeded(limits)}",

@@ -1,4 +1,4 @@
-"""local_errors: one region per common value, each with its own error and what explains it."""
+"""local_errors: one section per common value, each with its own error and what explains it."""
 
 import numpy as np
 

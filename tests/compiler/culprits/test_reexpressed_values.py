@@ -9,7 +9,7 @@ import pytest
 from compiler import ir as house
 from compiler.culprits.reexpressed_values import reexpressed
 from compiler.culprits.search import find_culprits
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.forced_values import Lesson, Lessons, common_values
 from compiler.stages import Lowered
 from tests.kit.deep_stream import change_axis, change_weight, deep_stream, steps_of
@@ -64,7 +64,7 @@ def test_culprits_beside_other_forms_are_named_alone(spoil: object) -> None:
     for layer in range(LAYERS):
         divide_up(after.model, layer)
     spoil(after.model)  # type: ignore[operator]
-    found = find_culprits(BEFORE, after, STEPS, Limits(max_abs=1e-4))
+    found = find_culprits(BEFORE, after, STEPS, Tolerance(max_abs=1e-4))
     assert (None if found is None else [each.node.name for each in found.culprits]) in (["key_2_matmul"], None)
     assert found is None or found.left <= 1.0
 
@@ -74,7 +74,7 @@ def test_a_weight_that_takes_a_scale_in_wrongly_is_named() -> None:
     for layer in range(LAYERS):
         divide_up(after.model, layer)
     change_weight(after.model, "wd_1", 1.3)
-    found = find_culprits(BEFORE, after, STEPS, Limits(max_abs=1e-4))
+    found = find_culprits(BEFORE, after, STEPS, Tolerance(max_abs=1e-4))
     assert found is not None
     assert [each.local.tensor for each in found.culprits] == ["down_1"]
     assert {node.name for node in found.culprits[0].nodes} == {"up_1_matmul", "active_1_relu", "down_1_matmul"}

@@ -14,7 +14,7 @@ from compiler.culprits.search import BEYOND, find_culprits
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.stages import Lowered
 from tests.kit.deep_stream import behind, change_weight, deep_stream, in_half, steps_of
 from tests.kit.models.project import digest_of
@@ -24,7 +24,7 @@ STEPS = steps_of(deep_stream(LAYERS), 4)
 
 
 def searched(after: Lowered, before: Lowered | None = None) -> Findings:
-    found = find_culprits(before or deep_stream(LAYERS), after, STEPS, Limits(max_abs=1e-3))
+    found = find_culprits(before or deep_stream(LAYERS), after, STEPS, Tolerance(max_abs=1e-3))
     assert found is not None
     assert found.culprits
     return found

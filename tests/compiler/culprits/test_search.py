@@ -11,10 +11,10 @@ from compiler import ir as house
 from compiler.culprits.records import Findings
 from compiler.culprits.search import find_culprits
 from compiler.passes.pad_axes import PadAxes
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.session import session_of
-from compiler.runners.stream import Runner, Step
+from compiler.runners.stream import OriginalCall, Runner
 from compiler.stages import Lowered
 from tests.kit.deep_stream import (
     behind,
@@ -47,7 +47,7 @@ def spoiled(*changes: Spoil) -> Lowered:
 
 
 def search(max_abs: float, *changes: Spoil) -> Findings:
-    found = find_culprits(BEFORE, spoiled(*changes), STEPS, Limits(max_abs=max_abs))
+    found = find_culprits(BEFORE, spoiled(*changes), STEPS, Tolerance(max_abs=max_abs))
     assert found is not None
     return found
 
@@ -163,7 +163,7 @@ def test_an_error_of_many_nodes_blames_none(change: Spoil, max_abs: float) -> No
 
 
 def test_a_gate_that_holds_has_no_culprits() -> None:
-    assert find_culprits(BEFORE, spoiled(round_weights), STEPS, Limits(max_abs=1.0)) is None
+    assert find_culprits(BEFORE, spoiled(round_weights), STEPS, Tolerance(max_abs=1.0)) is None
 
 
 def test_coarse_rounding_is_named_although_it_rounds_otherwise_when_it_is_fed_a_little_otherwise() -> None:
@@ -184,11 +184,11 @@ def test_whole_utterances_of_any_length(optimize: bool) -> None:
     house.infer_shapes(before.model)
     rng = np.random.default_rng(0)
     feeds = [{"x": rng.standard_normal((1, length, 4)).astype(np.float32)} for length in (3, 7, 5)]
-    steps = [Step(feed, runner_of(before).step(feed), {}) for feed in feeds]
+    steps = [OriginalCall(feed, runner_of(before).step(feed), {}) for feed in feeds]
     after = PadAxes().apply(offline(OFFLINE, weights)).lowered
-    assert find_culprits(before, after, steps, Limits(max_abs=1e-4), optimize=optimize) is None
+    assert find_culprits(before, after, steps, Tolerance(max_abs=1e-4), optimize=optimize) is None
     change_weight(after.model, "v", 1.5)
-    found = find_culprits(before, after, steps, Limits(max_abs=1e-4), optimize=optimize)
+    found = find_culprits(before, after, steps, Tolerance(max_abs=1e-4), optimize=optimize)
     assert found is not None
     assert [each.node.op_type for each in found.culprits] == ["MatMul"]
     assert [each.local.tensor for each in found.culprits] == ["y"]
@@ -212,12 +212,12 @@ def test_the_first_call_of_a_stream_is_searched_by_itself() -> None:
 
     before = with_first_call(1.0)
     steps = steps_of(before, 4)
-    found = find_culprits(before, with_first_call(1.5), steps, Limits(max_abs=1e-4))
+    found = find_culprits(before, with_first_call(1.5), steps, Tolerance(max_abs=1e-4))
     assert found is not None
     assert [each.node.name for each in found.culprits] == ["query_1_matmul"]
     assert found.left <= 1.0
     after = with_first_call(1.0)
     change_weight(after.model, "wk_1", 1.5)
-    found = find_culprits(before, after, steps, Limits(max_abs=1e-4))
+    found = find_culprits(before, after, steps, Tolerance(max_abs=1e-4))
     assert found is not None
     assert [each.node.name for each in found.culprits] == ["key_1_matmul"]

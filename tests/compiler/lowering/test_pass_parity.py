@@ -9,14 +9,14 @@ import pytest
 
 from compiler.errors import GateFailed
 from compiler.lowering.pass_parity import PassParity
-from compiler.recipe.gates import Limits, ParityGate
+from compiler.recipe.gates import ParityGate, Tolerance
 from compiler.stages import Lowered
 from tests.kit.contract import recorded
 from tests.kit.graphs import copy_of, feeds_of, streaming
 
 
 def parity(lowered: Lowered, tmp_path: Path) -> PassParity:
-    gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=Limits(max_abs=0.5))
+    gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=Tolerance(max_abs=0.5))
     steps = recorded(lowered, feeds_of(lowered, 6), 1)
     original: Any = SimpleNamespace(name="net", gate=gate, steps=lambda count: steps[:count], edges=list)
     return PassParity(original, tmp_path / "failure")

@@ -58,7 +58,7 @@ def test_a_normalisation_that_others_read_stays() -> None:
 
 def test_without_calibration_data_it_is_refused() -> None:
     with pytest.raises(Refused, match=r"data\.calibration"):
-        EqualizeChannels().apply(dataclasses.replace(uneven(), evidence=None))
+        EqualizeChannels().apply(dataclasses.replace(uneven(), calibration=None))
 
 
 def test_a_first_call_of_its_own_is_refused() -> None:

@@ -14,7 +14,7 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered
-from tests.kit.evidence import FixedEvidence, with_streams
+from tests.kit.calibration import FixedCalibration, with_streams
 from tests.kit.graphs import copy_of, feeds_of, parse, random_weights, streaming
 
 WIDTH = 64
@@ -80,7 +80,7 @@ def test_noise_is_bought_back_until_the_figure_holds() -> None:
 
 
 def test_what_cannot_be_kept_fails_the_gate() -> None:
-    lowered = dataclasses.replace(stack(1), evidence=FixedEvidence([feeds(2)], lambda _: 0.5))
+    lowered = dataclasses.replace(stack(1), calibration=FixedCalibration([feeds(2)], lambda _: 0.5))
     with pytest.raises(GateFailed, match="on the calibration data, got"):
         LowerPrecision().apply(lowered)
 

@@ -12,8 +12,8 @@ from compiler.lowering.certificates import replay_certificates
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.records.precision import Pin, TensorRange
 from compiler.stages import Lowered
+from tests.kit.calibration import FixedCalibration
 from tests.kit.contract import verify_pass
-from tests.kit.evidence import FixedEvidence
 from tests.kit.graphs import copy_of, node_named, ops_of
 from tests.kit.quantization import speech, streams
 
@@ -40,7 +40,7 @@ def test_the_task_decides_what_stays() -> None:
         return 0.4 if ops_of(lowered.model).count("QuantizeLinear") > 3 else 0.0
 
     graph = speech()
-    graph = dataclasses.replace(graph, evidence=FixedEvidence(streams(graph), distance))
+    graph = dataclasses.replace(graph, calibration=FixedCalibration(streams(graph), distance))
     outcome = QuantizeStatic(pins=()).apply(copy_of(graph))
     kept = [each for each in outcome.precision if isinstance(each, Pin)]
     assert kept and all("the task allows 0.01" in each.reason and each.cost is not None for each in kept)
@@ -50,7 +50,7 @@ def test_the_task_decides_what_stays() -> None:
 
 def test_a_task_that_nothing_satisfies_is_refused() -> None:
     graph = speech()
-    graph = dataclasses.replace(graph, evidence=FixedEvidence(streams(graph), lambda _: 0.3))
+    graph = dataclasses.replace(graph, calibration=FixedCalibration(streams(graph), lambda _: 0.3))
     with pytest.raises(Refused, match=r"got 0\.3 at best"):
         QuantizeStatic().apply(copy_of(graph))
 
@@ -62,7 +62,7 @@ def test_random_caches_calibrate_worse() -> None:
     outcome = QuantizeStatic(pins=()).apply(copy_of(graph))
     loud = [[{name: (8 * generator.standard_normal(array.shape)).astype(np.float32) for name, array in feed.items()}
              for feed in stream] for stream in streams(graph)]  # fmt: skip
-    other = QuantizeStatic(pins=()).apply(dataclasses.replace(copy_of(graph), evidence=FixedEvidence(loud)))
+    other = QuantizeStatic(pins=()).apply(dataclasses.replace(copy_of(graph), calibration=FixedCalibration(loud)))
     assert noise(graph, outcome.lowered) * 2 < noise(graph, other.lowered)
 
 
@@ -72,7 +72,7 @@ def noise(exact: Lowered, rounded: Lowered) -> float:
 
 def test_without_calibration_data_it_is_refused() -> None:
     with pytest.raises(Refused, match=r"data\.calibration"):
-        QuantizeStatic().apply(dataclasses.replace(speech(), evidence=None))
+        QuantizeStatic().apply(dataclasses.replace(speech(), calibration=None))
 
 
 def test_a_first_call_of_its_own_is_refused() -> None:

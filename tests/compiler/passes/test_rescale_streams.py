@@ -9,7 +9,7 @@ from compiler.calib.watched_streams import noise_between
 from compiler.errors import Refused
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.stages import Array, Feed, Lowered
-from tests.kit.evidence import with_streams
+from tests.kit.calibration import with_streams
 from tests.kit.graphs import copy_of, node_named, parse, random_weights
 
 SHAPES = {"w": (8, 8), "v": (8, 8), "u": (8, 8), "c": (8,), "gamma": (8,), "beta": (8,), "gain": (8,), "shift": (8,)}

@@ -6,7 +6,7 @@ import pytest
 from compiler import ir as house
 from compiler.passes import simplify
 from compiler.passes.simplify import Simplify, simplify_model
-from compiler.simplification.rules import Site
+from compiler.simplification.rules import Candidate
 from compiler.simplification.sharing import Key
 from compiler.stages import Lowered
 from tests.kit.contract import verify_pass, verify_untouched
@@ -84,9 +84,9 @@ def test_steps_of_a_sweep_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -
     visits: list[ir.Node] = []
     visit = simplify._visit
 
-    def counted(site: Site, kept: dict[Key, ir.Node]) -> bool:
-        visits.append(site.node)
-        return visit(site, kept)
+    def counted(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
+        visits.append(candidate.node)
+        return visit(candidate, kept)
 
     monkeypatch.setattr(simplify, "_visit", counted)
     counts = {}

@@ -1,29 +1,29 @@
-"""Which sites stay in float."""
+"""Which layers stay in float."""
 
 import itertools
 
 import pytest
 
 from compiler.errors import Refused
-from compiler.quantization.choice import SHARES, choose, pinned_sites
-from compiler.quantization.weighted_operators import PINS, find_sites
+from compiler.quantization.choice import SHARES, choose, pinned_layers
+from compiler.quantization.weighted_layers import PINS, find_layers
 from compiler.targets import placements
 from tests.kit.quantization import speech
 
-SITES = find_sites(speech().model)
-LOSSES = {site.name: 1e-4 * (number + 1) for number, site in enumerate(SITES)}
+SITES = find_layers(speech().model)
+LOSSES = {layer.name: 1e-4 * (number + 1) for number, layer in enumerate(SITES)}
 
 
 def test_default_pins() -> None:
-    pins = pinned_sites(SITES, ("y",), placements()["cpu"], PINS, ())
+    pins = pinned_layers(SITES, ("y",), placements()["cpu"], PINS, ())
     assert set(pins) == {"slid_conv", "depth_conv", "logits_matmul"}
     assert pins["depth_conv"].reason == "a depthwise convolution" and pins["depth_conv"].source
 
 
 def test_patterns_of_names_and_operators() -> None:
-    found = pinned_sites(SITES, ("y",), placements()["cpu"], (), ("expand*", "op:Conv"))
+    found = pinned_layers(SITES, ("y",), placements()["cpu"], (), ("expand*", "op:Conv"))
     assert set(found) == {"slid_conv", "depth_conv", "expanded_matmul"}
-    assert set(pinned_sites(SITES, ("y",), placements()["tensorrt"], (), ())) == {"slid_conv", "depth_conv"}
+    assert set(pinned_layers(SITES, ("y",), placements()["tensorrt"], (), ())) == {"slid_conv", "depth_conv"}
 
 
 def test_everything_where_the_task_agrees_or_is_not_there() -> None:

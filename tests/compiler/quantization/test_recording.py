@@ -8,7 +8,7 @@ import pytest
 from compiler.errors import DataError
 from compiler.passes.pad_axes import PadAxes
 from compiler.quantization.recording import Wanted, inputs_of, record
-from compiler.quantization.weighted_operators import find_sites
+from compiler.quantization.weighted_layers import find_layers
 from compiler.runners.choose import runner_of
 from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered
@@ -19,7 +19,7 @@ from tests.kit.quantization import STEP, speech, streams
 
 def test_a_table_follows_from_graph_and_streams_alone() -> None:
     graph = speech()
-    wanted = inputs_of(find_sites(graph.model))
+    wanted = inputs_of(find_layers(graph.model))
     table = record(graph, wanted, streams(graph))
     assert table.calls == 24 and table.digest == record(graph, wanted, streams(graph)).digest
     assert table.digest != record(graph, wanted, streams(graph)[:1]).digest

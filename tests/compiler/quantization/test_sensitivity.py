@@ -1,4 +1,4 @@
-"""What quantising one site alone does to the outputs."""
+"""What quantising one layer alone does to the outputs."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from compiler import ir as house
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
 from compiler.quantization.sensitivity import sensitivities
-from compiler.quantization.weighted_operators import find_sites
+from compiler.quantization.weighted_layers import find_layers
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_of
 from compiler.targets import placements
@@ -20,13 +20,13 @@ CPU = placements()["cpu"]
 
 def test_losses_are_those_of_graphs_with_one_site_quantised() -> None:
     graph = speech()
-    sites = find_sites(graph.model)
-    plans = make_plans(sites, record(graph, inputs_of(sites), streams(graph)), CPU)
+    layers = find_layers(graph.model)
+    plans = make_plans(layers, record(graph, inputs_of(layers), streams(graph)), CPU)
     losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
-    assert set(losses) == {site.name for site in sites}
+    assert set(losses) == {layer.name for layer in layers}
     for name in ("expanded_matmul", "logits_matmul"):
         copy = dataclasses.replace(graph, model=house.clone(graph.model))
-        Writer(copy.model, "q", CPU, plans).write([site for site in find_sites(copy.model) if site.name == name])
+        Writer(copy.model, "q", CPU, plans).write([layer for layer in find_layers(copy.model) if layer.name == name])
         exact, rounded = runner_of(graph), runner_of(copy)
         outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
         expected = sum(np.square(a - b).sum() for a, b in outputs) / sum(np.square(a).sum() for a, _ in outputs)
@@ -35,11 +35,11 @@ def test_losses_are_those_of_graphs_with_one_site_quantised() -> None:
 
 def test_losses_add_up() -> None:
     graph = speech()
-    sites = find_sites(graph.model)
-    plans = make_plans(sites, record(graph, inputs_of(sites), streams(graph)), CPU)
+    layers = find_layers(graph.model)
+    plans = make_plans(layers, record(graph, inputs_of(layers), streams(graph)), CPU)
     losses = sensitivities(graph, plans, CPU, streams(graph), calls=12)
     copy = dataclasses.replace(graph, model=house.clone(graph.model))
-    Writer(copy.model, "q", CPU, plans).write(find_sites(copy.model))
+    Writer(copy.model, "q", CPU, plans).write(find_layers(copy.model))
     exact, rounded = runner_of(graph), runner_of(copy)
     outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
     together = sum(np.square(a - b).sum() for a, b in outputs) / sum(np.square(a).sum() for a, _ in outputs)

@@ -1,4 +1,4 @@
-"""Quantised sites in a graph."""
+"""Quantised layers in a graph."""
 
 import dataclasses
 from pathlib import Path
@@ -12,7 +12,7 @@ from compiler import ir as house
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.plans import make_plans
 from compiler.quantization.recording import inputs_of, record
-from compiler.quantization.weighted_operators import find_sites
+from compiler.quantization.weighted_layers import find_layers
 from compiler.quantization.writer import Writer
 from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
@@ -27,11 +27,11 @@ from tests.kit.quantization import speech, streams
 
 def written(placement: str = "cpu", names: frozenset[str] | None = None) -> tuple[Lowered, Lowered]:
     graph = speech()
-    sites = find_sites(graph.model)
-    table = record(graph, inputs_of(sites), streams(graph))
-    plans = make_plans(sites, table, placements()[placement])
+    layers = find_layers(graph.model)
+    table = record(graph, inputs_of(layers), streams(graph))
+    plans = make_plans(layers, table, placements()[placement])
     copy = dataclasses.replace(graph, model=house.clone(graph.model))
-    chosen = [site for site in find_sites(copy.model) if names is None or site.node.outputs[0].name in names]
+    chosen = [layer for layer in find_layers(copy.model) if names is None or layer.node.outputs[0].name in names]
     Writer(copy.model, "quantize_static", placements()[placement], plans).write(chosen)
     house.infer_shapes(copy.model)
     return graph, copy
@@ -79,11 +79,11 @@ def test_some_sites_only() -> None:
 
 def test_switches_choose_between_both_forms() -> None:
     graph, quantised = written(names=frozenset({"expanded"}))
-    sites = find_sites(graph.model)
-    table = record(graph, inputs_of(sites), streams(graph))
+    layers = find_layers(graph.model)
+    table = record(graph, inputs_of(layers), streams(graph))
     copy = dataclasses.replace(graph, model=house.clone(graph.model))
-    plans = make_plans(sites, table, placements()["cpu"])
-    switches = Writer(copy.model, "probe", placements()["cpu"], plans).write_switched(find_sites(copy.model))
+    plans = make_plans(layers, table, placements()["cpu"])
+    switches = Writer(copy.model, "probe", placements()["cpu"], plans).write_switched(find_layers(copy.model))
     session = open_session(house.serialized(copy.model))
     feed = streams(graph)[0][0]
     off = {name: np.array(False) for name in switches.values()}

@@ -1,4 +1,4 @@
-"""teacher_forcing: every region runs on the values of the graph before, whatever went wrong in front of it."""
+"""teacher_forcing: every section runs on the values of the graph before, whatever went wrong in front of it."""
 
 import numpy as np
 import onnx_ir as ir
@@ -87,9 +87,9 @@ def test_a_region_ends_at_values_that_both_graphs_have() -> None:
     behind(after.model, "scores_1", "Mul", np.array(2, np.float32), "new")
     names = common_values(layers(2), after)
     assert "new" not in names
-    region = region_of(after, "scaled_1", set(names) - {"scaled_1"})
-    assert [node.op_type for node in region] == ["Mul", "Mul"]
-    assert [value.name for value in read_by(region)] == ["scores_1"]
+    section = region_of(after, "scaled_1", set(names) - {"scaled_1"})
+    assert [node.op_type for node in section] == ["Mul", "Mul"]
+    assert [value.name for value in read_by(section)] == ["scores_1"]
     inputs = [value.name for value in forced(after, ["scores_1"]).model.graph.inputs]
     assert inputs[-1] == "forced.scores_1"
 

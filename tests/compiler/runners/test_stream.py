@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import DataError
-from compiler.runners.stream import Step, chained_steps, expected_states, mapped
+from compiler.runners.stream import OriginalCall, chained_steps, expected_states, mapped
 from compiler.stages import Array, StateMap
 from compiler.verify.differences import max_abs_difference
 from tests.kit.growing_stream import padded, steps_of
@@ -51,7 +51,7 @@ def test_states_are_carried_through_the_maps_of_the_passes() -> None:
 
 def test_states_of_a_step_are_mapped_once_as_passes_follow_each_other() -> None:
     first, second, other = Added(1), Added(2), Added(3)
-    step = Step({}, {}, {"s": np.zeros(1)})
+    step = OriginalCall({}, {}, {"s": np.zeros(1)})
     asked = [(), (first,), (first,), (first, second), (first, second), (other,), (first,), ()]
     for maps in asked:
         assert step.states_after(maps)["s"] == mapped(maps, step.states)["s"]

@@ -9,7 +9,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.passes import make_pass
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.session import open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Lowered
@@ -120,7 +120,7 @@ def test_what_is_written_runs_as_the_original(rows: int, tmp_path: Path) -> None
     artifact = next(each for each in built.artifacts if each.sizes[BATCH] == rows)
     session = open_session(str(folder / artifact.file), optimize=True)
     steps = recorded(origin, feeds_of(origin, 12, rows), rows)
-    limits = Limits(max_abs=1e-5)
+    limits = Tolerance(max_abs=1e-5)
     assert worst_of(compare(artifact.lowered, Runner(artifact.lowered, session, rows), steps), limits).holds(limits)
 
 

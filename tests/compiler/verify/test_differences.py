@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from compiler.recipe.gates import Limits
+from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.verify.differences import Difference, Tally, compare, max_abs_difference, worst_of
 from tests.kit.growing_stream import padded, steps_of
 from tests.kit.models.tiny_task import one_recording
 
-CLOSE = Limits(max_abs=1e-5)
+CLOSE = Tolerance(max_abs=1e-5)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -18,7 +18,7 @@ def test_static_graph_is_compared_on_outputs_and_states() -> None:
     lowered = padded()
     differences = compare(lowered, runner_of(lowered), steps_of(one_recording(2, 6)))
     assert {d.tensor for d in differences} == {"logits", "keys"}
-    assert all(d.steps == 6 and d.holds(Limits(max_abs=1e-6)) for d in differences)
+    assert all(d.steps == 6 and d.holds(Tolerance(max_abs=1e-6)) for d in differences)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_limit_grows_with_the_reference_and_nan_never_holds() -> None:
     small, large = Difference("a", 1, 2e-5, 0.1, 0, 0, 0), Difference("b", 1, 2e-5, 4.0, 0, 0, 0)
     assert not small.holds(CLOSE)
     assert large.holds(CLOSE)
-    assert not Difference("c", 1, NAN, 1.0, 0, 0, 0).holds(Limits(max_abs=1e30))
+    assert not Difference("c", 1, NAN, 1.0, 0, 0, 0).holds(Tolerance(max_abs=1e30))
     assert worst_of([large, small], CLOSE) is small
 
 
@@ -53,7 +53,7 @@ def test_noise_is_held_to_its_limit_as_well() -> None:
     tally.add(np.array([2.0, 0.0], np.float32), np.array([2.0, 0.0], np.float32))
     found = tally.difference()
     assert found.sqnr_db is not None and abs(found.sqnr_db - 10 * np.log10(9 / 0.01)) < 1e-5
-    assert found.holds(Limits(max_abs=0.1, sqnr_db=29.5))
-    assert not found.holds(Limits(max_abs=0.1, sqnr_db=29.6))
-    assert "29.5 dB" in found.exceeded(Limits(max_abs=0.1, sqnr_db=40.0))
-    assert "difference of 0.1 " in found.exceeded(Limits(max_abs=0.01, sqnr_db=40.0))
+    assert found.holds(Tolerance(max_abs=0.1, sqnr_db=29.5))
+    assert not found.holds(Tolerance(max_abs=0.1, sqnr_db=29.6))
+    assert "29.5 dB" in found.exceeded(Tolerance(max_abs=0.1, sqnr_db=40.0))
+    assert "difference of 0.1 " in found.exceeded(Tolerance(max_abs=0.01, sqnr_db=40.0))

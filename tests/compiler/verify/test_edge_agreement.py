@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.recipe.gates import EdgeKind, Limits
+from compiler.recipe.gates import EdgeKind, Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.session import Session, open_session
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Lowered
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.edge_agreement import FINITE, EdgeCase, agreement_words, edge_cases, first_disagreement
@@ -19,7 +19,7 @@ from tests.kit.graphs import parse
 from tests.kit.models.project import Ended, Project
 from tests.kit.sabotage import Spoil, sabotage
 
-CLOSE = Limits(max_abs=1e-5)
+CLOSE = Tolerance(max_abs=1e-5)
 
 ENERGY = "size = Abs(features)  safe = Add(size, floor)  y = Log(safe)"
 BARE = "size = Abs(features)  y = Log(size)"
@@ -247,6 +247,6 @@ def test_agreement_of_one_tensor(expected: list[float], got: list[float], moved:
         def step(self, feed: object) -> dict[str, Array]:
             return {"y": np.array(got)}
 
-    steps = [(Step({}, {"y": np.array(each)}, {}),) for each in (expected, moved)]
+    steps = [(OriginalCall({}, {"y": np.array(each)}, {}),) for each in (expected, moved)]
     case = EdgeCase("silence", steps[0], (steps[1],))
     assert (first_disagreement(lowered(energy()), Given, [case], CLOSE) is None) == holds

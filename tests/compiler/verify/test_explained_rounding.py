@@ -1,11 +1,11 @@
-"""explained_rounding: what rounding explains depends on the type, and on how badly a region is conditioned."""
+"""explained_rounding: what rounding explains depends on the type, and on how badly a section is conditioned."""
 
 import numpy as np
 import pytest
 
 from compiler.calib.noise import rms
 from compiler.runners.forced_values import Lessons
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from compiler.verify.explained_rounding import ExplainedError, Rounding, is_counted, rounding_of
 from tests.kit.graphs import node_named, parse
@@ -32,7 +32,7 @@ def explained(rounding: Rounding) -> dict[str, float]:
     lowered = Lowered("net", parse(CANCELLING))
     feed = {"x": np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)}
     measured = ExplainedError(lowered, {"s": rounding, "d": rounding}, ["s", "d"])
-    for lesson in Lessons(lowered, lowered, ["s", "d"]).run([Step(feed, {}, {})]):
+    for lesson in Lessons(lowered, lowered, ["s", "d"]).run([OriginalCall(feed, {}, {})]):
         measured.measure(lesson)
     return {name: measured.of(name, 1.0) for name in ("s", "d")}
 

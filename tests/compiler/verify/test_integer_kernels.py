@@ -17,7 +17,7 @@ from compiler.passes.quantize_static import QuantizeStatic
 from compiler.stages import Lowered, Pass
 from compiler.targets import placements
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.verify.integer_kernels import check_integer_kernels, integer_sites, time_ratio
+from compiler.verify.integer_kernels import check_integer_kernels, integer_layers, time_ratio
 from tests.kit.graphs import copy_of, random_weights
 from tests.kit.quantization import speech
 
@@ -76,7 +76,7 @@ def test_weights_of_any_size_lie_outside(tmp_path: Path) -> None:
 def test_sites_are_found_in_what_others_have_quantised(tmp_path: Path) -> None:
     file = written(tmp_path, speech())
     onnxruntime.quantization.quantize_dynamic(file, tmp_path / "dynamic.onnx", op_types_to_quantize=["MatMul"])  # noqa: TID251
-    assert len(integer_sites(onnx.load(tmp_path / "dynamic.onnx"))) >= 5
+    assert len(integer_layers(onnx.load(tmp_path / "dynamic.onnx"))) >= 5
 
 
 class Clock:
@@ -117,6 +117,6 @@ def test_a_slow_spell_falls_on_both() -> None:
 
 def test_the_checker_sees_what_the_runtime_sees(tmp_path: Path) -> None:
     file = shipped(tmp_path, QuantizeStatic(pins=()))
-    sites = {node.name for node in integer_sites(onnx.load(file))}
-    assert len(sites) == 7 and all(name.endswith("_int8_node") for name in sites)
-    assert np.all([isinstance(name, str) for name in sites]) and ir.load(file) is not None
+    layers = {node.name for node in integer_layers(onnx.load(file))}
+    assert len(layers) == 7 and all(name.endswith("_int8_node") for name in layers)
+    assert np.all([isinstance(name, str) for name in layers]) and ir.load(file) is not None

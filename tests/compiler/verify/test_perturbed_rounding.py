@@ -1,10 +1,10 @@
-"""shaken: roundings are off, what is exact is not."""
+"""perturbed: roundings are off, what is exact is not."""
 
 import numpy as np
 
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered
-from compiler.verify.perturbed_rounding import FINE, SIZE, shaken
+from compiler.verify.perturbed_rounding import FINE, SIZE, perturbed
 from tests.kit.graphs import parse
 
 TEXT = """(float[2,n] x, int64[2,n] seen) => (float[2,n] y, float[2,n] weights, float[2,n] same, int64[1] half)
@@ -22,7 +22,7 @@ def answers(feed: dict[str, Array], *, off: bool) -> dict[str, Array]:
     lowered = Lowered("net", parse(TEXT))
     if not off:
         return run_model(lowered.model, feed)
-    return run_model(shaken(lowered).model, {**feed, SIZE: np.array(FINE, np.float32)})
+    return run_model(perturbed(lowered).model, {**feed, SIZE: np.array(FINE, np.float32)})
 
 
 def test_rounded_results_are_off_by_about_a_rounding_and_exact_ones_are_not() -> None:
@@ -39,7 +39,7 @@ def test_rounded_results_are_off_by_about_a_rounding_and_exact_ones_are_not() ->
 def test_names_of_inputs_and_outputs_stay() -> None:
     lowered = Lowered("net", parse(TEXT))
     names = [[value.name for value in values] for values in (lowered.model.graph.inputs, lowered.model.graph.outputs)]
-    graph = shaken(lowered).model.graph
+    graph = perturbed(lowered).model.graph
     assert [[value.name for value in values] for values in (graph.inputs[:-1], graph.outputs)] == names
     assert graph.inputs[-1].name == SIZE
 
@@ -48,5 +48,5 @@ def test_pieces_of_a_sequence_are_left_alone() -> None:
     text = """(float[2,6] x) => (float[2,3] y) <int64 first = {0}, int64[2] sizes = {3, 3}> {
         z = Exp(x)  pieces = SplitToSequence<axis = 1>(z, sizes)  y = SequenceAt(pieces, first) }"""
     feed = {"x": np.ones((2, 6), np.float32)}
-    moved = run_model(shaken(Lowered("net", parse(text))).model, {**feed, SIZE: np.array(FINE, np.float32)})["y"]
+    moved = run_model(perturbed(Lowered("net", parse(text))).model, {**feed, SIZE: np.array(FINE, np.float32)})["y"]
     assert 0 < np.abs(moved / np.exp(feed["x"][:, :3]) - 1).max() < 4e-6

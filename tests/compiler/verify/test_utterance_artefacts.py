@@ -11,7 +11,7 @@ from compiler.errors import DataError, GateFailed
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.gates import ParityGate
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.stages import Lowered
 from compiler.targets.base import Emitted
 from compiler.targets.onnx_static import OnnxStatic
@@ -58,9 +58,9 @@ def _spoil(model: ir.Model, spoil: str) -> None:
     house.take_over(model, value, spoiled, except_in=written)
 
 
-def steps(*lengths: int) -> list[Step]:
+def steps(*lengths: int) -> list[OriginalCall]:
     original = runner(dynamic())
-    return [Step(feed, original.step(feed), {}) for feed in rows(*lengths)]
+    return [OriginalCall(feed, original.step(feed), {}) for feed in rows(*lengths)]
 
 
 def artefacts(folder: Path, spoil: str = "", lengths: tuple[int, ...] = (3, 4, 7, 8)) -> UtteranceArtefacts:
@@ -119,7 +119,7 @@ def test_an_input_that_all_rows_share_is_fed_once_for_rows_of_any_length(tmp_pat
         own = table[:length] if alike else rng.standard_normal((length, 4)).astype(np.float32)
         feeds.append({**feed, "v": own})
     original = runner(origin)
-    told = [Step(feed, original.step(feed), {}) for feed in feeds]
+    told = [OriginalCall(feed, original.step(feed), {}) for feed in feeds]
     lowered = PadAxes().apply(copy_of(origin)).lowered
     check = UtteranceArtefacts(tmp_path, lowered, artifacts(tmp_path, lowered), GATE.max_abs, told, OnnxStatic().open)
     whole = shipped(tmp_path, check, check.artifacts)

@@ -18,7 +18,7 @@ import numpy as np
 
 import build
 import runtime_lite
-from compiler.cache.read_tracer import WITNESS
+from compiler.cache.read_tracer import READ_TRACER
 
 HERE = Path(__file__).parent
 FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")
@@ -102,7 +102,7 @@ class Project:
         """As a new process would find them."""
         for file in self.folder.glob("*.py"):
             sys.modules.pop(file.stem, None)
-        WITNESS.forget()
+        READ_TRACER.forget()
         importlib.invalidate_caches()
         linecache.checkcache()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import GateFailed
-from compiler.runners.stream import Step
+from compiler.runners.stream import OriginalCall
 from compiler.verify.edge_agreement import EdgeCase
 from compiler.verify.gates.edges import EDGES
 from tests.kit.shipped import emitted, feeds, relu, shipped, silent, stream_artefacts
@@ -14,7 +14,7 @@ from tests.kit.shipped import emitted, feeds, relu, shipped, silent, stream_arte
 
 def silence(answer: float) -> EdgeCase:
     zeros = np.zeros((1, 2), np.float32)
-    return EdgeCase("silence", (Step({"x": zeros}, {"y": np.full((1, 2), answer, np.float32)}, {}),))
+    return EdgeCase("silence", (OriginalCall({"x": zeros}, {"y": np.full((1, 2), answer, np.float32)}, {}),))
 
 
 def test_every_kind_is_a_finding_and_what_the_original_does_not_answer_is_said(tmp_path: Path) -> None:

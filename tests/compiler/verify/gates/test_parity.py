@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.errors import GateFailed
-from compiler.recipe.gates import Limits, ParityGate
+from compiler.recipe.gates import ParityGate, Tolerance
 from compiler.verify.differences import Difference
 from compiler.verify.gates.parity import parity_findings, require_parity
 
@@ -21,7 +21,7 @@ def test_parity_names_the_tensor_that_uses_most_of_its_limit() -> None:
 
 def test_every_tensor_has_a_finding_per_limit() -> None:
     quiet, loud = Difference("a", 4, 0.0, 1.0, 0, 0, 0), Difference("b", 4, 1e-3, 2.0, 3, 0, 0, 12.5)
-    found = list(parity_findings("net", [quiet, loud], Limits(max_abs=1e-2, sqnr_db=20.0)))
+    found = list(parity_findings("net", [quiet, loud], Tolerance(max_abs=1e-2, sqnr_db=20.0)))
     assert [(each.gate, each.subject, each.holds) for each in found] == [
         ("parity.max_abs", "a", True),
         ("parity.sqnr_db", "a", True),

@@ -1,4 +1,4 @@
-"""Evidence by hand: streams and a task distance that tests choose."""
+"""Calibration by hand: streams and a task distance that tests choose."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from compiler.stages import Feed, Lowered
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedEvidence:
+class FixedCalibration:
     """The same streams and distance whatever is asked.
 
     Attributes:
@@ -24,4 +24,4 @@ class FixedEvidence:
 
 def with_streams(lowered: Lowered, *streams: Sequence[Feed]) -> Lowered:
     """A graph with calibration streams."""
-    return dataclasses.replace(lowered, evidence=FixedEvidence(streams))
+    return dataclasses.replace(lowered, calibration=FixedCalibration(streams))

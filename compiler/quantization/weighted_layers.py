@@ -13,12 +13,12 @@ from compiler.operator_traits import PRODUCTS, REARRANGING
 from compiler.stages import Refusal
 
 PINS = ("front", "depthwise", "output")
-"""Kinds of sites that stay in float unless a recipe says otherwise: convolutions that nothing precedes but their like,
+"""Kinds of layers that stay in float unless a recipe says otherwise: convolutions that nothing precedes but their like,
 depthwise convolutions, and the last product before a data output."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class WeightedLayer:
     """One product or convolution with constant weights, its bias and, behind a convolution, its Relu.
 
     Attributes:
@@ -87,12 +87,12 @@ class Site:
         return found
 
 
-def find_sites(model: ir.Model) -> list[Site]:
-    """All sites in graph order. Nodes in subgraphs are left out."""
-    return [site for node in model.graph for site in _site(node)]
+def find_layers(model: ir.Model) -> list[WeightedLayer]:
+    """All layers in graph order. Nodes in subgraphs are left out."""
+    return [layer for node in model.graph for layer in _layer(node)]
 
 
-def _site(node: ir.Node) -> Iterator[Site]:
+def _layer(node: ir.Node) -> Iterator[WeightedLayer]:
     if not house.is_op(node, "MatMul", "Conv") or len(node.inputs) < 2:
         return
     weights = house.array_of(node.inputs[1])
@@ -108,16 +108,16 @@ def _site(node: ir.Node) -> Iterator[Site]:
             return
         follower = _only_reader(node)
         parts = (node, follower) if follower is not None and house.is_op(follower, "Relu") else (node,)
-        yield Site(node, weights, groups, bias, parts)
+        yield WeightedLayer(node, weights, groups, bias, parts)
     elif weights.ndim == 2 and data.shape is not None and len(data.shape) > 2:
         follower = _only_reader(node)
         bias = None if follower is None else _bias(follower, node, weights.shape[1])
-        yield Site(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
+        yield WeightedLayer(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
 
 
 def left_out(model: ir.Model) -> list[Refusal]:
     """Operators with constant real weights that have no integer form here."""
-    found = {site.node for site in find_sites(model)}
+    found = {layer.node for layer in find_layers(model)}
     return [
         Refusal(f"{node.op_type} {node.name} has no integer form: {_reason(node)}", Place(node=str(node.name)))
         for node in model.graph
@@ -159,32 +159,34 @@ def root_of(value: ir.Value) -> ir.Value:
     return value
 
 
-def kinds_of(sites: list[Site], data_outputs: tuple[str, ...]) -> dict[str, str]:
-    """The kind of each site that has one of `PINS`, by its name."""
-    by_node = {site.node: site for site in sites}
-    before = {site.name: _reached(site, by_node, forward=False) for site in sites}
-    after = {site.name: _reached(site, by_node, forward=True) for site in sites}
+def kinds_of(layers: list[WeightedLayer], data_outputs: tuple[str, ...]) -> dict[str, str]:
+    """The kind of each layer that has one of `PINS`, by its name."""
+    by_node = {layer.node: layer for layer in layers}
+    before = {layer.name: _reached(layer, by_node, forward=False) for layer in layers}
+    after = {layer.name: _reached(layer, by_node, forward=True) for layer in layers}
     found = {}
-    for site in sites:
-        ends = {str(value.name) for value in after[site.name][1]}
-        if site.is_convolution and all(other.is_convolution for other in before[site.name][0]):
-            found[site.name] = "front"
-        elif site.is_convolution and site.groups > 1:
-            found[site.name] = "depthwise"
-        elif not after[site.name][0] and ends & set(data_outputs):
-            found[site.name] = "output"
+    for layer in layers:
+        ends = {str(value.name) for value in after[layer.name][1]}
+        if layer.is_convolution and all(other.is_convolution for other in before[layer.name][0]):
+            found[layer.name] = "front"
+        elif layer.is_convolution and layer.groups > 1:
+            found[layer.name] = "depthwise"
+        elif not after[layer.name][0] and ends & set(data_outputs):
+            found[layer.name] = "output"
     return found
 
 
-def _reached(site: Site, sites: dict[ir.Node, Site], *, forward: bool) -> tuple[list[Site], list[ir.Value]]:
-    """All sites before or behind one, and the graph outputs that are reached."""
-    pending, seen = [site.node], {site.node}
-    found: list[Site] = []
+def _reached(
+    layer: WeightedLayer, layers: dict[ir.Node, WeightedLayer], *, forward: bool
+) -> tuple[list[WeightedLayer], list[ir.Value]]:
+    """All layers before or behind one, and the graph outputs that are reached."""
+    pending, seen = [layer.node], {layer.node}
+    found: list[WeightedLayer] = []
     ends: list[ir.Value] = []
     while pending:
         node = pending.pop()
-        if node in sites and node is not site.node:
-            found.append(sites[node])
+        if node in layers and node is not layer.node:
+            found.append(layers[node])
         if forward:
             ends += [value for value in node.outputs if value.is_graph_output()]
             near = [use.node for value in node.outputs for use in value.uses()]
