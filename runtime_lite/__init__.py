@@ -13,32 +13,49 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 from runtime_lite.errors import (
     BadInput,
     BundleRefused,
+    Cancelled,
+    Dropped,
     EngineAbsent,
     ExecutorFailed,
     GateFailed,
     InternalError,
+    Overloaded,
     RuntimeLiteError,
 )
 from runtime_lite.executors.child import in_child
 from runtime_lite.format.manifest import Manifest
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
 from runtime_lite.format.reader import Bundle, read_bundle, write_tar
-from runtime_lite.model import Model, Stream
+from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
+from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, ServiceClass
+from runtime_lite.serving.ticket import Responses, Ticket
+from runtime_lite.stream import Snapshot, Stream
 
 __all__ = [
+    "BULK",
+    "CHUNK",
+    "INTERACTIVE",
+    "UTTERANCE",
     "BadInput",
     "Bundle",
     "BundleRefused",
+    "Cancelled",
+    "Dropped",
     "EngineAbsent",
     "ExecutorFailed",
     "GateFailed",
     "InternalError",
     "Manifest",
     "Model",
+    "Overloaded",
+    "Responses",
     "Runtime",
     "RuntimeLiteError",
+    "ServiceClass",
+    "Snapshot",
     "Stream",
+    "Ticket",
     "in_child",
     "json_from_manifest",
     "manifest_from_json",

@@ -5,6 +5,9 @@
     numerics     GateFailed      4   `verify` measured more than the recorded tolerance
     the machine  EngineAbsent    5   the engine is not built, or what runs it is not here
     the machine  ExecutorFailed  5   the process that runs the graph crashed, hung or ran out of memory
+    the load     Overloaded      5   refused when it came in: what is queued already takes too long
+    the load     Dropped         5   let go of before it was done, for the reason that it carries
+    the caller   Cancelled       2   its caller took it back
     ours         InternalError   1   a bug of runtime_lite
 
 Messages are one sentence: `<where>: expected <E>, got <G>; <what to do>`.
@@ -55,6 +58,40 @@ class ExecutorFailed(RuntimeLiteError):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class Overloaded(RuntimeLiteError):
+    """The runtime does not take the request; nothing of it was queued.
+
+    Attributes:
+        reason: short and constant, as the ledger counts it.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Dropped(RuntimeLiteError):
+    """A request was let go of before it was done; its answer, if there was one, is not delivered.
+
+    Attributes:
+        reason: short and constant, as the ledger counts it.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Cancelled(RuntimeLiteError):
+    """The caller took a request back."""
+
+    exit_code = 2
 
 
 class InternalError(RuntimeLiteError):

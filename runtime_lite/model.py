@@ -1,22 +1,19 @@
-"""A loaded bundle: run feeds, or open a stream whose state the runtime keeps.
+"""A loaded bundle: run feeds, submit them, or open a stream whose state the runtime keeps.
 
 A feed is padded to the smallest bucket that holds it, and the outputs are cut back to what is valid. A graph without
 states is run directly; a graph with states, run without a stream, starts from its initial states. Rows share a run only
-where the bundle proves that they are independent. A call either returns the outputs of role data or raises and changes
-nothing. `run` may be called from several threads; two pushes on one stream at the same time are refused. Nothing here
-queues, batches calls of several callers, retries or logs.
+where the bundle proves that they are independent; then those of several callers do. A call either returns the outputs
+of role data or raises and changes nothing. All of it may be called from several threads.
 """
 
-import threading
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import NoReturn, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
-from runtime_lite.calls.feeds import RowLengths
+from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.calls.plan import plan_runs
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory
 from runtime_lite.format.arrays import Array
@@ -24,6 +21,16 @@ from runtime_lite.format.cache_axis import not_yet
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
 from runtime_lite.format.reader import Bundle
+from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
+from runtime_lite.serving.batch import StreamOptions, Version, make_part
+from runtime_lite.serving.server import RetiredError, Server
+from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
+from runtime_lite.stream import Stream
+
+Answer = TypeVar("Answer")
+
+MOST_PRIORITY = 100
 
 UPDATE = "update runtime_lite, or rebuild the bundle without them"
 
@@ -32,27 +39,17 @@ class Model:
     """The graphs of one bundle, ready to run; made by `Runtime.load`.
 
     Args:
-        bundle: an open bundle; the model closes it.
-        threads: threads per session.
-        check_finite: refuse NaN and infinity in feeds.
-        executors: makes what runs a graph.
-
-    Raises:
-        BundleRefused: a graph file was built for something else than the manifest says, or the bundle asks for what is
-            not there yet.
-        EngineAbsent: an engine is not built, or what runs it is not on this machine.
+        server: of the runtime.
+        version: the bundle.
+        priority: added to that of every request.
     """
 
-    def __init__(self, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> None:
-        """Prepare the graphs; no session is opened yet."""
-        _check_can_run(bundle)
-        check_contracts(bundle)
-        self.bundle = bundle
+    def __init__(self, server: Server, version: Version, priority: int) -> None:
+        """Keep the parts; no session is opened yet."""
+        self._server = server
+        self._version = version
+        self._priority = priority
         self._closed = False
-        self._runners = {
-            name: GraphRunner(name, graph, executors(bundle, name, threads), check_finite)
-            for name, graph in bundle.manifest.graphs.items()
-        }
 
     @overload
     def run(self, feeds: Mapping[str, Array], graph: str | None = None, lengths: None = None) -> dict[str, Array]: ...
@@ -84,19 +81,76 @@ class Model:
             BadInput: the feed, the lengths or the graph name is wrong, or the model is closed.
             BundleRefused: the graph file is not what the manifest says.
         """
-        runner = self.runner(graph)
-        where = f"{runner.name}.run"
-        if lengths is not None:
-            answers = runner.run(runner.check_ragged(where, feeds, lengths))
-            return {
-                name: [np.squeeze(answer[name], axis) for answer in answers] for name, axis in runner.batched.items()
-            }
-        answers = runner.run(runner.split(runner.check(where, feeds)))
-        if len(answers) == 1:
-            return answers[0]
-        return {
-            name: np.concatenate([answer[name] for answer in answers], axis) for name, axis in runner.batched.items()
-        }
+
+        def serve(version: Version, runner: GraphRunner) -> dict[str, Array] | dict[str, list[Array]]:
+            ticket: Ticket[dict[str, Array]] = self._ticket(
+                f"{runner.name}.run", version, runner, feeds, lengths, INTERACTIVE, None
+            )
+            self._server.call(ticket, version, ticket.parts)
+            return ticket.result()
+
+        return self._with_version(graph, serve)
+
+    @overload
+    def submit(
+        self,
+        feeds: Mapping[str, Array],
+        graph: str | None = None,
+        lengths: None = None,
+        *,
+        service: ServiceClass = INTERACTIVE,
+        deadline_ms: float | None = None,
+        priority: int = 0,
+    ) -> Ticket[dict[str, Array]]: ...
+
+    @overload
+    def submit(
+        self,
+        feeds: Mapping[str, Array],
+        graph: str | None = None,
+        *,
+        lengths: Mapping[str, RowLengths],
+        service: ServiceClass = INTERACTIVE,
+        deadline_ms: float | None = None,
+        priority: int = 0,
+    ) -> Ticket[dict[str, list[Array]]]: ...
+
+    def submit(
+        self,
+        feeds: Mapping[str, Array],
+        graph: str | None = None,
+        lengths: Mapping[str, RowLengths] | None = None,
+        *,
+        service: ServiceClass = INTERACTIVE,
+        deadline_ms: float | None = None,
+        priority: int = 0,
+    ) -> Ticket[Any]:
+        """Queue one feed and return at once; it shares runs with others.
+
+        Args:
+            feeds: as for `run`.
+            graph: graph name; needed when the bundle has several.
+            lengths: as for `run`.
+            service: what is promised: `INTERACTIVE`, `UTTERANCE`, `BULK`, or a class of your own.
+            deadline_ms: from now on; an answer after it is not delivered. The class's, if it has one and this is None.
+            priority: the higher goes first among requests of a kind.
+
+        Returns:
+            The request: `.result()` waits for what `run` returns, so does `await`; `.cancel()` takes it back.
+
+        Raises:
+            BadInput: as for `run`.
+            Overloaded: it could not be served in time, or the runtime drains; nothing was queued.
+        """
+
+        def serve(version: Version, runner: GraphRunner) -> Ticket[Any]:
+            where = f"{runner.name}.submit"
+            kind = self._service(where, service, priority)
+            ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms)
+            self._server.submit(ticket, version, ticket.parts)
+            return ticket
+
+        return self._with_version(graph, serve)
 
     def run_many(self, feeds: Sequence[Mapping[str, Array]], graph: str | None = None) -> list[dict[str, Array]]:
         """Run feeds of one row each together, whatever their lengths.
@@ -113,56 +167,160 @@ class Model:
                 model is closed; nothing was run.
             BundleRefused: the graph file is not what the manifest says.
         """
-        runner = self.runner(graph)
-        where = f"{runner.name}.run_many"
-        if not isinstance(feeds, Sequence):
-            _refuse(where, "a list of feeds", f"a {type(feeds).__name__}", "write [{'name': array}, ...]")
-        if len(feeds) > 1 and (fault := runner.batching_fault()):
-            _refuse(where, "a graph that may take rows of several callers", fault, "call run() for each feed")
-        checked = [runner.check(f"{where}: feed {number}", feed) for number, feed in enumerate(feeds)]
-        for number, feed in enumerate(checked):
-            if feed.rows != 1:
-                _refuse(f"{where}: feed {number}", "1 row", str(feed.rows), "make each row a feed of its own")
-        return runner.run(checked)
 
-    def open_stream(self, graph: str | None = None, rows: int = 1) -> "Stream":
+        def serve(version: Version, runner: GraphRunner) -> list[Outputs]:
+            where = f"{runner.name}.run_many"
+            checked = _check_many(where, runner, feeds)
+            ticket = self._ticket_of(where, version, runner, checked, BULK, None, lambda answers: answers)
+            self._server.call(ticket, version, ticket.parts)
+            return ticket.result()
+
+        return self._with_version(graph, serve)
+
+    def open_stream(
+        self,
+        graph: str | None = None,
+        rows: int = 1,
+        *,
+        service: ServiceClass = CHUNK,
+        priority: int = 0,
+        credits: int = 8,
+        idle_s: float | None = None,
+        period_ms: float | None = None,
+    ) -> Stream:
         """Open a stream, whose state starts as the manifest says.
 
         Args:
             graph: graph name; needed when the bundle has several.
             rows: rows of every feed, i.e. streams that move in lock-step.
+            service: class of its chunks.
+            priority: as for `submit`.
+            credits: requests of the stream that may be alive at once; more are refused.
+            idle_s: without a chunk for so long it ends by itself.
+            period_ms: a chunk will come so often: the stream is refused if the device could not carry it.
 
         Raises:
-            BadInput: the graph has no states, no bucket for that many rows, or the model is closed.
+            BadInput: the graph has no states, no bucket for that many rows, an option is wrong, or the model is closed.
+            Overloaded: all slots are taken, the device is full, or the runtime drains.
         """
-        runner = self.runner(graph)
-        if not runner.graph.states:
-            _refuse(f"{runner.name}.open_stream", "a graph with states", "one without", "call run() for each feed")
-        buckets = runner.graph.row_buckets
-        if type(rows) is not int or not 1 <= rows <= buckets[-1]:
-            _refuse(f"{runner.name}.open_stream", f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
-        return Stream(self, runner, rows)
+
+        def serve(version: Version, runner: GraphRunner) -> Stream:
+            where = f"{runner.name}.open_stream"
+            if not runner.graph.states:
+                _refuse(where, "a graph with states", "one without", "call run() for each feed")
+            buckets = runner.graph.row_buckets
+            if type(rows) is not int or not 1 <= rows <= buckets[-1]:
+                _refuse(where, f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
+            if type(credits) is not int or credits < 1:
+                _refuse(where, "credits from 1 on", show(credits), "leave it out")
+            idle_ns, period_ns = _ns(where, "idle_s", idle_s, 1000), _ns(where, "period_ms", period_ms, 1)
+            options = StreamOptions(self._service(where, service, priority), credits, idle_ns, period_ns)
+            return Stream(self._server, self._server.open_stream(version, runner, rows, options))
+
+        return self._with_version(graph, serve)
 
     def runner(self, graph: str | None = None) -> GraphRunner:
         """Return what runs one graph: the only one, or the named one."""
-        if self._closed:
-            _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
-        names = ", ".join(repr(name) for name in self._runners)
+        self._check_open()
+        return self._runner(self._version, graph)
+
+    def _runner(self, version: Version, graph: str | None) -> GraphRunner:
+        if graph is None and len(version.runners) == 1:
+            return next(iter(version.runners.values()))
+        if isinstance(graph, str) and graph in version.runners:
+            return version.runners[graph]
+        names = ", ".join(repr(name) for name in version.runners)
         if graph is not None and not isinstance(graph, str):
             _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "pass its name")
-        if graph is None and len(self._runners) != 1:
+        if graph is None:
             _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
-        runner = next((runner for name, runner in self._runners.items() if graph in (None, name)), None)
-        if runner is None:
-            _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
-        return runner
+        _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
+
+    def _with_version(self, graph: str | None, serve: Callable[[Version, GraphRunner], Answer]) -> Answer:
+        """Serve with the version of now; once more if it was swapped meanwhile."""
+        while True:
+            self._check_open()
+            version = self._version
+            try:
+                return serve(version, self._runner(version, graph))
+            except RetiredError:
+                continue
+
+    def _ticket(
+        self,
+        where: str,
+        version: Version,
+        runner: GraphRunner,
+        feeds: Mapping[str, Array],
+        lengths: Mapping[str, RowLengths] | None,
+        service: ServiceClass,
+        deadline_ms: float | None,
+    ) -> Ticket[Any]:
+        """A request for one feed, checked."""
+        if lengths is not None:
+            checked = runner.check_ragged(where, feeds, lengths)
+            return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_rows(runner, a))
+        checked = runner.split(runner.check(where, feeds))
+        return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_one(runner, a))
+
+    def _ticket_of(
+        self,
+        where: str,
+        version: Version,
+        runner: GraphRunner,
+        feeds: Sequence[Feed],
+        service: ServiceClass,
+        deadline_ms: float | None,
+        answer: Callable[[list[Outputs]], Answer],
+    ) -> Ticket[Answer]:
+        """A request for checked feeds, in as few parts as hold them."""
+        groups = plan_runs(runner.graph, feeds) if len(feeds) > 1 else [[0]] * len(feeds)
+
+        def in_order(outputs: list[list[Outputs]]) -> Answer:
+            if len(feeds) == 1:
+                return answer(outputs[0])
+            pairs = zip(groups, outputs, strict=True)
+            found = {at: each for numbers, part in pairs for at, each in zip(numbers, part, strict=True)}
+            return answer([found[at] for at in range(len(feeds))])
+
+        ticket = Ticket(self._server, where, service.name, in_order, len(groups))
+        now = self._server.clock()
+        hard = deadline_at(where, now, deadline_ms)
+        ticket.parts = [
+            make_part(ticket, at, version, runner, [feeds[number] for number in numbers], service, now, hard)
+            for at, numbers in enumerate(groups)
+        ]
+        return ticket
+
+    def _service(self, where: str, service: ServiceClass, priority: int) -> ServiceClass:
+        """The class of a request with the priorities of model and caller in it."""
+        if not isinstance(service, ServiceClass):
+            _refuse(where, "a service class", show(service), "pass INTERACTIVE, UTTERANCE, BULK or CHUNK")
+        if type(priority) is not int or abs(priority) > MOST_PRIORITY:
+            _refuse(where, f"a priority from {-MOST_PRIORITY} to {MOST_PRIORITY}", show(priority), "leave it out")
+        added = priority + self._priority
+        if not added:
+            return service
+        return service._replace(name=f"{service.name}{added:+d}", priority=service.priority + added)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
 
     def close(self) -> None:
-        """Drop the sessions and close the bundle; streams of it refuse further pushes. A second call does nothing."""
+        """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more."""
         self._closed = True
-        for runner in self._runners.values():
-            runner.executor.close()
-        self.bundle.close()
+        self._server.unload(self._version)
+
+    def swap(self, version: Version) -> None:
+        """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs."""
+        self._version, old = version, self._version
+        self._server.retire(old, "swapped")
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle that new requests are served from."""
+        return self._version.bundle
 
     @property
     def closed(self) -> bool:
@@ -170,88 +328,65 @@ class Model:
         return self._closed
 
 
-class Stream:
-    """One stream of chunks through a graph with states; made by `Model.open_stream`, best used in a `with` block."""
+def make_version(name: str, bundle: Bundle, threads: int, check_finite: bool, executors: ExecutorFactory) -> Version:
+    """Return a bundle ready to run; it closes the bundle.
 
-    def __init__(self, model: Model, runner: GraphRunner, rows: int) -> None:
-        """Start from the initial states."""
-        self._model = model
-        self._runner = runner
-        self._rows = rows
-        self._closed = False
-        self._pushing = threading.Lock()
-        self._state = initial_state(runner.graph, rows)
+    Args:
+        name: unique in the runtime.
+        bundle: an open bundle.
+        threads: threads per session.
+        check_finite: refuse NaN and infinity in feeds.
+        executors: makes what runs a graph.
 
-    def push(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the next chunk and carry the states on.
+    Raises:
+        BundleRefused: a graph file was built for something else than the manifest says, or the bundle asks for what is
+            not there yet.
+        EngineAbsent: an engine is not built, or what runs it is not on this machine.
+    """
+    _check_can_run(bundle)
+    check_contracts(bundle)
+    runners: dict[str, GraphRunner] = {}
+    try:
+        for graph_name, graph in bundle.manifest.graphs.items():
+            executor = executors(bundle, graph_name, threads)
+            runners[graph_name] = GraphRunner(graph_name, graph, executor, check_finite)
+    except BaseException:
+        for runner in runners.values():
+            runner.executor.close()
+        raise
+    return Version(name, bundle, runners)
 
-        Args:
-            feeds: every input of role data, with the stream's number of rows.
 
-        Returns:
-            Every output of role data.
+def _check_many(where: str, runner: GraphRunner, feeds: Sequence[Mapping[str, Array]]) -> list[Feed]:
+    if not isinstance(feeds, Sequence):
+        _refuse(where, "a list of feeds", f"a {type(feeds).__name__}", "write [{'name': array}, ...]")
+    if len(feeds) > 1 and (fault := runner.batching_fault()):
+        _refuse(where, "a graph that may take rows of several callers", fault, "call run() for each feed")
+    checked = [runner.check(f"{where}: feed {number}", feed) for number, feed in enumerate(feeds)]
+    for number, feed in enumerate(checked):
+        if feed.rows != 1:
+            _refuse(f"{where}: feed {number}", "1 row", str(feed.rows), "make each row a feed of its own")
+    return checked
 
-        Raises:
-            BadInput: the feed is wrong, the stream or its model is closed, or another push runs; the state is kept.
-            BundleRefused: the graph file is not what the manifest says.
-        """
-        if not self._pushing.acquire(blocking=False):
-            _refuse(self._where, "one push at a time", "a push during another", "give each thread a stream of its own")
-        try:
-            self._check_open()
-            feed = self._runner.check(self._where, feeds, self._rows)
-            if feed.rows != self._rows:
-                cure = f"feed {self._rows} or open a stream with rows={feed.rows}"
-                _refuse(self._where, f"{self._rows} rows, as the stream was opened", str(feed.rows), cure)
-            outputs, self._state = self._runner.step(feed, self._state)
-            return outputs
-        finally:
-            self._pushing.release()
 
-    def reset(self) -> None:
-        """Forget everything pushed so far.
+def _as_one(runner: GraphRunner, answers: list[Outputs]) -> Outputs:
+    """The outputs of the parts of one feed as those of the whole."""
+    if len(answers) == 1:
+        return answers[0]
+    return {name: np.concatenate([answer[name] for answer in answers], axis) for name, axis in runner.batched.items()}
 
-        Raises:
-            BadInput: the stream is closed.
-        """
-        with self._pushing:
-            self._check_open()
-            self._state = initial_state(self._runner.graph, self._rows)
 
-    @property
-    def state(self) -> StreamState:
-        """What the stream carries now; for reading, a change to its arrays changes the stream."""
-        return self._state
+def _as_rows(runner: GraphRunner, answers: list[Outputs]) -> dict[str, list[Array]]:
+    """The outputs of rows of several lengths: a list per output, without the batch axis."""
+    return {name: [np.squeeze(answer[name], axis) for answer in answers] for name, axis in runner.batched.items()}
 
-    def close(self) -> None:
-        """End the stream and drop its state; a second call does nothing."""
-        self._closed = True
-        self._state = StreamState(self._rows, {}, {})
 
-    def __enter__(self) -> "Stream":
-        """Return the stream.
-
-        Raises:
-            BadInput: it is closed.
-        """
-        self._check_open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the stream."""
-        self.close()
-
-    @property
-    def _where(self) -> str:
-        return f"{self._runner.name}.push"
-
-    def _check_open(self) -> None:
-        if self._closed:
-            _refuse(self._where, "an open stream", "a closed one", "open another with open_stream()")
-        if self._model.closed:
-            _refuse(self._where, "a stream of an open model", "one of a closed model", "load the bundle again")
+def _ns(where: str, name: str, value: float | None, ms: int) -> int | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 < value < 1e9:
+        _refuse(where, f"{name} as a positive number", show(value), "leave it out")
+    return int(value * ms * NS_PER_MS)
 
 
 def _check_can_run(bundle: Bundle) -> None:

@@ -1,46 +1,70 @@
-"""The runtime: owns the device and the models loaded on it.
+"""The runtime: owns the device and the models loaded on it, and serves the requests of all their callers.
 
-Loading checks a bundle as a whole. The session of a bucket is opened at its first use and kept. Closing the runtime
-closes every model and with it every stream.
+Loading checks a bundle as a whole. The session of a bucket is opened at its first use, or by `warm_up`, and kept.
+Closing the runtime closes every model and with it every stream.
 """
 
 import os
+import time
+from collections.abc import Sequence
 from types import TracebackType
 
+from runtime_lite.bench import bucket_call
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
-from runtime_lite.format.reader import read_bundle
-from runtime_lite.model import Model
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.manifest import Graph, bucket_name
+from runtime_lite.format.reader import Bundle, read_bundle
+from runtime_lite.model import MOST_PRIORITY, Model, make_version
+from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.scheduler import Scheduler
+from runtime_lite.serving.batch import Version
+from runtime_lite.serving.events import Observer
+from runtime_lite.serving.ledger import Balance
+from runtime_lite.serving.server import DrainReport, Health, Server
 
 MAX_THREADS = 1024
+MAX_WORKERS = 256
+MAX_STREAMS = 1_000_000
 
 
 class Runtime:
-    """Loads bundles and runs them; best used in a `with` block.
+    """Loads bundles and serves them; best used in a `with` block.
 
     Args:
         threads: threads that one run may use.
         check_finite: refuse feeds that hold NaN or infinity.
+        workers: runs that may be in flight at once.
+        max_streams: streams that may be open at once.
+        observers: hear of every request, run, stream and model.
     """
 
-    def __init__(self, threads: int = 1, check_finite: bool = True) -> None:
-        """Check the options.
+    def __init__(
+        self,
+        threads: int = 1,
+        check_finite: bool = True,
+        workers: int = 1,
+        max_streams: int = 1024,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Check the options; no thread is started.
 
         Raises:
-            BadInput: `threads` is not a positive integer, or `check_finite` not a boolean.
+            BadInput: a number is out of its range, or `check_finite` is not a boolean.
         """
-        if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
-            raise BadInput(
-                f"Runtime: expected threads from 1 to {MAX_THREADS}, got {show(threads)}; "
-                f"this machine has {os.cpu_count()} cores"
-            )
+        _check_count("threads", threads, MAX_THREADS)
         if type(check_finite) is not bool:
             raise BadInput(
                 f"Runtime: expected check_finite as True or False, got {show(check_finite)}; give one of them"
             )
+        _check_count("workers", workers, MAX_WORKERS)
+        _check_count("max_streams", max_streams, MAX_STREAMS)
         self._threads = threads
         self._check_finite = check_finite
+        costs = CostTable()
+        self._server = Server(workers, max_streams, Scheduler(costs, workers), costs, time.monotonic_ns, observers)
         self._models: list[Model] = []
+        self._versions_named: dict[str, int] = {}
         self._closed = False
 
     def load(
@@ -48,6 +72,8 @@ class Runtime:
         path: str | os.PathLike[str],
         executors: ExecutorFactory = make_executor,
         allow_host_code: bool = False,
+        priority: int = 0,
+        warm_up: bool = False,
     ) -> Model:
         """Open and check a bundle.
 
@@ -56,6 +82,9 @@ class Runtime:
             executors: makes what runs a graph; by default what it was built for.
             allow_host_code: let engines run code that they carry, with the caller's rights; refused unless the caller
                 says so here, whatever the bundle says. Only for a bundle whose maker is trusted.
+            priority: of all its requests, beside that of each.
+            warm_up: run every bucket before this returns, so that no request waits for a session to open, and take the
+                times as costs of this machine.
 
         Raises:
             BadInput: there is nothing at the path, an argument is of another type, or the runtime is closed.
@@ -63,28 +92,109 @@ class Runtime:
             EngineAbsent: an engine is not built, or what runs it is not on this machine.
         """
         self._check_open("load")
+        if type(priority) is not int or abs(priority) > MOST_PRIORITY:
+            raise BadInput(
+                f"Runtime.load: expected a priority from {-MOST_PRIORITY} to {MOST_PRIORITY}, got {show(priority)}; "
+                "leave it out"
+            )
+        version = self._open("load", path, executors, allow_host_code)
+        try:
+            costs = _warm_up(version) if warm_up else {}
+        except BaseException:
+            version.close()
+            raise
+        self._server.add(version, self._threads, costs)
+        model = Model(self._server, version, priority)
+        self._models = [*(known for known in self._models if not known.closed), model]
+        return model
+
+    def swap(
+        self,
+        model: Model,
+        path: str | os.PathLike[str],
+        executors: ExecutorFactory = make_executor,
+        allow_host_code: bool = False,
+    ) -> None:
+        """Serve a model from another bundle from now on, without a pause.
+
+        Requests that came before, and streams that are open, stay with the old bundle, which is closed with the last of
+        them. The new one is opened, checked and warmed up first; if anything is wrong with it, nothing changes. While
+        both are open, there must be memory for both.
+
+        Args:
+            model: a model of this runtime.
+            path: bundle directory or `.tar` file, with the same graphs, inputs, outputs and states.
+            executors: as for `load`.
+            allow_host_code: as for `load`.
+
+        Raises:
+            BadInput: there is nothing at the path, or the model is not an open one of this runtime.
+            BundleRefused: the bundle cannot be trusted or read, or its graphs have another interface or other states.
+            EngineAbsent: an engine is not built, or what runs it is not on this machine.
+        """
+        self._check_open("swap")
+        if not isinstance(model, Model) or model not in self._models or model.closed:
+            raise BadInput("Runtime.swap: expected an open model of this runtime, got another; pass what load() gave")
+        version = self._open("swap", path, executors, allow_host_code)
+        try:
+            _check_same_interface(model.bundle, version.bundle)
+            costs = _warm_up(version)
+        except BaseException:
+            version.close()
+            raise
+        self._server.add(version, self._threads, costs)
+        model.swap(version)
+
+    def _open(
+        self, what: str, path: str | os.PathLike[str], executors: ExecutorFactory, allow_host_code: bool
+    ) -> Version:
         if not callable(executors):
-            raise BadInput(f"Runtime.load: expected executors as a function, got {show(executors)}; leave it out")
+            raise BadInput(f"Runtime.{what}: expected executors as a function, got {show(executors)}; leave it out")
         if type(allow_host_code) is not bool:
             raise BadInput(
-                f"Runtime.load: expected allow_host_code as True or False, got {show(allow_host_code)}; leave it out"
+                f"Runtime.{what}: expected allow_host_code as True or False, got {show(allow_host_code)}; leave it out"
             )
         if allow_host_code and executors is make_executor:
             executors = make_trusted_executor
         bundle = read_bundle(path)
         try:
-            model = Model(bundle, self._threads, self._check_finite, executors)
+            return make_version(
+                self._version_name(bundle.manifest.name), bundle, self._threads, self._check_finite, executors
+            )
         except BaseException:
             bundle.close()
             raise
-        self._models = [*(known for known in self._models if not known.closed), model]
-        return model
+
+    def _version_name(self, name: str) -> str:
+        """The bundle's name, with a number behind it from the second time on."""
+        number = self._versions_named[name] = self._versions_named.get(name, 0) + 1
+        return name if number == 1 else f"{name}~{number}"
+
+    @property
+    def ledger(self) -> Balance:
+        """How many requests came in, and how they ended."""
+        return self._server.balance()
+
+    def health(self) -> Health:
+        """Whether the runtime does its work: runs end, or there is nothing to do."""
+        return self._server.health()
+
+    def drain(self, limit_s: float) -> DrainReport:
+        """Take no new work, wait until all that was admitted has ended, and drop what has not within a limit.
+
+        Raises:
+            BadInput: the limit is no number from 0 on.
+        """
+        if type(limit_s) not in (int, float) or not 0 <= limit_s < 1e9:
+            raise BadInput(f"Runtime.drain: expected limit_s as seconds from 0 on, got {show(limit_s)}; correct it")
+        return self._server.drain(limit_s)
 
     def close(self) -> None:
-        """Close every model; a second call does nothing."""
+        """Close every model and end the threads; a second call does nothing."""
         self._closed = True
         while self._models:
             self._models.pop().close()
+        self._server.stop()
 
     def __enter__(self) -> "Runtime":
         """Return the runtime.
@@ -104,3 +214,45 @@ class Runtime:
     ) -> None:
         """Close the runtime."""
         self.close()
+
+
+def _warm_up(version: Version) -> dict[tuple[str, str], int]:
+    """Run every bucket until its session is open, and once more; return nanoseconds by graph and bucket."""
+    costs: dict[tuple[str, str], int] = {}
+    for name, runner in version.runners.items():
+        for artifact in runner.graph.artifacts:
+            call = bucket_call(runner, artifact)
+            call()
+            started = time.perf_counter_ns()
+            call()
+            costs[name, bucket_name(artifact.sizes)] = time.perf_counter_ns() - started
+    return costs
+
+
+def _check_count(name: str, value: int, most: int) -> None:
+    if type(value) is not int or not 1 <= value <= most:
+        raise BadInput(
+            f"Runtime: expected {name} from 1 to {most}, got {show(value)}; this machine has {os.cpu_count()} cores"
+        )
+
+
+def _check_same_interface(old: Bundle, new: Bundle) -> None:
+    """Refuse a bundle whose callers, or the snapshots of whose streams, would not fit the other one."""
+    expected, found = old.manifest.graphs, new.manifest.graphs
+    if expected.keys() != found.keys():
+        refuse(str(new.path), f"the graphs {', '.join(expected)}, as in {old.path}", ", ".join(found))
+    for name, graph in expected.items():
+        for what, before, after in zip(_INTERFACE, _interface(graph), _interface(found[name]), strict=True):
+            if before != after:
+                refuse(f"{new.path}: graph {name!r}", f"the {what} of {old.path}: {show(before)}", show(after))
+
+
+_INTERFACE = ("inputs", "outputs", "states", "cache axes", "batch axis", "lengths")
+
+
+def _interface(graph: Graph) -> tuple[object, ...]:
+    """What callers and states depend on; buckets may differ."""
+    inputs = [tensor for tensor in graph.inputs if tensor.role == "data"]
+    outputs = [tensor for tensor in graph.outputs if tensor.role == "data"]
+    lengths = {name: axis.length_input is not None for name, axis in graph.axes.items()}
+    return inputs, outputs, graph.states, graph.caches, graph.batch_axis, lengths

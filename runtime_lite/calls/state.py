@@ -39,3 +39,9 @@ def next_state(graph: Graph, state: StreamState, outputs: Mapping[str, Array]) -
     """Return the state after a push whose outputs, cut back to the stream's rows, are given."""
     lengths = {cache.axis: cache.after_call(state.lengths[cache.axis]) for cache in graph.caches}
     return replace(state, lengths=lengths, values={s.input: outputs[s.output] for s in graph.states})
+
+
+def copy_of_state(state: StreamState) -> StreamState:
+    """Return a state that shares no memory with another one."""
+    lengths = {axis: rows.copy() for axis, rows in state.lengths.items()}
+    return StreamState(state.rows, lengths, {name: value.copy() for name, value in state.values.items()})

@@ -5,7 +5,9 @@ Observers are called by the thread that does the work and outside of the server'
 are quick, thread-safe and raise nothing. One that raises is not asked again, and the server goes on.
 """
 
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -114,3 +116,45 @@ class Observer(Protocol):
     def model_changed(self, model: str, change: ModelChange, now: int) -> None:
         """A model was loaded, swapped or unloaded."""
         ...
+
+
+class News:
+    """Brings what happened to observers in the order in which it happened, one event at a time.
+
+    Args:
+        observers: who hears.
+    """
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        """Start with nothing to tell."""
+        self.fault = ""
+        self._observers = list(observers)
+        self._waiting: deque[tuple[str, tuple[object, ...]]] = deque()
+        self._telling = threading.Lock()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._observers)
+
+    def note(self, method: str, *told: object) -> None:
+        """Keep an event, under the server's lock."""
+        self._waiting.append((method, told))
+
+    def spread(self) -> None:
+        """Tell what is kept, outside of the server's lock; a thread that finds another one telling leaves it to it."""
+        while self._waiting and self._telling.acquire(blocking=False):
+            try:
+                while self._waiting:
+                    method, told = self._waiting.popleft()
+                    for observer in list(self._observers):
+                        self._tell(observer, method, told)
+            finally:
+                self._telling.release()
+
+    def _tell(self, observer: Observer, method: str, told: tuple[object, ...]) -> None:
+        try:
+            getattr(observer, method)(*told)
+        except Exception as error:  # noqa: BLE001 - what an observer does wrong reaches no caller
+            self._observers.remove(observer)
+            self.fault = f"{type(observer).__name__}.{method}: {type(error).__name__}: {error}"

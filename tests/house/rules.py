@@ -545,6 +545,16 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "runtime_lite.stream",
+        (
+            "runtime_lite.errors",
+            "runtime_lite.format",
+            "runtime_lite.calls",
+            "runtime_lite.serving",
+            "runtime_lite.stream",
+        ),
+    ),
+    (
         "runtime_lite.model",
         (
             "runtime_lite.errors",
@@ -553,6 +563,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.scheduling",
             "runtime_lite.calls",
             "runtime_lite.serving",
+            "runtime_lite.stream",
             "runtime_lite.model",
         ),
     ),

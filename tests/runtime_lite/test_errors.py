@@ -2,16 +2,27 @@
 
 import pytest
 
-from runtime_lite import BadInput, BundleRefused, ExecutorFailed, GateFailed, InternalError, RuntimeLiteError
+from runtime_lite import (
+    BadInput,
+    BundleRefused,
+    Cancelled,
+    Dropped,
+    ExecutorFailed,
+    GateFailed,
+    InternalError,
+    Overloaded,
+    RuntimeLiteError,
+)
 from runtime_lite.errors import show
 
 
 def test_exit_codes_are_those_of_the_command_line() -> None:
-    codes = {BadInput: 2, BundleRefused: 2, GateFailed: 4, InternalError: 1}
+    codes = {BadInput: 2, BundleRefused: 2, Cancelled: 2, GateFailed: 4, InternalError: 1}
     for error, code in codes.items():
         assert issubclass(error, RuntimeLiteError)
         assert error.exit_code == code
-    assert (ExecutorFailed("why", "hang").exit_code, ExecutorFailed("why", "hang").reason) == (5, "hang")
+    for kind in (ExecutorFailed, Overloaded, Dropped):
+        assert (kind("why", "hang").exit_code, kind("why", "hang").reason) == (5, "hang")
 
 
 @pytest.mark.parametrize("value", ["\x1b[2J", "a\nb", "\ud800", "x" * 10**6, {"a": ["\u202e"] * 1000}, b"\xff" * 500])

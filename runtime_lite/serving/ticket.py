@@ -1,0 +1,295 @@
+"""One request as its caller holds it: waited for, awaited, read response by response, taken back; it ends exactly once.
+
+The server ends tickets and puts responses under its own lock; whoever waits is woken after that. Nothing here runs
+anything but the caller's wait.
+"""
+
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from runtime_lite.errors import BadInput, Cancelled, show
+from runtime_lite.format.arrays import Array
+from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.serving.events import Outcome, Request
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+Outputs = dict[str, Array]
+Answer = TypeVar("Answer")
+
+
+class Owner(Protocol):
+    """What a ticket asks of the server that made it."""
+
+    lock: threading.Lock
+
+    def cancel(self, ticket: "Ticket[Any]") -> bool:
+        """Take a request back; whether it was alive."""
+        ...
+
+    def response_taken(self, ticket: "Responses") -> None:
+        """There is room in a ring again."""
+        ...
+
+
+class Ticket(Generic[Answer]):
+    """A request that may still be queued; made by `submit`.
+
+    Args:
+        owner: the server.
+        where: names the call in messages.
+        service: name of its service class.
+        answer: makes the result of the outputs of all parts.
+        parts: number of parts.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        where: str,
+        service: str,
+        answer: Callable[[list[list[Outputs]]], Answer],
+        parts: int = 1,
+    ) -> None:
+        """Start alive."""
+        self.number = 0
+        self.where = where
+        self.service = service
+        self.outcome: Outcome | None = None
+        self.reason = ""
+        self.wakers: list[Callable[[], object]] = []
+        self.error: BaseException | None = None
+        self.outputs: list[list[Outputs]] = [[]] * parts
+        self.missing = parts
+        self.parts: list[Any] = []
+        self.hand: Any = None
+        self.request: Request | None = None
+        self.sequence: int | None = None
+        self._owner = owner
+        self._answer = answer
+
+    def put(self, index: int, outputs: list[Outputs]) -> bool:
+        """For the server, under its lock: keep the outputs of a part, one per feed; whether it was the last."""
+        self.outputs[index] = outputs
+        self.missing -= 1
+        return self.missing == 0
+
+    def end(self, outcome: Outcome, reason: str = "", error: BaseException | None = None) -> None:
+        """For the server, under its lock: end a ticket that is alive."""
+        self.outcome, self.reason, self.error = outcome, reason, error
+
+    def done(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self.outcome is not None
+
+    def cancel(self) -> bool:
+        """Take the request back; its answer is not delivered, and what is not running yet never runs.
+
+        Returns:
+            Whether it was alive; one that has ended stays as it is.
+        """
+        return self._owner.cancel(self)
+
+    def result(self, timeout: float | None = None) -> Answer:
+        """Wait for the answer.
+
+        Args:
+            timeout: seconds; None waits until the end.
+
+        Raises:
+            TimeoutError: it is not there yet; the request goes on.
+            Cancelled: it was taken back.
+            Dropped: the runtime let go of it, for a reason.
+            RuntimeLiteError: it failed.
+        """
+        if self.outcome is None:
+            self._wait(self.done, timeout)
+        return self._result()
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        """Wait for the answer in a coroutine; one that is cancelled takes the request back.
+
+        Raises:
+            Cancelled, Dropped, RuntimeLiteError: as `result` does.
+        """
+        yield from self._wait_in_loop(self.done)
+        return self._result()
+
+    def _result(self) -> Answer:
+        self.check()
+        return self._answer(self.outputs)
+
+    def check(self) -> None:
+        """Raise what the request ended with, if that is no answer."""
+        if self.error is not None:
+            raise self.error
+        if self.outcome == "cancelled":
+            raise Cancelled(f"{self.where}: expected a request in progress, got one that was cancelled; submit another")
+
+    def _wait(self, ready: Callable[[], bool], timeout: float | None) -> None:
+        until = None if timeout is None else time.monotonic() + timeout
+        bell = threading.Lock()
+        bell.acquire()
+        while True:
+            with self._owner.lock:
+                if ready():
+                    return
+                self.wakers.append(bell.release)
+            left = -1.0 if until is None else max(0.0, until - time.monotonic())
+            if not bell.acquire(timeout=left):
+                with self._owner.lock:
+                    if ready():
+                        return
+                    self.wakers = [waker for waker in self.wakers if waker != bell.release]
+                raise TimeoutError(f"{self.where}: not ready after {timeout} s; wait longer, or cancel it")
+
+    def _wait_in_loop(self, ready: Callable[[], bool]) -> Generator[Any, None, None]:
+        import asyncio  # a third of the time of importing everything else, and most callers use threads
+
+        loop = asyncio.get_running_loop()
+        while True:
+            future = loop.create_future()
+
+            def wake(future: "Future[None]" = future) -> None:
+                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+                    loop.call_soon_threadsafe(_set, future)
+
+            with self._owner.lock:
+                if ready():
+                    return
+                self.wakers.append(wake)
+            try:
+                yield from future
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+
+
+def check_sequence(ticket: Ticket[Any], sequence: int | None) -> None:
+    """Keep the number that the caller gives a chunk.
+
+    Raises:
+        BadInput: it is no number.
+    """
+    if sequence is not None and (type(sequence) is not int or sequence < 0):
+        raise BadInput(f"{ticket.where}: expected sequence as a number from 0 on, got {show(sequence)}; leave it out")
+    ticket.sequence = sequence
+
+
+def deadline_at(where: str, now: int, deadline_ms: float | None) -> int | None:
+    """Return when an answer is worthless, by a caller's deadline from now on.
+
+    Raises:
+        BadInput: it is no positive number.
+    """
+    if deadline_ms is None:
+        return None
+    if type(deadline_ms) not in (int, float) or not 0 < deadline_ms < math.inf:
+        raise BadInput(
+            f"{where}: expected deadline_ms as positive milliseconds, got {show(deadline_ms)}; leave it out for none"
+        )
+    return now + int(deadline_ms * NS_PER_MS)
+
+
+def _set(future: "Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Responses(Ticket[list[Outputs]]):
+    """A request with one response per part, in order; at most `room` of them lie unread, then the request pauses.
+
+    Each response is delivered once, whoever reads; behind the last one iteration ends, or raises what went wrong.
+    """
+
+    def __init__(self, owner: Owner, where: str, service: str, parts: int, room: int) -> None:
+        """Start without a response."""
+        super().__init__(owner, where, service, lambda outputs: [each for part in outputs for each in part], parts)
+        if type(room) is not int or room < 1:
+            raise BadInput(f"{where}: expected room for at least 1 response, got {show(room)}; leave it out")
+        self._room = room
+        self._ring: deque[Outputs] = deque()
+
+    def put(self, index: int, outputs: list[Outputs]) -> bool:
+        """Append a response; the server puts none while the ring is full."""
+        self._ring += outputs
+        self.missing -= 1
+        return self.missing == 0
+
+    def end(self, outcome: Outcome, reason: str = "", error: BaseException | None = None) -> None:
+        """End; what was delivered into the ring before stays readable, unless the caller takes the request back."""
+        super().end(outcome, reason, error)
+        if outcome == "cancelled":
+            self._ring.clear()
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader must take a response before the next one is made."""
+        return len(self._ring) >= self._room
+
+    def result(self, timeout: float | None = None) -> list[Outputs]:
+        """Read all responses that are not read yet; the timeout holds for each."""
+        found = []
+        while (response := self._next(timeout)) is not None:
+            found.append(response)
+        return found
+
+    def __iter__(self) -> Iterator[Outputs]:
+        """Yield the responses as they come."""
+        while (response := self._next(None)) is not None:
+            yield response
+
+    async def __aiter__(self) -> AsyncIterator[Outputs]:
+        """Yield the responses as they come; a loop that is cancelled takes the request back."""
+        while (response := await _Next(self)) is not None:
+            yield response
+
+    def __await__(self) -> Generator[Any, None, list[Outputs]]:
+        """Wait for all responses that are not read yet."""
+        found = []
+        while (response := (yield from _Next(self).__await__())) is not None:
+            found.append(response)
+        return found
+
+    def _ready(self) -> bool:
+        return bool(self._ring) or self.done()
+
+    def _next(self, timeout: float | None) -> Outputs | None:
+        """The next response; None behind the last."""
+        while True:
+            self._wait(self._ready, timeout)
+            if taken := self._take():
+                return taken[0]
+
+    def _take(self) -> tuple[Outputs | None] | None:
+        """The next response, or None behind the last; nothing at all if another reader was quicker.
+
+        Raises:
+            Cancelled, Dropped, RuntimeLiteError: what the request ended with, behind the responses before it.
+        """
+        with self._owner.lock:
+            response, ended = (self._ring.popleft() if self._ring else None), self.done()
+        if response is None:
+            self.check()
+        elif not ended:
+            self._owner.response_taken(self)
+        return None if response is None and not ended else (response,)
+
+
+class _Next:
+    """Awaits the next response of a request."""
+
+    def __init__(self, responses: Responses) -> None:
+        self._responses = responses
+
+    def __await__(self) -> Generator[Any, None, Outputs | None]:
+        while True:
+            yield from self._responses._wait_in_loop(self._responses._ready)
+            if taken := self._responses._take():
+                return taken[0]

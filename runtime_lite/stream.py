@@ -1,0 +1,221 @@
+"""A stream of chunks through a graph with states, which the runtime keeps; made by `Model.open_stream`.
+
+One chunk is in flight at a time, and answers leave in the order of the chunks. A chunk counts when its run succeeded:
+`sequence` is the number of the next one. A chunk that was refused, failed, dropped or taken back before its run left
+the stream as it was, and the chunks that were queued behind it are dropped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from runtime_lite.calls.state import StreamState, copy_of_state, initial_state
+from runtime_lite.errors import BadInput, show
+from runtime_lite.format.arrays import Array
+from runtime_lite.serving.batch import LiveStream, Part, make_part
+from runtime_lite.serving.server import Server, Start
+from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A stream at one moment, to go on from there, as often as wanted; nothing that happens later reaches it.
+
+    Attributes:
+        bundle: identity of the bundle whose stream it was.
+        graph: graph name.
+        sequence: how many chunks made it.
+        state: what is carried.
+    """
+
+    bundle: str
+    graph: str
+    sequence: int
+    state: StreamState
+
+
+class Stream:
+    """One stream, best used in a `with` block."""
+
+    def __init__(self, server: Server, live: LiveStream) -> None:
+        """Wrap what the server has opened."""
+        self._server = server
+        self._live = live
+
+    def push(self, feeds: Mapping[str, Array], sequence: int | None = None) -> Outputs:
+        """Run the next chunk and wait for its answer.
+
+        Args:
+            feeds: every input of role data, with the stream's number of rows.
+            sequence: number of the chunk, counted from 0; refused if it is not the next one.
+
+        Returns:
+            Every output of role data.
+
+        Raises:
+            BadInput: the feed is wrong, the stream or its model is closed, or another push runs; the state is kept.
+            BundleRefused: the graph file is not what the manifest says.
+            Overloaded: the runtime drains.
+        """
+        ticket = self._ticket("push")
+        part = self._part(ticket, 0, ticket.where, feeds, None)
+        check_sequence(ticket, sequence)
+        self._server.call(ticket, self._live.version, [part])
+        return ticket.result()
+
+    def submit(
+        self, feeds: Mapping[str, Array], deadline_ms: float | None = None, sequence: int | None = None
+    ) -> Ticket[Outputs]:
+        """Queue the next chunk.
+
+        Args:
+            feeds: every input of role data, with the stream's number of rows.
+            deadline_ms: from now on; an answer after it is not delivered.
+            sequence: number of the chunk, counted from 0; refused if it is not the next one.
+
+        Raises:
+            BadInput: the feed is wrong, or the stream or its model is closed.
+            Overloaded: the stream's credits are used up, or the runtime drains.
+        """
+        ticket = self._ticket("submit")
+        check_sequence(ticket, sequence)
+        hard = deadline_at(ticket.where, self._server.clock(), deadline_ms)
+        part = self._part(ticket, 0, ticket.where, feeds, hard)
+        self._server.submit(ticket, self._live.version, [part])
+        return ticket
+
+    def submit_all(
+        self, chunks: Sequence[Mapping[str, Array]], deadline_ms: float | None = None, room: int = 8
+    ) -> Responses:
+        """Queue many chunks as one request with a response each; iterate over it to read them as they come.
+
+        Args:
+            chunks: in order; they are one request, which takes one credit.
+            deadline_ms: for all of them, from now on.
+            room: responses that may lie unread; when they do, this stream pauses, and in the end it is closed.
+
+        Raises:
+            BadInput: a chunk is wrong, or the stream or its model is closed; nothing was queued.
+            Overloaded: the stream's credits are used up, or the runtime drains.
+        """
+        where = f"{self._live.runner.name}.submit_all"
+        if not isinstance(chunks, Sequence):
+            raise BadInput(
+                f"{where}: expected a list of feeds, got a {type(chunks).__name__}; write [{{'name': array}}, ...]"
+            )
+        self._server.check_stream(self._live, where)
+        ticket = Responses(self._server, where, self._live.options.service.name, len(chunks), room)
+        hard = deadline_at(where, self._server.clock(), deadline_ms)
+        parts = [
+            self._part(ticket, number, f"{where}: chunk {number}", feeds, hard) for number, feeds in enumerate(chunks)
+        ]
+        self._server.submit(ticket, self._live.version, parts)
+        return ticket
+
+    def _ticket(self, call: str) -> Ticket[Outputs]:
+        live = self._live
+        return Ticket(self._server, f"{live.runner.name}.{call}", live.options.service.name, _only)
+
+    def _part(self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None) -> Part:
+        live = self._live
+        self._server.check_stream(live, where)
+        feed = live.runner.check(where, feeds, live.rows)
+        if feed.rows != live.rows:
+            raise BadInput(
+                f"{where}: expected {live.rows} rows, as the stream was opened, got {feed.rows}; "
+                f"feed {live.rows} or open a stream with rows={feed.rows}"
+            )
+        service, now = live.options.service, self._server.clock()
+        return make_part(ticket, index, live.version, live.runner, [feed], service, now, hard, live)
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy of what the stream carries.
+
+        Raises:
+            BadInput: the stream is closed, or a chunk is on its way.
+        """
+        found: list[Start] = []
+
+        def look(start: Start) -> Start:
+            found.append(Start(copy_of_state(start.state), start.done))
+            return start
+
+        self._server.exchange(self._live, f"{self._live.runner.name}.snapshot", look)
+        state, done = found[0]
+        return Snapshot(self._live.version.bundle.manifest_sha256, self._live.runner.name, done, state)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot of this stream or of another one of the same graph.
+
+        Raises:
+            BadInput: it is of another bundle, graph or number of rows, the stream is closed, or a chunk is on its way.
+        """
+        live = self._live
+        where = f"{live.runner.name}.restore"
+        if not isinstance(snapshot, Snapshot):
+            raise BadInput(f"{where}: expected a snapshot, got {show(snapshot)}; take one with snapshot()")
+        if (snapshot.bundle, snapshot.graph) != (live.version.bundle.manifest_sha256, live.runner.name):
+            raise BadInput(
+                f"{where}: expected a snapshot of the graph {live.runner.name!r} of {live.version.bundle.path}, got "
+                f"one of {snapshot.graph!r} of another bundle or graph; a state belongs to the weights that made it"
+            )
+        if snapshot.state.rows != live.rows:
+            raise BadInput(
+                f"{where}: expected a snapshot of {live.rows} rows, got {snapshot.state.rows}; "
+                f"open a stream with rows={snapshot.state.rows}"
+            )
+        self._server.exchange(live, where, lambda _: Start(copy_of_state(snapshot.state), snapshot.sequence))
+
+    def fork(self) -> "Stream":
+        """Open a second stream that goes on from what this one carries, in the same version of the model.
+
+        Raises:
+            BadInput: the stream is closed, or a chunk is on its way.
+            Overloaded: no slot is free, or the runtime drains.
+        """
+        snapshot, live = self.snapshot(), self._live
+        start = Start(snapshot.state, snapshot.sequence)
+        return Stream(self._server, self._server.open_stream(live.version, live.runner, live.rows, live.options, start))
+
+    def reset(self) -> None:
+        """Forget everything pushed so far.
+
+        Raises:
+            BadInput: the stream is closed, or a chunk is on its way.
+        """
+        state = initial_state(self._live.runner.graph, self._live.rows)
+        self._server.exchange(self._live, f"{self._live.runner.name}.reset", lambda _: Start(state, 0))
+
+    @property
+    def sequence(self) -> int:
+        """Chunks that count so far: the number of the next one when none is on its way."""
+        return self._live.done
+
+    @property
+    def state(self) -> StreamState:
+        """What the stream carries now; for reading, a change to its arrays changes the stream."""
+        return self._server.state_of(self._live)
+
+    def close(self) -> None:
+        """End the stream and drop its state; what it has not answered yet is dropped. A second call does nothing."""
+        self._server.close_stream(self._live)
+
+    def __enter__(self) -> "Stream":
+        """Return the stream.
+
+        Raises:
+            BadInput: it is closed.
+        """
+        self._server.check_stream(self._live, f"{self._live.runner.name}.push")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the stream."""
+        self.close()
+
+
+def _only(outputs: list[list[Outputs]]) -> Outputs:
+    return outputs[0][0]

@@ -1,0 +1,48 @@
+"""A slot is freed once, and nothing stale writes to it."""
+
+import random
+
+from runtime_lite.calls.state import StreamState
+from runtime_lite.serving.slots import Hold, Slots
+
+
+def state() -> StreamState:
+    return StreamState(1, {}, {})
+
+
+def test_a_stale_hold_reads_writes_and_frees_nothing() -> None:
+    slots = Slots(1)
+    first, after = state(), state()
+    old = slots.take(first)
+    assert old is not None and slots.take(state()) is None
+    assert slots.state(old) is first
+    assert slots.commit(old, after) and slots.state(old) is after
+    assert slots.free(old) and not slots.free(old)
+    new = slots.take(first)
+    assert new is not None and new.slot == old.slot and new != old
+    assert not slots.commit(old, after) and not slots.free(old) and slots.state(old) is None
+    assert slots.state(new) is first and slots.taken == 1
+
+
+def test_any_order_of_takes_and_frees_loses_no_slot() -> None:
+    order, slots = random.Random(1), Slots(5)
+    live: dict[Hold, StreamState] = {}
+    stale: list[Hold] = []
+    for _ in range(3000):
+        action = order.random()
+        if action < 0.5:
+            fresh = state()
+            hold = slots.take(fresh)
+            assert (hold is None) == (len(live) == 5)
+            if hold is not None:
+                assert hold not in live and hold not in stale
+                live[hold] = fresh
+        elif action < 0.8 and live:
+            hold = order.choice(list(live))
+            assert slots.free(hold)
+            stale.append(hold)
+            del live[hold]
+        elif stale:
+            assert not slots.free(order.choice(stale))
+        assert slots.taken == len(live)
+        assert all(slots.state(hold) is value for hold, value in live.items())

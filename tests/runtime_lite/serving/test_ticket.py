@@ -1,0 +1,137 @@
+"""Many responses to one request: each delivered once and in order, the end told once, a slow reader bounded."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError
+from runtime_lite.format.arrays import Array
+from runtime_lite.scheduling.clock import VirtualClock
+from runtime_lite.serving.server import SLOW_READER_NS
+from tests.runtime_lite.bundles import random_chunks, write_streaming_bundle
+from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_until
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_streaming_bundle(tmp_path_factory.mktemp("streaming"))
+
+
+@pytest.fixture
+def place(bundle: Path) -> Iterator[Place]:
+    with serve(bundle) as opened:
+        yield opened
+
+
+def chunks_of(count: int) -> list[dict[str, Array]]:
+    return [{"x": chunk} for chunk in random_chunks(count)]
+
+
+def expected(place: Place, chunks: list[dict[str, Array]]) -> list[Array]:
+    with place.model.open_stream() as stream:
+        return [stream.push(chunk)["y"] for chunk in chunks]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 300])
+def test_responses_come_in_order_and_the_end_once(place: Place, count: int) -> None:
+    chunks = chunks_of(count)
+    truth = expected(place, chunks)
+    with place.model.open_stream() as stream:
+        responses = stream.submit_all(chunks)
+        found = [response["y"] for response in responses]
+        assert len(found) == count and responses.outcome == "done"
+        for got, wanted in zip(found, truth, strict=True):
+            assert_close(got, wanted)
+        assert list(responses) == [] and responses.result(1) == []
+        assert stream.sequence == count
+
+
+def test_coroutines_read_responses_and_await_all_of_them(place: Place) -> None:
+    chunks = chunks_of(20)
+    truth = expected(place, chunks)
+
+    async def read() -> tuple[list[Any], list[Any]]:
+        with place.model.open_stream() as one, place.model.open_stream() as other:
+            found = [response async for response in one.submit_all(chunks, room=2)]
+            return found, await other.submit_all(chunks, room=2)
+
+    for answers in asyncio.run(asyncio.wait_for(read(), 30)):
+        for answer, y in zip(answers, truth, strict=True):
+            assert_close(answer["y"], y)
+
+
+def test_an_error_in_the_middle_comes_behind_the_responses_before_it(place: Place) -> None:
+    chunks = chunks_of(6)
+    truth = expected(place, chunks)
+    place.runs.clear()
+
+    def fail_fourth(*_: object) -> None:
+        if len(place.runs) == 4:
+            raise InternalError("fourth")
+
+    place.hook = fail_fourth
+    with place.model.open_stream() as stream:
+        responses = stream.submit_all(chunks)
+        reader = iter(responses)
+        got = [next(reader)["y"] for _ in range(3)]
+        with pytest.raises(InternalError, match="fourth"):
+            next(reader)
+        assert_close(got, truth[:3])
+        assert stream.sequence == 3 and responses.outcome == "failed"
+        place.hook = lambda *_: None
+        assert_close(stream.push(chunks[3])["y"], truth[3])  # the stream goes on from there
+
+
+def test_a_slow_reader_pauses_its_own_stream_and_is_ended(bundle: Path) -> None:
+    clock = VirtualClock()
+    with serve(bundle, clock=clock) as place:
+        chunks = chunks_of(9)
+        slow, quick = place.model.open_stream(), place.model.open_stream()
+        responses = slow.submit_all(chunks, room=3)
+        assert len(quick.submit_all(chunks, room=9).result(20)) == 9  # nobody else is hurt
+        assert slow.sequence == 3 and not responses.done()
+        reader = iter(responses)
+        next(reader)
+        wait_until(lambda: slow.sequence == 4)
+        clock.advance_to(SLOW_READER_NS - 1)
+        place.server.tick()
+        assert not responses.done()
+        clock.advance_to(SLOW_READER_NS)
+        place.server.tick()
+        assert responses.outcome == "dropped" and responses.reason == "slow reader"
+        assert len([next(reader) for _ in range(3)]) == 3  # what was made is read
+        with pytest.raises(Dropped, match="slow reader"):
+            next(reader)
+        with pytest.raises(BadInput, match="got one that ended: slow reader"):
+            slow.push(chunks[0])
+
+
+def test_taking_back_a_request_of_many_leaves_the_stream_where_its_runs_left_it(place: Place) -> None:
+    chunks = chunks_of(6)
+    truth = expected(place, chunks)
+    with place.model.open_stream() as stream:
+        responses = stream.submit_all(chunks, room=2)
+        behind = stream.submit(chunks[0])
+        wait_until(lambda: stream.sequence == 2)
+        assert responses.cancel()
+        with pytest.raises(Cancelled):
+            next(iter(responses))
+        with pytest.raises(Dropped, match="a chunk before it was lost"):
+            behind.result(20)
+        assert_close(stream.push(chunks[2], sequence=2)["y"], truth[2])
+
+
+def test_room_and_chunks_are_checked(place: Place) -> None:
+    with place.model.open_stream() as stream:
+        with pytest.raises(BadInput, match="expected room for at least 1 response, got 0"):
+            stream.submit_all(chunks_of(2), room=0)
+        with pytest.raises(BadInput, match="submit_all: chunk 1: 'x': expected float32"):
+            stream.submit_all([chunks_of(1)[0], {"x": np.zeros((1, 3, 2))}])
+        with pytest.raises(BadInput, match="expected a list of feeds, got a dict"):
+            stream.submit_all(chunks_of(1)[0])  # type: ignore[arg-type]
+        assert stream.sequence == 0
+    assert place.server.balance().submitted == 0

@@ -1,0 +1,330 @@
+"""Streams: order, numbers, snapshots and forks, idle ones, and no cross-talk whatever happens beside them."""
+
+import contextlib
+import dataclasses
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.golden import npz_from_golden
+from runtime_lite.format.manifest import Axis
+from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.serving.ticket import Ticket
+from runtime_lite.stream import Stream
+from tests.runtime_lite.bundles import (
+    STEP,
+    WIDTH,
+    graph_files,
+    random_chunks,
+    streaming_golden,
+    streaming_graph,
+    write_bundle,
+    write_double_bundle,
+    write_streaming_bundle,
+)
+from tests.runtime_lite.serving.served import Place, assert_close, serve
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_streaming_bundle(tmp_path_factory.mktemp("streaming"))
+
+
+@pytest.fixture
+def place(bundle: Path) -> Iterator[Place]:
+    with serve(bundle) as opened:
+        yield opened
+
+
+def feeds(count: int, seed: int = 0) -> list[dict[str, Array]]:
+    return [{"x": chunk} for chunk in random_chunks(count, seed=seed)]
+
+
+def alone(place: Place, chunks: list[dict[str, Array]]) -> list[Array]:
+    with place.model.open_stream() as stream:
+        return [stream.push(chunk)["y"] for chunk in chunks]
+
+
+def test_streams_of_any_age_share_a_run_and_each_has_the_answers_it_has_alone(place: Place) -> None:
+    chunks = [feeds(9, seed) for seed in range(4)]
+    truth = [alone(place, each) for each in chunks]
+    streams = [place.model.open_stream() for _ in chunks]
+    for age, stream in enumerate(streams):
+        for chunk in chunks[age][: 2 * age]:
+            stream.push(chunk)
+    place.runs.clear()
+    place.scheduler.held = True
+    tickets = [stream.submit(chunks[age][2 * age]) for age, stream in enumerate(streams)]
+    place.release()
+    for age, ticket in enumerate(tickets):
+        assert_close(ticket.result(20)["y"], truth[age][2 * age])
+    assert place.runs == [{"batch": 4}]
+
+
+def test_random_streams_beside_each_other_are_bit_equal_to_each_alone(tmp_path: Path) -> None:
+    """Mixed lengths, starts, cancels, and neighbours full of NaN, all in one bucket, so that not a bit may differ."""
+    graph = streaming_graph()
+    graph = dataclasses.replace(graph, axes={"batch": Axis((4,))}, artifacts=graph.artifacts[1:])
+    files = graph_files() | {graph.golden: npz_from_golden(streaming_golden())}
+    path = write_bundle(tmp_path / "bundle", {"streaming": graph}, files)
+    with serve(path, lanes=2, check_finite=False) as place:
+        order = random.Random(11)
+        lengths = [order.randint(1, 12) for _ in range(24)]
+        chunks = [feeds(length, seed) for seed, length in enumerate(lengths)]
+        truth = [alone(place, each) for each in chunks]
+        streams: dict[int, Stream] = {}
+        positions = Counter[int]()
+        poisoned = place.model.open_stream()
+        place.runs.clear()
+        while any(positions[at] < lengths[at] for at in range(24)):
+            place.scheduler.held = True
+            pending: dict[int, Ticket[dict[str, Array]]] = {}
+            for at in order.sample(range(24), 10):
+                if positions[at] < lengths[at]:
+                    if at not in streams:
+                        streams[at] = place.model.open_stream()
+                    pending[at] = streams[at].submit(chunks[at][positions[at]], sequence=positions[at])
+            nan = poisoned.submit({"x": np.full((1, STEP, WIDTH), np.nan, np.float32)})
+            taken_back = {at for at in pending if order.random() < 0.2 and pending[at].cancel()}
+            place.release()
+            for at, ticket in pending.items():
+                if at in taken_back:
+                    with pytest.raises(Cancelled):
+                        ticket.result(20)
+                    assert streams[at].sequence == positions[at]
+                else:
+                    np.testing.assert_array_equal(ticket.result(20)["y"], truth[at][positions[at]])
+                    positions[at] += 1
+            assert np.isnan(nan.result(20)["y"]).all()
+        assert len(place.runs) < sum(lengths)  # they did share runs
+
+
+def test_answers_of_a_stream_leave_in_the_order_of_its_chunks(bundle: Path) -> None:
+    with serve(bundle, lanes=2, max_streams=16) as place:
+        order, pause = random.Random(2), threading.Event()
+        place.hook = lambda *_: pause.wait(order.random() / 1000)
+        chunks = feeds(6)
+        truth = alone(place, chunks)
+        streams = [place.model.open_stream() for _ in range(12)]
+        tickets = [[stream.submit(chunk) for chunk in chunks] for stream in streams]
+        done = [False]
+        while not all(done):
+            done = [ticket.done() for ticket in reversed(tickets[0])][::-1]
+            assert done == sorted(done, reverse=True)  # never a later one before an earlier one
+            pause.wait(0.0005)
+        for row in tickets:
+            assert_close([ticket.result(20)["y"] for ticket in row], truth)
+
+
+def test_chunks_out_of_order_are_refused_and_change_nothing(place: Place) -> None:
+    chunks = feeds(4)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    stream.push(chunks[0], sequence=0)
+    for wrong in (0, 2, 7):
+        with pytest.raises(BadInput, match=f"expected chunk 1 of the stream, got {wrong}; push every chunk once"):
+            stream.push(chunks[1], sequence=wrong)
+    for no_number in (-1, 1.0, "1", True):
+        with pytest.raises(BadInput, match="expected sequence as a number from 0 on"):
+            stream.submit(chunks[1], sequence=no_number)  # type: ignore[arg-type]
+    assert_close(stream.push(chunks[1], sequence=1)["y"], truth[1])
+    place.scheduler.held = True
+    queued = stream.submit(chunks[2], sequence=2)
+    with pytest.raises(BadInput, match="expected chunk 3 of the stream, got 2"):
+        stream.submit(chunks[2], sequence=2)
+    with pytest.raises(BadInput, match="expected one push at a time"):
+        stream.push(chunks[2])
+    for call in (stream.snapshot, stream.reset, stream.fork):
+        with pytest.raises(BadInput, match="expected a stream at rest, got one with a chunk on its way"):
+            call()
+    place.release()
+    assert_close(queued.result(20)["y"], truth[2])
+    assert_close(stream.push(chunks[3])["y"], truth[3])
+
+
+def test_what_is_taken_back_before_it_runs_takes_the_chunks_behind_it_along(place: Place) -> None:
+    chunks = feeds(4)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    place.scheduler.held = True
+    tickets = [stream.submit(chunk) for chunk in chunks]
+    assert tickets[1].cancel()
+    place.release()
+    assert_close(tickets[0].result(20)["y"], truth[0])
+    for ticket in tickets[2:]:
+        with pytest.raises(Dropped, match="a chunk before it was lost"):
+            ticket.result(20)
+    assert stream.sequence == 1
+    assert_close(stream.push(chunks[1])["y"], truth[1])
+
+
+def test_credits_bound_what_a_stream_may_queue(place: Place) -> None:
+    stream = place.model.open_stream(credits=2)
+    place.scheduler.held = True
+    tickets = [stream.submit(chunk) for chunk in feeds(2)]
+    with pytest.raises(Overloaded, match="credits"):
+        stream.submit(feeds(1)[0])
+    place.release()
+    for ticket in tickets:
+        ticket.result(20)
+    stream.submit(feeds(1)[0]).result(20)
+
+
+def test_slots_bound_the_streams_and_come_back(bundle: Path) -> None:
+    with serve(bundle, max_streams=2) as place:
+        first, _ = place.model.open_stream(), place.model.open_stream()
+        for call in (place.model.open_stream, first.fork):
+            with pytest.raises(Overloaded, match="all 2 slots are taken"):
+                call()
+        first.close()
+        with place.model.open_stream() as again:
+            assert_close(again.push(feeds(1)[0])["y"], place.model.run(feeds(1)[0])["y"])
+
+
+def test_a_fork_and_a_snapshot_go_on_from_where_they_were_taken(place: Place) -> None:
+    chunks, others = feeds(6), feeds(6, seed=5)
+    stream = place.model.open_stream()
+    for chunk in chunks[:3]:
+        stream.push(chunk)
+    snapshot = stream.snapshot()
+    fork = stream.fork()
+    assert fork.sequence == snapshot.sequence == 3
+    branch = alone(place, [*chunks[:3], *others[3:]])
+    for at in range(3, 6):
+        assert_close(fork.push(others[at])["y"], branch[at])
+    trunk = alone(place, chunks)
+    for _ in range(2):
+        for at in range(3, 6):
+            assert_close(stream.push(chunks[at])["y"], trunk[at])
+        stream.restore(snapshot)
+    stream.close()
+    with place.model.open_stream() as other:
+        other.restore(snapshot)
+        assert_close(other.push(chunks[3])["y"], trunk[3])
+        other.reset()
+        assert_close(other.push(chunks[0])["y"], trunk[0])
+
+
+def test_a_snapshot_of_something_else_is_refused(place: Place, tmp_path: Path) -> None:
+    stream = place.model.open_stream()
+    with pytest.raises(BadInput, match="expected a snapshot, got 3"):
+        stream.restore(3)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="expected a snapshot of 1 rows, got 2"):
+        stream.restore(place.model.open_stream(rows=2).snapshot())
+    with serve(write_double_bundle(tmp_path / "double")) as other:
+        foreign = other.model.open_stream("streaming").snapshot()
+    with pytest.raises(BadInput, match="a state belongs to the weights that made it"):
+        stream.restore(foreign)
+
+
+def test_an_idle_stream_expires_with_an_event(bundle: Path) -> None:
+    clock = VirtualClock()
+    changes: list[tuple[int, str, str]] = []
+
+    class Ear:
+        def stream_changed(self, model: str, stream: int, change: str, reason: str, now: int) -> None:
+            changes.append((stream, change, reason))
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: None
+
+    with serve(bundle, clock=clock, observers=[Ear()]) as place:
+        stream, other = place.model.open_stream(idle_s=1.0), place.model.open_stream()
+        clock.advance_to(900 * NS_PER_MS)
+        stream.push(feeds(1)[0])
+        clock.advance_to(1800 * NS_PER_MS)
+        place.server.tick()
+        stream.push(feeds(1)[0])
+        clock.advance_to(2799 * NS_PER_MS)
+        place.server.tick()
+        assert place.server.health().streams == 2
+        clock.advance_to(2800 * NS_PER_MS)
+        place.server.tick()
+        with pytest.raises(BadInput, match="expected an open stream, got one that ended: idle"):
+            stream.push(feeds(1)[0])
+        stream.close()
+        other.push(feeds(1)[0])
+    assert changes == [(1, "opened", ""), (2, "opened", ""), (1, "expired", "idle"), (2, "closed", "")]
+
+
+def test_any_interleaving_of_ends_cancels_and_expiries_loses_no_slot(bundle: Path) -> None:
+    """Cancel, idle expiry, end and new chunks at the same instants of a virtual clock, in seeded orders."""
+    for seed in range(40):
+        order, clock = random.Random(seed), VirtualClock()
+        with serve(bundle, clock=clock, max_streams=4) as place:
+            live: list[Stream] = []
+            tickets: list[Ticket[dict[str, Array]]] = []
+            for _ in range(60):
+                match order.randrange(7):
+                    case 0:
+                        try:
+                            live.append(place.model.open_stream(idle_s=0.002))
+                        except Overloaded:
+                            assert place.server._slots.taken == 4
+                    case 1 if live:
+                        live.pop(order.randrange(len(live))).close()
+                    case 2 if tickets:
+                        order.choice(tickets).cancel()
+                    case 3:
+                        clock.advance_to(clock() + NS_PER_MS)
+                    case 4:
+                        place.server.tick()
+                    case 5:
+                        place.scheduler.held = not place.scheduler.held
+                    case 6 if live:
+                        with contextlib.suppress(BadInput, Overloaded):
+                            tickets.append(order.choice(live).submit(feeds(1)[0]))
+                assert place.server._slots.taken == place.server.health().streams <= 4
+                assert place.server.balance().balanced
+
+
+def test_a_stream_that_nobody_could_carry_is_refused(place: Place) -> None:
+    with pytest.raises(Overloaded, match="utilisation"):
+        place.model.open_stream(period_ms=1)  # a run takes 10 ms
+    with place.model.open_stream(period_ms=1000) as stream:
+        stream.push(feeds(1)[0])
+    for options in ({"credits": 0}, {"idle_s": -1}, {"period_ms": "5"}, {"service": None}, {"priority": 1000}):
+        with pytest.raises(BadInput, match=r"streaming\.open_stream: expected"):
+            place.model.open_stream(**options)
+
+
+def test_a_stream_that_ends_drops_what_it_has_not_answered(place: Place) -> None:
+    stream = place.model.open_stream()
+    place.scheduler.held = True
+    tickets = [stream.submit(chunk) for chunk in feeds(2)]
+    stream.close()
+    place.release()
+    for ticket in tickets:
+        with pytest.raises(Dropped, match="closed"):
+            ticket.result(20)
+    assert place.runs == []
+
+
+def test_a_commit_after_the_end_reaches_no_other_stream(bundle: Path) -> None:
+    with serve(bundle, max_streams=1) as place:
+        inside, leave = threading.Event(), threading.Event()
+
+        def stop(sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> None:
+            inside.set()
+            assert leave.wait(20)
+
+        place.hook = stop
+        old = place.model.open_stream()
+        late = old.submit(feeds(1, seed=8)[0])
+        assert inside.wait(20)
+        old.close()
+        place.hook = lambda *_: None
+        with place.model.open_stream() as new:  # takes the slot while the old chunk still runs
+            ticket = new.submit(feeds(1)[0])
+            leave.set()
+            assert_close(ticket.result(20)["y"], place.model.run(feeds(1)[0])["y"])
+            assert new.sequence == 1
+        with pytest.raises(Dropped):
+            late.result(20)
