@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from runtime_lite.scheduling.cost_table import BucketCost
+from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.task import WAITING, Task
 
@@ -110,7 +110,7 @@ class Streams:
         """Return the part of the lanes' time that the streams take."""
         return (
             sum(
-                count * rate_of_streams(queue.entries, queue.soft_ns, count, period) / period
+                count * rate_of_streams(queue.costs, queue.soft_ns, count, period) / period
                 for (queue, period), count in self._groups.items()
             )
             / self._lanes
@@ -122,24 +122,24 @@ class Streams:
             del self._groups[group]
 
 
-def rate_of_streams(entries: Iterable[tuple[int, BucketCost]], soft_ns: int, count: int, period: int) -> float:
+def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> float:
     """Return the nanoseconds per chunk of some streams at the batch that their arrivals fill within the soft target.
 
     Args:
-        entries: rows and cost per row bucket.
+        costs: of their key.
         soft_ns: soft target.
         count: streams.
         period: nanoseconds from chunk to chunk.
     """
     rates = []
-    for rows, entry in entries:
-        gathered = max(1.0, min(count, count * (soft_ns - entry.plan) / period))
-        rates.append(entry.plan / min(rows, gathered))
+    for bucket in costs.buckets:
+        gathered = max(1.0, min(count, count * (soft_ns - bucket.plan) / period))
+        rates.append(bucket.plan / min(bucket.rows, gathered))
     return min(rates)
 
 
 def ends_late(
-    task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: int, busy_until: Iterable[int], now: int
+    task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: float, busy_until: Iterable[int], now: int
 ) -> bool:
     """Whether the work of the same or a higher class that is queued, and its own run, pass a task's hard deadline.
 
@@ -149,14 +149,14 @@ def ends_late(
         task: not queued yet.
         own_cost: cost of its run alone.
         queues: those that are not empty.
-        lanes: runs that may be in flight at once.
+        lanes: runs that may be in flight at once, less what is not for this class.
         busy_until: expected ends of the runs in flight.
         now: the time.
     """
     if task.hard is None:
         return False
     ahead = sum(max(0, until - now) for until in busy_until)
-    rows_ahead = (queue.rows * queue.best_rate() for queue in queues if _goes_first(queue, task))
+    rows_ahead = (queue.rows * queue.costs.best_rate for queue in queues if _goes_first(queue, task))
     return now + (ahead + sum(rows_ahead)) / lanes + own_cost > task.hard
 
 

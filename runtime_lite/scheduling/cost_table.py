@@ -16,6 +16,9 @@ from runtime_lite.scheduling.task import Key
 WINDOW = 20
 """Runs that the recent percentile looks at."""
 
+STEP = 0.05
+"""Part of a plan by which it must be wrong before it is corrected."""
+
 UNKNOWN_NS = NS_PER_MS
 """Taken for a run of a graph of which nothing was ever measured."""
 
@@ -25,19 +28,119 @@ ALARM_BELOW, ALARM_ABOVE = 0.7, 1.5
 
 @dataclass(slots=True)
 class BucketCost:
-    """One bucket: what the table says and what runs took lately.
+    """One row bucket: what the table says and what runs took lately.
 
     Attributes:
+        rows: the bucket.
         table: cost by the table.
         known: whether it was measured; else it is guessed.
         plan: cost to plan with.
+        percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
     """
 
+    rows: int
     table: int
     known: bool
     plan: int
+    percentile: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+
+class RowCosts:
+    """Costs of one key by rows, and the row bucket to choose by them.
+
+    Args:
+        costs: nanoseconds by rows; None where nobody measured.
+
+    Attributes:
+        buckets: ascending.
+        largest: rows of the largest bucket.
+        best_rate: least cost per row of all buckets.
+    """
+
+    __slots__ = ("_best", "_by_rows", "_clearing", "best_rate", "buckets", "largest")
+
+    def __init__(self, costs: Mapping[int, int | None]) -> None:
+        """Guess what is not known."""
+        known = {rows: cost for rows, cost in costs.items() if cost is not None}
+        guesses = {rows: _guess(rows, known) for rows in costs}
+        self.buckets = [BucketCost(rows, guesses[rows], rows in known, guesses[rows]) for rows in sorted(costs)]
+        self.largest = self.buckets[-1].rows
+        self._by_rows = {bucket.rows: bucket for bucket in self.buckets}
+        self._plans_changed()
+
+    def cost(self, rows: int) -> int:
+        """Return the nanoseconds to plan with for a row bucket."""
+        return self._by_rows[rows].plan
+
+    def bucket_for(self, rows: int) -> tuple[int, int]:
+        """Return the smallest bucket that holds some rows, or the largest, and its cost."""
+        bucket = next((bucket for bucket in self.buckets if bucket.rows >= rows), self.buckets[-1])
+        return bucket.rows, bucket.plan
+
+    def observe(self, rows: int, ns: int) -> None:
+        """Learn from a run; plans follow by steps of `STEP`, so that noise does not change them all the time."""
+        bucket = self._by_rows[rows]
+        recent = bucket.recent
+        left = recent[0] if len(recent) == WINDOW else bucket.percentile
+        recent.append(ns)
+        if not bucket.known:
+            bucket.table, bucket.known = ns, True
+        if ns > bucket.percentile or left >= bucket.percentile:
+            bucket.percentile = _percentile_95(recent)
+        plan = max(bucket.table, bucket.percentile)
+        if plan != bucket.plan and (abs(plan - bucket.plan) > STEP * bucket.plan or plan == bucket.table):
+            bucket.plan = plan
+            self._plans_changed()
+
+    def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
+        """Return the row bucket, and its cost, that begins to clear a queue at the least total cost.
+
+        So a batch is padded to a larger bucket, or split, by what is measured. Of equal totals the least cost per row
+        wins, then the smaller bucket, which answers sooner.
+
+        Args:
+            least: rows that it must hold, at most the largest bucket.
+            rows: rows that are queued, at least as many; beyond twice the largest bucket, more of them change nothing.
+        """
+        rows = min(rows, 2 * self.largest)
+        found = self._best.get((least, rows))
+        if found is None:
+            fitting = [bucket for bucket in self.buckets if bucket.rows >= least]
+            at = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
+            best = min(
+                fitting[: at + 1],
+                key=lambda b: (b.plan + self._cost_to_clear(rows - b.rows), b.plan / min(rows, b.rows)),
+            )
+            found = self._best[least, rows] = best.rows, best.plan
+        return found
+
+    def best_bucket_within(self, room: int, least: int, rows: int) -> tuple[int, int] | None:
+        """Return the row bucket of the least cost per row among those that cost at most some room, or None."""
+        best = None
+        for bucket in self.buckets:
+            if bucket.rows >= least and bucket.plan <= room:
+                rate = bucket.plan / min(rows, bucket.rows)
+                if best is None or rate < best[0]:
+                    best = rate, (bucket.rows, bucket.plan)
+            if bucket.rows >= rows:
+                break
+        return None if best is None else best[1]
+
+    def _cost_to_clear(self, rows: int) -> float:
+        """Return the least cost of running some rows."""
+        if rows <= 0:
+            return 0.0
+        known = self._clearing
+        for count in range(len(known), rows + 1):
+            known.append(min(b.plan + known[max(count - b.rows, 0)] for b in self.buckets))
+        return known[rows]
+
+    def _plans_changed(self) -> None:
+        self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
+        self._best: dict[tuple[int, int], tuple[int, int]] = {}
+        self._clearing = [0.0]
 
 
 class CostTable:
@@ -45,8 +148,7 @@ class CostTable:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._entries: dict[Key, dict[int, BucketCost]] = {}
-        self._buckets: dict[Key, tuple[int, ...]] = {}
+        self._keys: dict[Key, RowCosts] = {}
 
     def add(self, key: Key, costs: Mapping[int, int | None]) -> None:
         """Enter a key with its row buckets.
@@ -55,53 +157,39 @@ class CostTable:
             key: not entered yet.
             costs: nanoseconds by rows; None where nobody measured.
         """
-        known = {rows: cost for rows, cost in costs.items() if cost is not None}
-        self._buckets[key] = tuple(sorted(costs))
-        guesses = {rows: _guess(rows, known) for rows in costs}
-        self._entries[key] = {rows: BucketCost(guesses[rows], rows in known, guesses[rows]) for rows in costs}
+        self._keys[key] = RowCosts(costs)
 
     def remove_model(self, model: str) -> None:
         """Forget the keys of a model."""
-        for key in [key for key in self._entries if key.model == model]:
-            del self._entries[key], self._buckets[key]
+        self._keys = {key: costs for key, costs in self._keys.items() if key.model != model}
+
+    def of(self, key: Key) -> RowCosts:
+        """Return the costs of a key; what is learnt later shows in them.
+
+        Raises:
+            KeyError: the key was not entered.
+        """
+        return self._keys[key]
 
     def row_buckets(self, key: Key) -> tuple[int, ...]:
-        """Return the compiled numbers of rows, ascending.
-
-        Raises:
-            KeyError: the key was not entered.
-        """
-        return self._buckets[key]
-
-    def entries(self, key: Key) -> tuple[tuple[int, BucketCost], ...]:
-        """Return rows and cost of every row bucket, ascending; what is learnt later shows in the entries.
-
-        Raises:
-            KeyError: the key was not entered.
-        """
-        return tuple((rows, self._entries[key][rows]) for rows in self._buckets[key])
+        """Return the compiled numbers of rows, ascending."""
+        return tuple(bucket.rows for bucket in self._keys[key].buckets)
 
     def cost(self, key: Key, rows: int) -> int:
         """Return the nanoseconds to plan with for one run of a row bucket."""
-        return self._entries[key][rows].plan
+        return self._keys[key].cost(rows)
 
     def observe(self, key: Key, rows: int, ns: int) -> None:
         """Learn from a run that took some nanoseconds."""
-        entry = self._entries[key][rows]
-        recent = entry.recent
-        left = recent[0] if len(recent) == WINDOW else entry.plan
-        recent.append(ns)
-        if not entry.known:
-            entry.table, entry.known, entry.plan = ns, True, ns
-        elif ns > entry.plan or left >= entry.plan:
-            entry.plan = max(entry.table, _percentile_95(recent))
+        self._keys[key].observe(rows, ns)
 
     def ratios(self) -> Iterator[tuple[Key, int, float]]:
         """Yield key, rows and the recent median over the table, for every bucket that ran lately."""
-        for key, entries in self._entries.items():
-            for rows, entry in entries.items():
-                if entry.recent:
-                    yield key, rows, sorted(entry.recent)[len(entry.recent) // 2] / max(entry.table, 1)
+        for key, costs in self._keys.items():
+            for bucket in costs.buckets:
+                if bucket.recent:
+                    recent = sorted(bucket.recent)
+                    yield key, bucket.rows, recent[len(recent) // 2] / max(bucket.table, 1)
 
     def alarms(self) -> list[tuple[Key, int, float]]:
         """Return what `ratios` gives for the buckets whose table is wrong for this machine."""

@@ -7,11 +7,14 @@ up, and is swept out once such entries are the majority. So every operation is O
 from heapq import heapify, heappop, heappush
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import BucketCost
+from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.task import QUEUED, RUSHED, Key, ServiceClass, Task
 
 SWEEP_AT = 64
 """Heaps shorter than this are never swept."""
+
+LIVE_NS = 2_000 * NS_PER_MS
+"""A real-time queue that got a task of no announced stream within this time may get the next at any moment."""
 
 
 class TaskHeap:
@@ -64,11 +67,12 @@ class TaskQueue:
     Attributes:
         service: the class.
         key: the key.
-        entries: rows and cost of every row bucket, ascending.
+        costs: of its key.
         soft_ns: soft target of the class.
         due: tasks in the order of their soft targets.
         rushed: tasks whose hard deadline an efficient run would miss, but a smaller one would not.
         rows: rows of all its tasks.
+        due_rows: rows of those in `due`.
         worth: worth of all its tasks.
         owed: device time in ns that the queue was promised within its class and has not got.
         streams: announced streams that send to it.
@@ -79,8 +83,9 @@ class TaskQueue:
 
     __slots__ = (
         "_expected",
+        "costs",
         "due",
-        "entries",
+        "due_rows",
         "key",
         "last_cost",
         "last_unannounced",
@@ -94,20 +99,21 @@ class TaskQueue:
         "worth",
     )
 
-    def __init__(self, service: ServiceClass, key: Key, entries: tuple[tuple[int, BucketCost], ...]) -> None:
+    def __init__(self, service: ServiceClass, key: Key, costs: RowCosts) -> None:
         """Start empty."""
         self.service = service
         self.key = key
-        self.entries = entries
+        self.costs = costs
         self.soft_ns = int(service.soft_ms * NS_PER_MS)
         self.due = TaskHeap(QUEUED)
         self.rushed = TaskHeap(RUSHED)
         self.rows = 0
+        self.due_rows = 0
         self.worth = 0.0
         self.owed = 0.0
         self.streams = 0
         self.last_unannounced = -(1 << 62)
-        self.last_cost = entries[0][1].plan
+        self.last_cost = costs.buckets[0].plan
         self.newest_soft = 0
         self._expected: list[int] = []
 
@@ -115,6 +121,7 @@ class TaskQueue:
         """Queue a task."""
         task.state = QUEUED
         self.rows += task.rows
+        self.due_rows += task.rows
         self.worth += task.worth
         if task.soft > self.newest_soft:
             self.newest_soft = task.soft
@@ -123,6 +130,7 @@ class TaskQueue:
     def rush(self) -> None:
         """Set the head of `due` aside: only a smaller run can still answer it in time."""
         task = self.due.pop()
+        self.due_rows -= task.rows
         task.state = RUSHED
         self.rushed.push(task.soft, task)
 
@@ -139,17 +147,11 @@ class TaskQueue:
         heap.left()
 
     def _forget(self, task: Task, state: str) -> None:
+        if task.state == QUEUED:
+            self.due_rows -= task.rows
         task.state = state
         self.rows -= task.rows
         self.worth = self.worth - task.worth if self.rows else 0.0
-
-    def best_rate(self) -> float:
-        """Return the least cost per row that the table offers, in ns."""
-        return min(entry.plan / rows for rows, entry in self.entries)
-
-    def cost_of(self, rows: int) -> int:
-        """Return the cost of a run of the smallest bucket that holds some rows, or of the largest."""
-        return next((entry.plan for size, entry in self.entries if size >= rows), self.entries[-1][1].plan)
 
     def expect(self, time: int) -> None:
         """Note that a stream will send its next chunk about then."""
@@ -161,41 +163,10 @@ class TaskQueue:
             heappop(self._expected)
         return self._expected[0] if self._expected else None
 
-    def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
-        """Return the row bucket, and its cost, that begins to clear the queue at the least total cost.
-
-        So a batch is padded to a larger bucket, or split, by what is measured. Of equal totals the least cost per row
-        wins, then the smaller bucket, which answers sooner.
-
-        Args:
-            least: rows that it must hold, at most the largest bucket.
-            rows: rows that are queued, at least as many.
-        """
-        best = None
-        for size, entry in self.entries:
-            if size >= least:
-                rank = (entry.plan + self._clearing(rows - size), entry.plan / min(rows, size))
-                if best is None or rank < best[0]:
-                    best = rank, (size, entry.plan)
-            if size >= rows:
-                break
-        assert best is not None
-        return best[1]
-
-    def best_bucket_within(self, room: int, least: int, rows: int) -> tuple[int, int] | None:
-        """Return the row bucket of the least cost per row among those that cost at most some room, or None."""
-        best = None
-        for size, entry in self.entries:
-            if size >= least and entry.plan <= room:
-                rate = entry.plan / min(rows, size)
-                if best is None or rate < best[0]:
-                    best = rate, (size, entry.plan)
-            if size >= rows:
-                break
-        return None if best is None else best[1]
-
-    def _clearing(self, rows: int) -> float:
-        """Return about what it costs to run some more rows."""
-        if rows <= 0:
-            return 0.0
-        return self.cost_of(rows) if rows <= self.entries[-1][0] else rows * self.best_rate()
+    def may_come(self, now: int) -> tuple[int | None, int]:
+        """Return when the next task may come to a real-time queue, None for not soon; and until when that holds."""
+        if self.streams:
+            expected = self.next_expected(now)
+            return (now, now + LIVE_NS) if expected is None else (expected, expected)
+        until = self.last_unannounced + LIVE_NS
+        return (now if now < until else None), until

@@ -49,9 +49,6 @@ AGED_NS = 500 * NS_PER_MS
 
 FOR_EVER = 1 << 62
 
-LIVE_NS = 2_000 * NS_PER_MS
-"""A real-time queue that got a task within this time may get the next at any moment."""
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -71,9 +68,9 @@ class Policy:
     floor_always: bool = False
     cap: bool = True
     guard_ms: float = 2.0
-    ripe: float = 1.1
+    ripe: float = 1.2
     wait: bool = False
-    bucket_share: float = 0.5
+    bucket_share: float = 1.0
 
 
 SETTLED = Policy()
@@ -172,13 +169,16 @@ class Scheduler:
     def submit(self, task: Task, now: int) -> str | None:
         """Queue a new task; return why it is refused, or None. A refused task was never here."""
         queue = self._queue(task.service, task.key)
-        if task.rows > queue.entries[-1][0]:
+        if task.rows > queue.costs.largest:
             return TOO_LARGE
         own = 0
         if task.hard is not None:
-            own = queue.cost_of(task.rows)
+            own = queue.costs.bucket_for(task.rows)[1]
             busy_until = [run.started + run.expected_ns for run in self._running]
-            if ends_late(task, own, self._filled, self._lanes, busy_until, now):
+            lanes = float(self._lanes)
+            if not task.service.real_time:
+                lanes *= max(1.0 - self._shares.real_time_part(now), 0.05)
+            if ends_late(task, own, self._filled, lanes, busy_until, now):
                 return TOO_LATE
         if task.stream is not None:
             stream = self._streams.enter(task, task.stream)
@@ -254,68 +254,80 @@ class Scheduler:
 
     def _urgent(self, queue: TaskQueue, now: int) -> _Plan:
         """Return the run of a real-time queue: the best bucket with which its head meets its target, else the best."""
-        head, rows, limit = self._head(queue)
-        size, cost = queue.best_bucket(head.rows, rows)
-        if now + cost > limit:
-            size, cost = queue.best_bucket_within(limit - now, head.rows, rows) or (size, cost)
+        head, rows = self._head(queue)
+        size, cost = queue.costs.best_bucket(head.rows, rows)
+        limit = head.soft
+        if head.state == RUSHED:
+            size, cost, limit = self._rushed(queue, head, rows, FOR_EVER, now)
+        elif now + cost > limit:
+            size, cost = queue.costs.best_bucket_within(limit - now, head.rows, rows) or (size, cost)
         latest = limit - cost
-        ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.best_rate() * min(rows, size)
+        ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.costs.best_rate * min(rows, size)
         return _Plan(queue, size, cost, latest, ripe)
 
-    def _useful(self, queue: TaskQueue, room: int) -> tuple[float, _Plan] | None:
+    def _useful(self, queue: TaskQueue, room: int, now: int) -> tuple[float, _Plan] | None:
         """Return the best run of an efficient queue within some room, and what it is worth per nanosecond."""
-        head, rows, limit = self._head(queue)
-        size, cost = queue.best_bucket(head.rows, rows)
+        head, rows = self._head(queue)
+        size, cost = queue.costs.best_bucket(head.rows, rows)
+        if head.state == RUSHED:
+            size, cost, _ = self._rushed(queue, head, rows, room, now)
         if cost > room:
-            found = queue.best_bucket_within(room, head.rows, rows)
+            found = queue.costs.best_bucket_within(room, head.rows, rows)
             if found is None:
                 return None
             size, cost = found
         worth = queue.worth / queue.rows * min(rows, size) / max(cost, 1)
-        return worth, _Plan(queue, size, cost, limit - cost, True)
+        return worth, _Plan(queue, size, cost, head.soft - cost, True)
 
-    def _head(self, queue: TaskQueue) -> tuple[Task, int, int]:
-        """Return the head of a queue, rows that may join it, and when it should be answered."""
+    @staticmethod
+    def _rushed(queue: TaskQueue, head: Task, rows: int, room: int, now: int) -> tuple[int, int, int]:
+        """Return row bucket, cost and limit of a run that answers a rushed head before its hard deadline."""
+        assert head.hard is not None
+        found = queue.costs.best_bucket_within(min(room, head.hard - now), head.rows, rows)
+        size, cost = found or queue.costs.bucket_for(head.rows)
+        return size, cost, head.hard
+
+    def _head(self, queue: TaskQueue) -> tuple[Task, int]:
+        """Return the head of a queue that is not empty, and how many rows may join it, its own included."""
         first = queue.due.first()
-        if first is not None:
-            head = first[2]
-            rows = queue.rows if len(self._filled) == 1 else self._rows_of_key(queue.key)
-            return head, (head.rows if queue.key.alone else rows), head.soft
-        first = queue.rushed.first()
-        assert first is not None
+        if first is None:
+            first = queue.rushed.first()
+            assert first is not None
+            rows = queue.rows
+        else:
+            rows = queue.due_rows if len(self._filled) == 1 else self._rows_of_key(queue.key)
         head = first[2]
-        return head, (head.rows if queue.key.alone else queue.rows), head.hard or head.soft
+        return head, head.rows if queue.key.alone else rows
 
     def _rows_of_key(self, key: Key) -> int:
-        return sum(queue.rows for queue in self._filled if queue.key is key or queue.key == key)
+        return sum(queue.due_rows for queue in self._filled if queue.key is key or queue.key == key)
 
     def _first(self, urgent: list[_Plan], now: int) -> tuple[_Plan | None, int | None]:
-        """Return the real-time run to start, or None and until when all of them wait."""
-        if not self._policy.wait:
-            return urgent[0], None
-        until = limit = None
+        """Return the real-time run to start: the first that gains nothing by waiting, if the others can wait for it.
+
+        Or None and until when, if all of them wait on purpose.
+        """
+        until = limit = FOR_EVER
         for plan in urgent:
-            expected = None if plan.ripe else plan.queue.next_expected(now)
-            if expected is None or expected >= plan.latest - self._guard:
-                return (plan if limit is None or now + plan.cost <= limit else urgent[0]), None
-            limit = plan.latest if limit is None else min(limit, plan.latest)
-            until = expected if until is None else min(until, expected)
-        return None, until
+            if plan.ripe:
+                return (plan if now + plan.cost <= limit else urgent[0]), None
+            limit = min(limit, plan.latest)
+            expected = plan.queue.next_expected(now) if self._policy.wait else None
+            if expected is not None and expected < plan.latest - self._guard:
+                until = min(until, expected)
+            elif until == FOR_EVER:
+                until = now
+        return (None, until) if until > now else (urgent[0], None)
 
     def _fill(self, urgent: list[_Plan], now: int) -> tuple[_Plan | None, int | None]:
         """Return the most useful efficient run that fits, or None and when one may."""
-        slack = self._slack(urgent, now)
-        room, wake = slack - self._guard, None
-        if self._policy.floor_always:
-            room = max(room, self._floor)
-        if self._policy.cap:
-            cap, wake = self._cap(now)
-            room = min(room, cap)
+        slack, wake = self._slack(urgent, now)
+        room = max(slack - self._guard, self._floor) if self._policy.floor_always else slack - self._guard
         best: tuple[tuple[bool, int, bool, float], _Plan] | None = None
         for queue in self._filled:
             if queue.service.real_time:
                 continue
-            found = self._useful(queue, room)
+            found = self._useful(queue, room, now)
             claim = self._claim(queue, slack, now)
             if isinstance(claim, int):
                 wake = claim if wake is None else min(wake, claim)
@@ -331,47 +343,44 @@ class Scheduler:
 
     def _claim(self, queue: TaskQueue, slack: int, now: int) -> "tuple[float, _Plan] | int | None":
         """Return the run that the class of an efficient queue may claim now, or when it may, or None for never."""
-        found = self._useful(queue, max(self._floor, queue.cost_of(1)))
+        found = self._useful(queue, max(self._floor, queue.costs.buckets[0].plan), now)
         if found is None:
             return None
         cost = found[1].cost
         entitled_at = self._shares.entitled_at(queue.service, cost, now)
         if entitled_at is None or entitled_at > now:
             return entitled_at
-        head, _, _ = self._head(queue)
+        head, _ = self._head(queue)
         aged_at = head.arrival + AGED_NS
         return found if cost <= slack or aged_at <= now else aged_at
 
-    def _slack(self, urgent: list[_Plan], now: int) -> int:
-        """Return how long a run may take on one lane while the real-time runs still start in time on all of them."""
+    def _slack(self, urgent: list[_Plan], now: int) -> tuple[int, int | None]:
+        """Return how long a run may take on a lane so that real-time work still starts in time, and when that changes.
+
+        Real-time work is what is queued, at the cost of the batch that it will have grown to, and what may come.
+        """
+        work = []
+        for plan in urgent:
+            cost = max(plan.cost, plan.queue.last_cost)
+            work.append((plan.latest + plan.cost - cost, cost))
+        change = None
+        for queue in self._real_time if self._policy.cap else ():
+            if queue in self._filled:
+                continue
+            comes, until = queue.may_come(now)
+            if comes is not None:
+                work.append((comes + queue.soft_ns - queue.last_cost, queue.last_cost))
+                change = until if change is None else min(change, until)
+        work.sort()
         others = self._other_lanes(now)
         slack, own = FOR_EVER, 0
-        for plan in urgent:
-            if others and others[0] <= plan.latest:
-                heapreplace(others, others[0] + plan.cost)
+        for latest, cost in work:
+            if others and others[0] <= latest:
+                heapreplace(others, others[0] + cost)
             else:
-                slack = min(slack, plan.latest - own - now)
-                own += plan.cost
-        return slack
-
-    def _cap(self, now: int) -> tuple[int, int | None]:
-        """Return how long a run may block its lane, for the sake of real-time tasks to come, and when that changes."""
-        others = self._other_lanes(now)
-        cap, change = FOR_EVER, None
-        for queue in self._real_time:
-            if queue.streams:
-                at = until = queue.next_expected(now)
-            else:
-                at, until = None, queue.last_unannounced + LIVE_NS
-                if until <= now:
-                    continue
-            bound = (0 if at is None else at - now) + queue.soft_ns - queue.last_cost
-            if others and others[0] - now <= bound:
-                continue
-            cap = min(cap, bound)
-            if until is not None:
-                change = until if change is None else min(change, until)
-        return cap, change
+                slack = min(slack, latest - own - now)
+                own += cost
+        return slack, change
 
     def _other_lanes(self, now: int) -> list[int]:
         """Return, ascending, when every lane but one free one can take a run."""
@@ -387,8 +396,10 @@ class Scheduler:
             if task.hard is not None and now + plan.cost > task.hard:
                 if heap is queue.due:
                     queue.rush()
-                else:
+                elif now + queue.costs.bucket_for(task.rows)[1] > task.hard:
                     self._end(task, dropped)
+                else:
+                    break
                 continue
             if task.rows > free:
                 break
@@ -400,7 +411,7 @@ class Scheduler:
             return None
         if free and len(self._filled) > 1:
             free = self._fill_rows(plan, free, tasks, now)
-        rows, cost = next((size, entry.plan) for size, entry in queue.entries if size >= plan.rows - free)
+        rows, cost = queue.costs.bucket_for(plan.rows - free)
         run = Run(queue.key, rows, tasks, now, cost)
         queue.last_cost = cost
         self._running[run] = None
@@ -436,7 +447,7 @@ class Scheduler:
         while timers.live and (first := timers.first()) is not None and first[0] < now:
             task = first[2]
             assert task.hard is not None
-            latest = task.hard - self._queue(task.service, task.key).cost_of(task.rows)
+            latest = task.hard - self._costs.of(task.key).bucket_for(task.rows)[1]
             if latest >= now:  # the cost has fallen since
                 timers.pop()
                 timers.push(latest, task)
@@ -475,7 +486,7 @@ class Scheduler:
     def _queue(self, service: ServiceClass, key: Key) -> TaskQueue:
         queue = self._queues.get((service, key))
         if queue is None:
-            queue = self._queues[service, key] = TaskQueue(service, key, self._costs.entries(key))
+            queue = self._queues[service, key] = TaskQueue(service, key, self._costs.of(key))
             if service.real_time:
                 self._real_time.append(queue)
         return queue

@@ -37,6 +37,8 @@ class Shares:
         self._lanes = lanes
         self._bucket_share = bucket_share
         self._accounts: dict[str, Account] = {}
+        self._since = 0
+        self._real_time = [0, 0]
 
     def entitled_at(self, service: ServiceClass, cost: int, now: int) -> int | None:
         """Return when the account of a class pays for a run, now or later, or None for never.
@@ -66,9 +68,27 @@ class Shares:
         """
         account = self._accounts.get(queue.service.name)
         if account is not None:
-            left = account.credit - cost
-            account.credit = left if entitled else max(left, min(account.credit, 0.0))
+            account.credit = _after(account.credit, cost, entitled)
         same = [other for other in queues if other.service.name == queue.service.name]
+        claimed = queue.owed >= cost
         for other in same:
             other.owed += self._bucket_share * cost / len(same)
-        queue.owed = max(queue.owed - cost, 0.0)
+        queue.owed = _after(queue.owed, cost, claimed) if queue.rows else 0.0
+        if queue.service.real_time:
+            self._real_time[1] += cost
+
+    def real_time_part(self, now: int) -> float:
+        """Return the part of the lanes' time that real-time runs took lately."""
+        since = now - self._since
+        if since >= WINDOW_NS:
+            self._real_time = [self._real_time[1] if since < 2 * WINDOW_NS else 0, 0]
+            self._since = now - since % WINDOW_NS
+            since = now - self._since
+        before, current = self._real_time
+        return min((before * (1 - since / WINDOW_NS) + current) / (self._lanes * WINDOW_NS), 1.0)
+
+
+def _after(credit: float, cost: int, claimed: bool) -> float:
+    """Return what is left; a run that was not claimed makes no debt."""
+    left = credit - cost
+    return left if claimed else max(left, min(credit, 0.0))

@@ -12,7 +12,7 @@ PERIOD = 640 * MS
 
 
 def chunk_queue() -> TaskQueue:
-    return TaskQueue(CHUNK, CHUNKS, table().entries(CHUNKS))
+    return TaskQueue(CHUNK, CHUNKS, table().of(CHUNKS))
 
 
 def test_streams_are_admitted_up_to_three_quarters_of_the_lanes() -> None:
@@ -28,10 +28,10 @@ def test_streams_are_admitted_up_to_three_quarters_of_the_lanes() -> None:
 
 
 def test_few_streams_are_counted_at_the_small_batches_that_they_form() -> None:
-    entries = table().entries(CHUNKS)
-    assert rate_of_streams(entries, 160 * MS, 1, PERIOD) == 4.35 * MS
-    assert rate_of_streams(entries, 160 * MS, 10_000, PERIOD) == pytest.approx(26.4 * MS / 64)
-    assert rate_of_streams(entries, MS, 10_000, PERIOD) == 4.35 * MS, "a target that none meets lets no batch gather"
+    costs = table().of(CHUNKS)
+    assert rate_of_streams(costs, 160 * MS, 1, PERIOD) == 4.35 * MS
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(26.4 * MS / 64)
+    assert rate_of_streams(costs, MS, 10_000, PERIOD) == 4.35 * MS, "a target that none meets lets no batch gather"
 
 
 def test_a_closed_stream_is_forgotten_with_its_last_task() -> None:
@@ -69,13 +69,13 @@ def short(service: ServiceClass = UTTERANCE, soft: int = 10, hard: int = 20) -> 
     ],
 )
 def test_work_of_the_same_or_a_higher_class_counts(queued: ServiceClass, own: ServiceClass, late: bool) -> None:
-    queue = TaskQueue(queued, utterances(5), table({utterances(5): {1: 10 * MS}}).entries(utterances(5)))
+    queue = TaskQueue(queued, utterances(5), table({utterances(5): {1: 10 * MS}}).of(utterances(5)))
     queue.push(short(queued))
     assert ends_late(short(own, hard=15), 10 * MS, [queue], 1, [], 0) is late
 
 
 def test_what_waits_behind_a_task_of_its_own_class_does_not_count() -> None:
-    queue = TaskQueue(UTTERANCE, utterances(5), table({utterances(5): {1: 10 * MS}}).entries(utterances(5)))
+    queue = TaskQueue(UTTERANCE, utterances(5), table({utterances(5): {1: 10 * MS}}).of(utterances(5)))
     queue.push(short(soft=10))
     assert ends_late(short(soft=10, hard=15), 10 * MS, [queue], 1, [], 0)
     assert not ends_late(short(soft=9, hard=15), 10 * MS, [queue], 1, [], 0)

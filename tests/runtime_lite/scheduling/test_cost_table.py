@@ -6,7 +6,7 @@ import pytest
 
 from runtime_lite.format.costs import Cost
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import UNKNOWN_NS, WINDOW, CostTable, costs_of_graph, key_of
+from runtime_lite.scheduling.cost_table import STEP, UNKNOWN_NS, WINDOW, CostTable, RowCosts, costs_of_graph, key_of
 from runtime_lite.scheduling.task import Key
 from tests.runtime_lite.bundles import ragged_graph, streaming_graph
 
@@ -22,7 +22,7 @@ def table(**costs: int | None) -> CostTable:
 def test_plans_with_the_table_until_runs_take_longer() -> None:
     costs = table(b1=1000, b4=2000)
     assert costs.row_buckets(KEY) == (1, 4)
-    assert [(rows, entry.plan) for rows, entry in costs.entries(KEY)] == [(1, 1000), (4, 2000)]
+    assert [costs.of(KEY).bucket_for(rows) for rows in (1, 2, 4, 9)] == [(1, 1000), (4, 2000), (4, 2000), (4, 2000)]
     assert costs.cost(KEY, 4) == 2000
     costs.observe(KEY, 4, 1500)
     assert costs.cost(KEY, 4) == 2000
@@ -60,7 +60,8 @@ def test_the_plan_is_the_recent_percentile_whatever_the_order() -> None:
         seen.append(random_ns.randrange(100, 3000))
         costs.observe(KEY, 1, seen[-1])
         recent = sorted(seen[-WINDOW:])
-        assert costs.cost(KEY, 1) == max(500, recent[(len(recent) - 1) * 19 // 20]), f"seed {seed}"
+        expected = max(500, recent[(len(recent) - 1) * 19 // 20])
+        assert costs.cost(KEY, 1) == pytest.approx(expected, rel=STEP / (1 - STEP)), f"seed {seed}"
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,36 @@ def test_a_graph_of_one_size_has_one_key() -> None:
     assert list(costs_of_graph("m", "streaming", streaming_graph(), {}, 1, alone=True)) == [
         Key("m", "streaming", alone=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("costs", "least", "rows", "size"),
+    [
+        ({1: 4, 4: 5, 8: 6}, 1, 5, 8),  # padding three rows is cheaper than a second run
+        ({1: 2, 4: 4, 8: 9}, 1, 5, 4),  # a second run is cheaper
+        ({1: 1, 4: 4, 8: 8}, 1, 8, 1),  # nothing is gained by batches: answer sooner
+        ({1: 4, 4: 5, 8: 6}, 1, 1, 1),
+        ({1: 4, 4: 5, 8: 6}, 3, 3, 4),  # a task of three rows
+        ({1: 4, 4: 5, 8: 6}, 1, 1000, 8),
+        ({1: 4, 4: 5, 8: 11}, 1, 1000, 4),  # the largest is not the most efficient
+    ],
+)
+def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: int, size: int) -> None:
+    assert RowCosts(costs).best_bucket(least, rows) == (size, costs[size])
+
+
+def test_within_some_room_the_least_cost_per_row_counts() -> None:
+    costs = RowCosts({1: 4, 4: 5, 8: 6, 16: 20})
+    assert costs.best_bucket_within(5, 1, 100) == (4, 5)
+    assert costs.best_bucket_within(100, 1, 100) == (8, 6)
+    assert costs.best_bucket_within(3, 1, 100) is None
+    assert costs.best_bucket_within(5, 5, 100) is None
+    assert costs.best_rate == 0.75
+
+
+def test_the_best_bucket_follows_what_is_learnt() -> None:
+    costs = RowCosts({1: 10, 8: 20})
+    assert costs.best_bucket(1, 5) == (8, 20)
+    for _ in range(WINDOW):
+        costs.observe(8, 60)
+    assert costs.best_bucket(1, 5) == (1, 10)

@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from runtime_lite.scheduling.queues import SWEEP_AT, TaskHeap, TaskQueue
 from runtime_lite.scheduling.task import CHUNK, ENDED, QUEUED, RUNNING, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table
@@ -16,7 +14,7 @@ def queued(soft: int = 0, rows: int = 1) -> Task:
 
 
 def queue_with(costs: dict[int, int | None]) -> TaskQueue:
-    return TaskQueue(CHUNK, CHUNKS, table({CHUNKS: costs}).entries(CHUNKS))
+    return TaskQueue(CHUNK, CHUNKS, table({CHUNKS: costs}).of(CHUNKS))
 
 
 def test_tasks_come_out_in_the_order_of_their_soft_targets_then_as_they_came() -> None:
@@ -54,31 +52,6 @@ def test_a_rushed_task_stays_in_its_queue() -> None:
     assert queue.rows == 2 and (found := queue.due.first()) is not None and found[2] is second
     queue.remove(first, ENDED)
     assert queue.rows == 1 and queue.rushed.first() is None
-
-
-@pytest.mark.parametrize(
-    ("costs", "least", "rows", "size"),
-    [
-        ({1: 4, 4: 5, 8: 6}, 1, 5, 8),  # padding three rows is cheaper than a second run
-        ({1: 2, 4: 4, 8: 9}, 1, 5, 4),  # a second run is cheaper
-        ({1: 1, 4: 4, 8: 8}, 1, 8, 1),  # nothing is gained by batches: answer sooner
-        ({1: 4, 4: 5, 8: 6}, 1, 1, 1),
-        ({1: 4, 4: 5, 8: 6}, 3, 3, 4),  # a task of three rows
-        ({1: 4, 4: 5, 8: 6}, 1, 1000, 8),
-        ({1: 4, 4: 5, 8: 11}, 1, 1000, 4),  # the largest is not the most efficient
-    ],
-)
-def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: int, size: int) -> None:
-    assert queue_with(costs).best_bucket(least, rows) == (size, costs[size])
-
-
-def test_within_some_room_the_least_cost_per_row_counts() -> None:
-    queue = queue_with({1: 4, 4: 5, 8: 6, 16: 20})
-    assert queue.best_bucket_within(5, 1, 100) == (4, 5)
-    assert queue.best_bucket_within(100, 1, 100) == (8, 6)
-    assert queue.best_bucket_within(3, 1, 100) is None
-    assert queue.best_bucket_within(5, 5, 100) is None
-    assert (queue.cost_of(3), queue.cost_of(99), queue.best_rate()) == (5, 20, 0.75)
 
 
 def test_overdue_chunks_are_no_longer_expected() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.shares import WINDOW_NS, Shares
-from runtime_lite.scheduling.task import UTTERANCE
+from runtime_lite.scheduling.task import UTTERANCE, task_at
 from tests.runtime_lite.scheduling.traffic import MS, table, utterances
 
 LOW = UTTERANCE._replace(share=0.1)
 
 
 def queue(seconds: int = 5) -> TaskQueue:
-    return TaskQueue(LOW, utterances(seconds), table().entries(utterances(seconds)))
+    return TaskQueue(LOW, utterances(seconds), table().of(utterances(seconds)))
 
 
 def test_a_class_without_a_share_is_never_entitled() -> None:
@@ -51,8 +51,12 @@ def test_what_runs_in_slack_makes_no_debt() -> None:
 
 def test_a_bucket_that_others_outrun_is_owed_its_part() -> None:
     shares, short, long = Shares(1, 0.5), queue(2), queue(15)
-    other = TaskQueue(LOW._replace(name="other"), utterances(5), table().entries(utterances(5)))
+    for each in (short, long):
+        each.push(task_at(each.key, LOW, 0))
+    other = TaskQueue(LOW._replace(name="other"), utterances(5), table().of(utterances(5)))
     shares.spend(long, 100 * MS, False, [short, long, other])
     assert (short.owed, long.owed, other.owed) == (25 * MS, 0, 0)
     shares.spend(short, 10 * MS, False, [short, long])
-    assert short.owed == pytest.approx(17.5 * MS)
+    assert short.owed == pytest.approx(17.5 * MS), "paid, as it was owed as much"
+    shares.spend(short, 100 * MS, False, [short, long])
+    assert short.owed == 0, "what it was not owed makes no debt"

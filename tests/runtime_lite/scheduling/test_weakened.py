@@ -1,0 +1,121 @@
+"""Each rule is held by a test: the rule weakened, its test fails."""
+
+from collections.abc import Callable
+
+import pytest
+
+from runtime_lite.scheduling import scheduler as module
+from runtime_lite.scheduling.admission import Streams
+from runtime_lite.scheduling.cost_table import RowCosts
+from runtime_lite.scheduling.queues import TaskQueue
+from runtime_lite.scheduling.scheduler import FOR_EVER, Scheduler
+from runtime_lite.scheduling.shares import Shares
+from runtime_lite.scheduling.task import Task
+from tests.runtime_lite.scheduling import test_admission as admission
+from tests.runtime_lite.scheduling import test_cost_table as costs
+from tests.runtime_lite.scheduling import test_scheduler as rules
+
+
+def shrinks(self: RowCosts, room: int, least: int, rows: int) -> tuple[int, int]:
+    """The largest bucket that is still in time, and the smallest once none is."""
+    fitting = [bucket for bucket in self.buckets if bucket.plan <= room]
+    bucket = fitting[-1] if fitting else self.buckets[0]
+    return bucket.rows, bucket.plan
+
+
+def by_deadline(self: TaskQueue, task: Task) -> None:
+    task.soft = task.soft if task.hard is None else task.hard
+    original_push(self, task)
+
+
+original_push = TaskQueue.push
+
+WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
+    "late batches shrink": (RowCosts, "best_bucket_within", shrinks, rules.test_late_batches_never_shrink),
+    "late batches shrink, at length": (
+        RowCosts,
+        "best_bucket_within",
+        shrinks,
+        rules.test_a_load_that_the_device_can_carry_recovers_from_a_pause,
+    ),
+    "the hard deadline orders": (
+        TaskQueue,
+        "push",
+        by_deadline,
+        rules.test_the_soft_target_orders_and_the_hard_deadline_only_drops,
+    ),
+    "never dropped": (
+        Scheduler,
+        "_drop",
+        lambda self, now: [],
+        rules.test_what_cannot_be_answered_in_time_is_dropped_at_its_latest_start,
+    ),
+    "no share": (
+        Shares,
+        "entitled_at",
+        lambda self, service, cost, now: None,
+        lambda: rules.test_a_low_class_gets_its_share_of_a_full_device(0.2),
+    ),
+    "offline work takes what it likes": (
+        Scheduler,
+        "_slack",
+        lambda self, urgent, now: (FOR_EVER, None),
+        rules.test_offline_runs_are_no_longer_than_chunks_to_come_can_wait,
+    ),
+    "the smallest bucket that holds them": (
+        RowCosts,
+        "best_bucket",
+        lambda self, least, rows: self.bucket_for(rows),
+        rules.test_the_bucket_is_padded_or_split_by_its_measured_cost,
+    ),
+    "free rows stay free": (
+        Scheduler,
+        "_fill_rows",
+        lambda self, plan, free, tasks, now: free,
+        rules.test_free_rows_are_filled_from_shorter_buckets_and_other_classes,
+    ),
+    "nothing is expected": (
+        TaskQueue,
+        "next_expected",
+        lambda self, now: None,
+        rules.test_waiting_on_purpose_ends_with_the_next_expected_chunk,
+    ),
+    "everybody comes in": (
+        module,
+        "ends_late",
+        lambda *arguments: False,
+        rules.test_what_cannot_be_answered_in_time_is_refused_when_it_comes,
+    ),
+    "every stream comes in": (
+        Streams,
+        "utilisation",
+        lambda self: 0.0,
+        admission.test_streams_are_admitted_up_to_three_quarters_of_the_lanes,
+    ),
+    "nothing is learnt": (
+        RowCosts,
+        "observe",
+        lambda self, rows, ns: None,
+        lambda: costs.test_a_wrong_table_is_corrected_within_a_window(2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WEAKENED)
+def test_a_weakened_rule_turns_its_test_red(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, weaker, test = WEAKENED[name]
+    assert hasattr(owner, attribute)
+    test()
+    monkeypatch.setattr(owner, attribute, weaker)
+    with pytest.raises((AssertionError, ValueError)):
+        test()
+
+
+def test_the_wall_clock_is_nowhere_asked() -> None:
+    """Row 23: no module of scheduling imports a clock; time comes in as an argument."""
+    import pathlib
+    import re
+
+    folder = pathlib.Path(module.__file__).parent
+    asking = re.compile(r"^\s*(import|from) (time|datetime|threading|asyncio)\b", re.MULTILINE)
+    assert [path.name for path in folder.glob("*.py") if asking.search(path.read_text())] == []
