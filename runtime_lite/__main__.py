@@ -1,4 +1,4 @@
-"""The command line: `python -m runtime_lite inspect|verify|run|bench BUNDLE` and `top ADDRESS`.
+"""The command line: `python -m runtime_lite inspect|verify|run|bench|load BUNDLE` and `top ADDRESS`.
 
 Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
 device is not here, 130 interrupted;
@@ -23,6 +23,7 @@ from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
+from runtime_lite.load import command as load
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
 from runtime_lite.serving.top import CLEAR, watch
@@ -76,6 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--warm-up", type=_positive, default=10, help="untimed runs before them (default 10)")
     bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
     bench.set_defaults(command=_bench)
+
+    load_command = commands.add_parser(
+        "load", help="requests that come when they come: latency, late share, throughput"
+    )
+    load.add_arguments(load_command, _positive, _seconds)
+    load_command.set_defaults(command=load.load)
 
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")

@@ -1,0 +1,120 @@
+"""Rows per second of a streaming graph when there is always more to do, beside bare loops over every bucket of rows."""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.serving.rounds import in_turns, ratios, spread
+from runtime_lite import Model, Runtime, read_bundle
+from runtime_lite.bench import bucket_call
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.executors.executor import Executor, make_executor
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Artifact, Graph
+from runtime_lite.load.command import recorded_feeds
+
+Measure = Callable[[], float]
+
+STREAMS_PER_ROW = 4
+"""So many streams for each row of the largest bucket: there is always a full batch to choose."""
+
+
+def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """Rows per second; ratios are to the best bare loop.
+
+    Args:
+        path: bundle.
+        name: graph with states.
+        lanes: runs at once, of one thread each, for all contenders.
+        rounds: turns.
+        seconds: of each turn.
+    """
+    with read_bundle(path) as bundle, Runtime(workers=lanes) as runtime:
+        graph = bundle.manifest.graphs[name]
+        executor = make_executor(bundle, name, 1)
+        model = runtime.load(path)
+        contenders = {
+            f"ONNX Runtime, {_rows_of(graph, artifact)} rows": _bare(name, graph, executor, artifact, lanes, seconds)
+            for artifact in graph.artifacts
+        }
+        contenders["runtime_lite"] = _served(model, name, graph, seconds)
+        for warm in contenders.values():
+            warm()
+        found = in_turns(contenders, rounds)
+        executor.close()
+    best = max(list(found)[:-1], key=lambda contender: float(np.median(found[contender])))
+    return [
+        {"contender": each, "rows per s": spread(values, 1), f"to {best}": spread(ratios(values, found[best]), 3)}
+        for each, values in found.items()
+    ]
+
+
+class _Recorder:
+    """An executor that keeps what it was fed last: every input, padded."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.fed: dict[str, Array] = {}
+
+    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        self.fed = {name: np.array(array) for name, array in feeds.items()}
+        return self.executor.run(sizes, feeds)
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes: int, seconds: float) -> Measure:
+    """Loops of one bucket, as many as lanes, that do nothing but run."""
+    recorder = _Recorder(executor)
+    bucket_call(GraphRunner(name, graph, recorder, check_finite=False), artifact)()
+
+    def measure() -> float:
+        counts = [0] * lanes
+        start = time.perf_counter()
+
+        def loop(lane: int) -> None:
+            while time.perf_counter() < start + seconds:
+                executor.run(artifact.sizes, recorder.fed)
+                counts[lane] += 1
+
+        threads = [threading.Thread(target=loop, args=(lane,)) for lane in range(lanes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(counts) * _rows_of(graph, artifact) / (time.perf_counter() - start)
+
+    return measure
+
+
+def _rows_of(graph: Graph, artifact: Artifact) -> int:
+    return 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
+
+
+def _served(model: Model, name: str, graph: Graph, seconds: float) -> Measure:
+    """Streams that each push the next chunk as soon as the one before is answered."""
+    feeds = recorded_feeds(model, name)
+
+    def measure() -> float:
+        count = STREAMS_PER_ROW * graph.row_buckets[-1]
+        with contextlib.ExitStack() as open_streams:
+            streams = [open_streams.enter_context(model.open_stream(name)) for _ in range(count)]
+            start = time.perf_counter()
+            waiting = deque((stream, stream.submit(feeds[0])) for stream in streams)
+            done = 0
+            while waiting:
+                stream, ticket = waiting.popleft()
+                ticket.result()
+                done += 1
+                if time.perf_counter() < start + seconds:
+                    waiting.append((stream, stream.submit(feeds[done % len(feeds)])))
+            return done / (time.perf_counter() - start)
+
+    return measure

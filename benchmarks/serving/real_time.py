@@ -1,0 +1,180 @@
+"""How many live streams are carried without one late chunk: the runtime beside ONNX Runtime called directly."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runtime_lite import Bundle, Runtime, read_bundle
+from runtime_lite.bench import bucket_call
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.state import initial_state
+from runtime_lite.executors.executor import make_executor
+from runtime_lite.format.arrays import Array
+from runtime_lite.load.arrivals import Traffic, arrivals_of
+from runtime_lite.load.command import recorded_feeds
+from runtime_lite.load.drive import Ends, Source, drive
+from runtime_lite.load.findings import Served
+from runtime_lite.scheduling.task import CHUNK
+from runtime_lite.serving.events import Request
+
+Trial = Callable[[int], Sequence[Served]]
+
+
+def measure_real_time(path: Path, name: str, lanes: int, period_s: float, seconds: float) -> list[dict[str, Any]]:
+    """Streams carried by contender: the most with which no chunk was answered after the next one came.
+
+    Args:
+        path: bundle.
+        name: graph with states.
+        lanes: runs at once, of one thread each, for all contenders.
+        period_s: audio of a chunk.
+        seconds: of each trial.
+    """
+
+    def traffic(streams: int) -> Traffic:
+        return Traffic(seconds, streams, chunks=50, period_s=period_s)
+
+    def direct(shared: bool) -> Trial:
+        return lambda streams: _direct(path, name, lanes, traffic(streams), shared=shared)
+
+    contenders: dict[str, Trial] = {
+        "one session per stream": direct(shared=False),
+        "one session for all, no batches": direct(shared=True),
+        "runtime_lite": lambda streams: _served(path, name, lanes, traffic(streams)),
+    }
+    found = {each: most_in_time(trial, period_s) for each, trial in contenders.items()}
+    return [
+        {
+            "contender": each,
+            "streams": most,
+            **{f"to {other}": f"{most / max(found[other], 1):.2f}" for other in list(found)[:2]},
+        }
+        for each, most in found.items()
+    ]
+
+
+def most_in_time(trial: Trial, period_s: float) -> int:
+    """The most streams with no late chunk, by doubling and halving; one late trial is tried once more."""
+
+    def holds(streams: int) -> bool:
+        return any(all(_in_time(each, period_s) for each in trial(streams)) for _ in range(2))
+
+    good, bad = 0, 1
+    while holds(bad):
+        good, bad = bad, 2 * bad
+    while bad - good > max(1, good // 20):
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good
+
+
+def _in_time(served: Served, period_s: float) -> bool:
+    return served.outcome == "done" and served.latency_ms <= period_s * 1e3
+
+
+def _served(path: Path, name: str, lanes: int, traffic: Traffic) -> Sequence[Served]:
+    """All streams through the runtime."""
+    ends = Ends()
+    with Runtime(workers=lanes, observers=[ends]) as runtime:
+        model = runtime.load(path)
+        runner = model.runner(name)
+        for artifact in runner.graph.artifacts:
+            bucket_call(runner, artifact)()
+        service = CHUNK._replace(soft_ms=traffic.period_s * 1e3)
+        source = Source(
+            recorded_feeds(model, name),
+            lambda feeds: model.submit(feeds, name),
+            lambda: model.open_stream(name, service=service),
+        )
+        return drive(arrivals_of(traffic, 0), {"stream": source}, lambda: runtime.drain(traffic.seconds), ends)
+
+
+class _Number(NamedTuple):
+    number: int
+
+
+class _DirectStream:
+    """A stream that threads of a pool step by calling a session; its chunks keep their order."""
+
+    def __init__(self, direct: "_Direct", runner: GraphRunner) -> None:
+        self._direct, self._runner = direct, runner
+        self._state = initial_state(runner.graph, 1)
+        self._turn = threading.Lock()
+
+    def submit(self, feeds: Mapping[str, Array]) -> _Number:
+        return self._direct.submit(lambda: self._step(self._runner.check("push", feeds)))
+
+    def _step(self, feed: Feed) -> None:
+        with self._turn:
+            _, self._state = self._runner.step(feed, self._state)
+
+    def close(self) -> None:
+        """Nothing is held but its state."""
+
+
+class _Direct:
+    """A first-come pool of threads, which tells when each piece of work has ended."""
+
+    def __init__(self, lanes: int, ends: Ends) -> None:
+        self._pool = ThreadPoolExecutor(lanes)
+        self._ends = ends
+        self._count = 0
+
+    def submit(self, work: Callable[[], None]) -> _Number:
+        self._count += 1
+        number, now = self._count, time.monotonic_ns()
+        told = Request(number, "", "", "", 1, None, None, now, now, None, 0.0)
+
+        def run() -> None:
+            work()
+            self._ends.ended(told, "done", "", time.monotonic_ns())
+
+        self._pool.submit(run)
+        return _Number(number)
+
+    def drain(self) -> None:
+        """Wait for everything."""
+        self._pool.shutdown()
+
+
+def _direct(path: Path, name: str, lanes: int, traffic: Traffic, *, shared: bool) -> Sequence[Served]:
+    """Every chunk alone, in a session of its stream or in one for all."""
+    ends = Ends()
+    direct = _Direct(lanes, ends)
+    with read_bundle(path) as bundle, _sessions(bundle, name, shared=shared) as open_session, Runtime() as runtime:
+        feeds = recorded_feeds(runtime.load(path), name)
+        idle = [open_session() for _ in range(2 * traffic.streams)]  # opened before, as a server would
+        source = Source(
+            feeds, lambda _: _Number(0), lambda: _DirectStream(direct, idle.pop() if idle else open_session())
+        )
+        return drive(arrivals_of(traffic, 0), {"stream": source}, direct.drain, ends)
+
+
+@contextlib.contextmanager
+def _sessions(bundle: Bundle, name: str, *, shared: bool) -> Iterator[Callable[[], GraphRunner]]:
+    """Opens what runs one row, once for all or each time, warm."""
+    graph = bundle.manifest.graphs[name]
+    smallest = min(graph.artifacts, key=lambda artifact: sum(artifact.sizes.values()))
+    opened: list[GraphRunner] = []
+
+    def open_session() -> GraphRunner:
+        if not (shared and opened):
+            runner = GraphRunner(name, graph, make_executor(bundle, name, 1), check_finite=True)
+            bucket_call(runner, smallest)()
+            opened.append(runner)
+        return opened[-1]
+
+    yield open_session
+    for runner in opened:
+        runner.executor.close()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))

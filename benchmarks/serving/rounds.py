@@ -1,0 +1,37 @@
+"""Contenders in turns, and their ratios with spread."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+
+def times_us(call: Callable[[], object], count: int) -> list[float]:
+    """Microseconds of calls one after the other."""
+    found = []
+    for _ in range(count):
+        start = time.perf_counter_ns()
+        call()
+        found.append((time.perf_counter_ns() - start) / 1e3)
+    return found
+
+
+def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """What each contender measures, round after round."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median, with the 10th and 90th percentile."""
+    low, high = np.percentile(values, (10, 90))
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f}..{high:.{digits}f})"
+
+
+def ratios(values: Sequence[float], to: Sequence[float]) -> list[float]:
+    """Round by round."""
+    return [value / other for value, other in zip(values, to, strict=True)]

@@ -1,0 +1,1 @@
+"""Load as users make it: requests that come when they come, whether or not earlier ones are answered."""

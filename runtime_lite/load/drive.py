@@ -1,0 +1,154 @@
+"""Sends requests to a runtime when they are meant to come, and hears how they end."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime_lite.errors import BadInput, Overloaded
+from runtime_lite.format.arrays import Array
+from runtime_lite.load.arrivals import NS_PER_S, Arrival, Kind
+from runtime_lite.load.findings import Served
+from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
+
+
+class Sent(Protocol):
+    """A request on its way."""
+
+    @property
+    def number(self) -> int:
+        """Its number in the runtime's books."""
+        ...
+
+
+class OpenStream(Protocol):
+    """A stream that takes chunks."""
+
+    def submit(self, feeds: Mapping[str, Array]) -> Sent: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where requests of one kind come from.
+
+    Attributes:
+        feeds: recorded, taken one after the other; a stream begins with the first.
+        submit: sends one on its own.
+        open_stream: opens what takes chunks; None for requests on their own.
+    """
+
+    feeds: Sequence[Mapping[str, Array]]
+    submit: Callable[[Mapping[str, Array]], Sent]
+    open_stream: Callable[[], OpenStream] | None = None
+
+
+class Ends:
+    """An observer that keeps how every request ended, and every run."""
+
+    def __init__(self) -> None:
+        """Start with nothing heard."""
+        self.outcomes: dict[int, tuple[Outcome, str, int]] = {}
+        self.executions: list[Execution] = []
+
+    def submitted(self, request: Request) -> None: ...
+    def responded(self, request: Request, index: int, now: int) -> None: ...
+
+    def ended(self, request: Request, outcome: Outcome, reason: str, now: int) -> None:
+        self.outcomes[request.number] = outcome, reason, now
+
+    def executed(self, execution: Execution) -> None:
+        self.executions.append(execution)
+
+    def stream_changed(self, model: str, stream: int, change: StreamChange, reason: str, now: int) -> None: ...
+    def model_changed(self, model: str, change: ModelChange, now: int) -> None: ...
+
+
+def drive(
+    arrivals: Sequence[Arrival],
+    sources: Mapping[Kind, Source],
+    drain: Callable[[], object],
+    ends: Ends,
+    clock: Callable[[], int] = time.monotonic_ns,
+    wait: Callable[[float], object] = time.sleep,
+) -> list[Served]:
+    """Send every request at its time, wait until all have ended, and return how.
+
+    Args:
+        arrivals: in the order of time.
+        sources: by kind.
+        drain: returns when everything that was sent has ended.
+        ends: hears the runtime.
+        clock: the runtime's.
+        wait: for seconds.
+    """
+    streams = _Streams(ends)
+    sent: list[tuple[Arrival, Sent | str, int]] = []
+    start = clock()
+    for arrival in arrivals:
+        early = start + arrival.at - clock()
+        if early > 0:
+            wait(early / NS_PER_S)
+        now = clock() - start
+        source = sources[arrival.kind]
+        try:
+            if source.open_stream is None:
+                given = source.feeds[(arrival.source + arrival.item) % len(source.feeds)]
+                sent.append((arrival, source.submit(given), now))
+            else:
+                given = source.feeds[arrival.item % len(source.feeds)]
+                sent.append((arrival, streams.push(arrival, given, source.open_stream), now))
+        except Overloaded as error:
+            sent.append((arrival, error.reason, now))
+    drain()
+    streams.close()
+    return [_served(*each, ends, start) for each in sent]
+
+
+class _Streams:
+    """Streams by number, each open from its first chunk until its last one has ended."""
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
+        self._open: dict[int, OpenStream] = {}
+        self._ending: list[tuple[OpenStream, int]] = []
+
+    def push(self, arrival: Arrival, given: Mapping[str, Array], open_stream: Callable[[], OpenStream]) -> Sent | str:
+        """Send a chunk; or why it was not sent, if its stream was not opened or has ended early.
+
+        Raises:
+            Overloaded: the runtime takes neither it nor, if it is the first, its stream.
+        """
+        if arrival.item == 0:
+            self._close_ended()
+            self._open[arrival.source] = open_stream()
+        stream = self._open.get(arrival.source)
+        if stream is None:
+            return "stream refused"
+        try:
+            sent = stream.submit(given)
+        except BadInput:
+            if arrival.item == 0:
+                raise
+            return "stream ended"
+        if arrival.last:
+            self._ending.append((self._open.pop(arrival.source), sent.number))
+        return sent
+
+    def _close_ended(self) -> None:
+        ended = [pair for pair in self._ending if pair[1] in self._ends.outcomes]
+        self._ending = [pair for pair in self._ending if pair not in ended]
+        for stream, _ in ended:
+            stream.close()
+
+    def close(self) -> None:
+        """Close all that are open."""
+        for stream in [*self._open.values(), *(stream for stream, _ in self._ending)]:
+            stream.close()
+
+
+def _served(arrival: Arrival, sent: Sent | str, now: int, ends: Ends, start: int) -> Served:
+    if isinstance(sent, str):
+        return Served(arrival, "refused", sent, now, now)
+    outcome, reason, ended = ends.outcomes[sent.number]
+    return Served(arrival, outcome, reason, ended - start, now)

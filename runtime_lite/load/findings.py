@@ -1,0 +1,198 @@
+"""What a load came to: latency by where in a stream, late share, throughput, and whether the books balance."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from runtime_lite.format.describe import format_table
+from runtime_lite.load.arrivals import NS_PER_S, Arrival, Kind
+from runtime_lite.serving.events import Execution
+from runtime_lite.serving.ledger import Balance
+
+PLACES = ("first", "middle", "last")
+SHARES = (0.5, 0.95, 0.99, 1.0)
+
+
+class Served(NamedTuple):
+    """One request and how it ended.
+
+    Attributes:
+        arrival: when it was meant to come.
+        outcome: how it ended; `refused` if it was not taken.
+        reason: why, empty if it is done.
+        ended: nanoseconds after the start.
+        sent: nanoseconds after the start at which the generator submitted it.
+    """
+
+    arrival: Arrival
+    outcome: str
+    reason: str
+    ended: int
+    sent: int
+
+    @property
+    def latency_ms(self) -> float:
+        """From when it was meant to come to its end."""
+        return (self.ended - self.arrival.at) / 1e6
+
+
+@dataclass(frozen=True)
+class KindFindings:
+    """Requests of one kind.
+
+    Attributes:
+        sent: how many.
+        done: how many were answered.
+        ends: how many ended otherwise, by `outcome: reason`.
+        late_share: of what was answered, how much after the soft target.
+        per_s: answers per second.
+        latency_ms: of answers, by place (`first`, `middle`, `last` chunk of a stream; `all`): p50, p95, p99, most.
+    """
+
+    sent: int
+    done: int
+    ends: Mapping[str, int]
+    late_share: float
+    per_s: float
+    latency_ms: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a load came to.
+
+    Attributes:
+        seconds: from the start to the last end.
+        kinds: by kind of request.
+        audio_per_s: seconds of audio answered per second, of requests whose audio is known.
+        rtf: seconds that the device worked per second of audio; None where no audio is known.
+        lanes_busy: share of the time in which a lane ran something, over all lanes.
+        rows_per_run: rows in use on the average.
+        padding_share: of all values fed, how much was padding.
+        generator_lag_ms: how late requests were sent, 99th percentile; if large, the figures are the generator's.
+        ledger: counts of the runtime's books.
+        balanced: whether they balance, and agree with what the generator saw.
+    """
+
+    seconds: float
+    kinds: Mapping[Kind, KindFindings]
+    audio_per_s: float
+    rtf: float | None
+    lanes_busy: float
+    rows_per_run: float
+    padding_share: float
+    generator_lag_ms: float
+    ledger: Mapping[str, int]
+    balanced: bool
+
+
+def findings_of(
+    served: Sequence[Served],
+    executions: Sequence[Execution],
+    soft_ms: Mapping[Kind, float],
+    audio_s: Mapping[Kind, float],
+    lanes: int,
+    balance: Balance,
+) -> Findings:
+    """Add up.
+
+    Args:
+        served: every request that was sent.
+        executions: every run.
+        soft_ms: soft target by kind.
+        audio_s: seconds of audio in a request by kind; 0 where it is not known.
+        lanes: runs that may be in flight at once.
+        balance: the runtime's books at the end.
+    """
+    seconds = max((each.ended for each in served), default=0) / NS_PER_S
+    done = [each for each in served if each.outcome == "done"]
+    audio = sum(audio_s[each.arrival.kind] for each in done)
+    busy = sum(each.ended - each.began for each in executions) / NS_PER_S
+    places = sum(each.places for each in executions)
+    kinds = sorted({each.arrival.kind for each in served})
+    ledger = {"submitted": balance.submitted, "live": balance.live}
+    ledger |= {outcome: balance.count(outcome) for outcome in ("done", "dropped", "cancelled", "failed")}
+    return Findings(
+        seconds=seconds,
+        kinds={kind: _of_kind([s for s in served if s.arrival.kind == kind], soft_ms[kind], seconds) for kind in kinds},
+        audio_per_s=audio / seconds if seconds else 0.0,
+        rtf=busy / audio if audio else None,
+        lanes_busy=busy / (seconds * lanes) if seconds else 0.0,
+        rows_per_run=sum(each.rows for each in executions) / max(len(executions), 1),
+        padding_share=1.0 - sum(each.used for each in executions) / places if places else 0.0,
+        generator_lag_ms=_percentile([(each.sent - each.arrival.at) / 1e6 for each in served], 0.99),
+        ledger=ledger,
+        balanced=balance.balanced and balance.live == 0 and balance.count("done") == len(done),
+    )
+
+
+def _of_kind(served: Sequence[Served], soft_ms: float, seconds: float) -> KindFindings:
+    done = [each for each in served if each.outcome == "done"]
+    other = Counter(f"{each.outcome}: {each.reason}" for each in served if each.outcome != "done")
+    by_place = {place: [each.latency_ms for each in done if _place_of(each.arrival) == place] for place in PLACES}
+    by_place["all"] = [each.latency_ms for each in done]
+    return KindFindings(
+        sent=len(served),
+        done=len(done),
+        ends=dict(sorted(other.items())),
+        late_share=sum(each.latency_ms > soft_ms for each in done) / max(len(done), 1),
+        per_s=len(done) / seconds if seconds else 0.0,
+        latency_ms={place: _percentiles(times) for place, times in by_place.items() if times},
+    )
+
+
+def _place_of(arrival: Arrival) -> str:
+    """Where in its stream a chunk lies; a request on its own lies nowhere."""
+    if arrival.kind != "stream":
+        return "none"
+    return "first" if arrival.item == 0 else "last" if arrival.last else "middle"
+
+
+def _percentiles(times: Sequence[float]) -> dict[str, float]:
+    names = ("p50", "p95", "p99", "most")
+    return {name: _percentile(times, share) for name, share in zip(names, SHARES, strict=True)}
+
+
+def _percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that so many do not exceed; 0 of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+
+
+def describe_findings(findings: Findings) -> str:
+    """Findings as a person reads them."""
+    rows = [
+        (
+            kind,
+            place,
+            *(
+                (found.sent, found.done, f"{found.per_s:.1f}", f"{found.late_share:.2%}")
+                if place == "all"
+                else [""] * 4
+            ),
+            *(f"{value:.1f}" for value in times.values()),
+        )
+        for kind, found in findings.kinds.items()
+        for place, times in sorted(found.latency_ms.items())
+    ]
+    heads = ("requests", "", "sent", "done", "per s", "late", "p50 ms", "p95 ms", "p99 ms", "most ms")
+    parts = [format_table(heads, rows)]
+    ends = [(kind, end, count) for kind, found in findings.kinds.items() for end, count in found.ends.items()]
+    if ends:
+        parts.append(format_table(("requests", "not answered", "count"), ends))
+    rtf = "" if findings.rtf is None else f"RTF {findings.rtf:.4f}, {findings.audio_per_s:.1f} s of audio per s; "
+    parts.append(
+        f"{rtf}lanes busy {findings.lanes_busy:.0%}, {findings.rows_per_run:.2f} rows per run, "
+        f"{findings.padding_share:.1%} padding\n"
+        f"{findings.seconds:.1f} s; requests sent at most {findings.generator_lag_ms:.1f} ms late (p99)\n"
+        f"ledger: {', '.join(f'{name} {count}' for name, count in findings.ledger.items())}: "
+        f"{'balanced' if findings.balanced else 'NOT BALANCED'}"
+    )
+    return "\n\n".join(parts)
+
+
+def json_of_findings(findings: Findings) -> dict[str, Any]:
+    """Findings as plain data."""
+    return {"schema_version": 1, **asdict(findings)}
