@@ -23,7 +23,7 @@ from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
-from compiler.verify.gates.run import run_gates
+from compiler.verify.gates import run_gates
 from compiler.verify.speed import measure_speed
 from compiler.verify.stream_artefacts import StreamArtefacts
 from compiler.verify.utterance_artefacts import UtteranceArtefacts

@@ -11,7 +11,6 @@ Messages read `<where>: expected <E>, got <G>; <what to do>`.
 """
 
 import dataclasses
-import difflib
 import errno
 from collections.abc import Iterable
 from typing import ClassVar
@@ -22,19 +21,6 @@ from runtime_lite.errors import RuntimeLiteError
 BUG = "this is a bug of Slipway, please report it with the output of -v"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
-
-
-def did_you_mean(got: str, known: Iterable[str]) -> str:
-    """The cure for a wrong name: the nearest right one, and all of them.
-
-    Args:
-        got: the name as written.
-        known: the right names.
-    """
-    names = sorted(known)
-    near = difflib.get_close_matches(got, names, n=1)
-    listed = f"known: {', '.join(names)}" if names else "none is known here"
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,10 @@ from compiler.cache.module_search import places_of
 
 ABSENT = "absent"
 
-HOUSE = Path(compiler.__file__).resolve().parents[1]
-HOUSE_PARTS = ("build.py", "compiler", "runtime_lite")
+SLIPWAY_DIR = Path(compiler.__file__).resolve().parents[1]
+"""Where `build.py` and `recipes/` lie beside the compiler and the runtime."""
+
+OWN_CODE = ("build.py", "compiler", "runtime_lite")
 """Slipway's own code; its hash is part of every key."""
 
 
@@ -114,13 +116,13 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def code_digest(root: Path = HOUSE) -> str:
+def code_digest(root: Path = SLIPWAY_DIR) -> str:
     """Hash over all of Slipway's own code.
 
     Raises:
         FileNotFoundError: a part of it is not where it is looked for.
     """
-    return _hashed("".join(hash_path(root / part) for part in HOUSE_PARTS))
+    return _hashed("".join(hash_path(root / part) for part in OWN_CODE))
 
 
 def is_installed(path: str) -> bool:
@@ -153,7 +155,7 @@ def _installed_roots() -> tuple[str, ...]:
 
 @functools.cache
 def _own_roots() -> tuple[str, ...]:
-    return _prefixes(str(HOUSE / part) for part in HOUSE_PARTS)
+    return _prefixes(str(SLIPWAY_DIR / part) for part in OWN_CODE)
 
 
 def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ from rich.table import Table
 from compiler.commands.example_feeds import OPTION, random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.commands.subjects import named_graph
-from compiler.errors import RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError
 from compiler.user_code.callables import shown_path
-from compiler.verify.integer_kernels import Ratio, time_ratio
+from compiler.verify.speed import Ratio, time_ratio
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.runtime import Runtime

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from compiler.commands.onnx_signature import Tensor
-from compiler.errors import DataError, Place, RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import DataError, Place, RecipeError
 from compiler.sizes.expressions import Dim, symbol
 from compiler.stages import Array, Feed
 

@@ -19,7 +19,8 @@ from compiler.capture.original import Original
 from compiler.commands.example_feeds import shape_in, unanswered
 from compiler.commands.onnx_signature import Signature, Tensor, open_file, read_file
 from compiler.commands.tensor_roles import carried_states
-from compiler.errors import RecipeError, SlipwayError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError, SlipwayError
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_caches
 from compiler.report.progress import Progress

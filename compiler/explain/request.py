@@ -12,7 +12,8 @@ from compiler.cache.store import StageCache
 from compiler.capture.initial_graph import step_frames
 from compiler.capture.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original
-from compiler.errors import Place, RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import Place, RecipeError
 from compiler.explain.words import shape_text
 from compiler.lowering.listed_passes import check_passes
 from compiler.passes import make_pass

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError
 
 
 def pinned_by(nodes: Sequence[ir.Node], patterns: Sequence[str], option: str) -> dict[str, str]:

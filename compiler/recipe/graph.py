@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 import pydantic
 from pydantic import Field
 
-from compiler.errors import did_you_mean
+from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES

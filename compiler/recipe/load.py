@@ -11,8 +11,9 @@ from typing import Any
 import pydantic
 import yaml
 
-import compiler
-from compiler.errors import RecipeError, did_you_mean
+from compiler.cache.dependencies import SLIPWAY_DIR
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.record import Recipe, Target
 from compiler.recipe.tree.keys import (
@@ -30,8 +31,6 @@ from compiler.recipe.tree.messages import first_problem
 from compiler.recipe.tree.standard_passes import add_default_passes
 
 RECIPES_DIR = "recipes"
-
-SLIPWAY_DIR = Path(compiler.__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True)

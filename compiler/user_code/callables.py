@@ -13,7 +13,8 @@ from typing import Any
 
 import runtime_lite
 from compiler.cache.read_tracer import READ_TRACER
-from compiler.errors import RecipeError, SlipwayError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError, SlipwayError
 
 
 @contextlib.contextmanager

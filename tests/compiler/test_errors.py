@@ -2,10 +2,8 @@
 
 import inspect
 
-import pytest
-
 from compiler import errors
-from compiler.errors import Place, Refused, SlipwayError, did_you_mean
+from compiler.errors import Place, Refused, SlipwayError
 
 
 def test_message_holds_place_sentence_and_cure() -> None:
@@ -37,15 +35,3 @@ def test_exit_codes_are_the_documented_ones() -> None:
         "MachineError": 2,
         "InternalError": 1,
     }
-
-
-@pytest.mark.parametrize(
-    ("got", "known", "cure"),
-    [
-        ("dtpye", ["shape", "dtype"], "did you mean 'dtype'? known: dtype, shape"),
-        ("nothing_like_it", ["shape", "dtype"], "known: dtype, shape"),
-        ("x", [], "none is known here"),
-    ],
-)
-def test_wrong_name_is_answered_with_the_right_ones(got: str, known: list[str], cure: str) -> None:
-    assert did_you_mean(got, known) == cure

@@ -109,6 +109,7 @@ OWN = ("build", "compiler", "runtime_lite", "examples", "benchmarks", "tests")
 
 MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("compiler.interruption", ("compiler.interruption",)),
+    ("compiler.did_you_mean", ("compiler.did_you_mean",)),
     (
         "compiler.records",
         (
@@ -147,6 +148,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.recipe.tree",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.recipe.tree",
         ),
@@ -154,8 +156,10 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.recipe",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
+            "compiler.cache",
             "compiler.recipe",
             "runtime_lite",
         ),
@@ -163,6 +167,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.user_code",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
             "compiler.cache",
@@ -260,6 +265,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compiler.precision",
         (
             "compiler.records",
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
             "compiler.operator_traits",
@@ -431,6 +437,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.explain",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.stages",
             "compiler.ir",
@@ -509,6 +516,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.commands",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.sizes",
             "compiler.stages",

@@ -17,7 +17,8 @@ from compiler.capture.onnx_file import first_words
 from compiler.commands.example_feeds import shape_in
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import is_length, is_mask
-from compiler.errors import Place, RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import Place, RecipeError
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
 from compiler.sizes.expressions import Dim, symbol

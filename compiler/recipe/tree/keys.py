@@ -16,7 +16,8 @@ from typing import Any
 
 import pydantic
 
-from compiler.errors import RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError
 from compiler.recipe.tree.located_yaml import Node, read_value
 
 MAX_RANGE_NAMES = 1000

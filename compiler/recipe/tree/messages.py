@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from pydantic_core import ErrorDetails
 
-from compiler.errors import RecipeError, did_you_mean
+from compiler.did_you_mean import did_you_mean
+from compiler.errors import RecipeError
 from compiler.recipe.tree.keys import Key, child_of, child_schema, known_keys, where
 from compiler.recipe.tree.located_yaml import Node
 

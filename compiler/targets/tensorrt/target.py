@@ -28,7 +28,6 @@ from compiler.targets.tensorrt.builder import number_of
 from compiler.targets.tensorrt.lint import require_buildable
 from compiler.targets.tensorrt.operators import needed_version
 from compiler.targets.tensorrt.parts import parts_here
-from compiler.targets.tensorrt.placement import SYMMETRIC
 from compiler.targets.tensorrt.rule import DeviceLimits
 from compiler.targets.toolchain import Toolchain
 from runtime_lite import errors
@@ -40,6 +39,9 @@ from runtime_lite.format.manifest import Engine, bucket_name
 from runtime_lite.format.reader import Bundle
 
 FOLDER = "tensorrt"
+
+SYMMETRIC = Placement("tensorrt", signed=True, rounds_convolution_outputs=False, splits_bias=False, least_channels=16)
+"""Q/DQ pairs in front of weighted operators only, bias in float. Source: TensorRT's parser and the vendor's guide."""
 
 COMPATIBILITIES = ("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")
 

@@ -11,7 +11,7 @@ from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.integer_kernels import is_rounded_here
-from compiler.verify.integer_kernels import Ratio, measure_ratios
+from compiler.verify.speed import Ratio, measure_ratios
 
 STAGE = "against float"
 

@@ -1,10 +1,109 @@
-"""The gate on what has been quantised: it runs on integers in the graph that ONNX Runtime makes of it."""
+"""The gate on what has been quantised: it runs on integers in the graph that ONNX Runtime makes of it.
 
+A pattern that the runtime does not recognise runs in float with roundings on top, slower than what it replaced.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx
+import onnxruntime
+
+from compiler.errors import GateFailed, Place
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance
 from compiler.verify.gate import Checked, Gate, Shipped
-from compiler.verify.integer_kernels import check_integer_kernels
+
+REAL = ("Conv", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul", "NhwcFusedConv", "TransposeMatMul")
+"""Operators that multiply real numbers, as ONNX Runtime names them before and after its optimisations."""
+
+
+INTEGER = (
+    "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "QGemm", "QLinearConv",
+    "QLinearMatMul",
+)  # fmt: skip
+"""Operators that multiply integers."""
+
+
+MOVED = ("Reshape", "Transpose")
+"""What ONNX Runtime writes around a product that it has given another rank."""
+
+
+FUSED_STEPS = 4
+"""Nodes behind a product whose result may be that of one kernel: a bias, an activation, a pair of roundings."""
+
+
+def integer_layers(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Products and convolutions that a pass has written to run on integers."""
+    made = {name: node for node in model.graph.node for name in node.output}
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return [node for node in model.graph.node if node.op_type in INTEGER or _reads_codes(node, made, stored)]
+
+
+def _reads_codes(node: onnx.NodeProto, made: Mapping[str, onnx.NodeProto], stored: set[str]) -> bool:
+    """Whether the second operand of a product is dequantised from stored codes."""
+    weights = made.get(node.input[1]) if node.op_type in REAL and len(node.input) > 1 else None
+    return weights is not None and weights.op_type == "DequantizeLinear" and weights.input[0] in stored
+
+
+def check_integer_kernels(file: Path, graph: str) -> int:
+    """Look at the graph that ONNX Runtime runs; how many products and convolutions run on integers.
+
+    Args:
+        file: an ONNX file of a bundle.
+        graph: its name, for messages.
+
+    Raises:
+        GateFailed: names the nodes that do not.
+    """
+    shipped = onnx.load(file, load_external_data=False)
+    layers = integer_layers(shipped)
+    if not layers:
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "optimized.onnx"
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(path)
+        onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        run = onnx.load(path, load_external_data=False)
+    left = _left_real(shipped, layers, run)
+    integer = sum(node.op_type in INTEGER for node in run.graph.node)
+    if left or integer < len(layers):
+        named = ", ".join(left) or "which is not clear from their names"
+        raise GateFailed(
+            f"expected {len(layers)} products and convolutions on integers in the graph that ONNX Runtime runs, got "
+            f"{integer}; in float stay {named}",
+            cure="keep these nodes in float with keep_float, or choose the placement that fits the target",
+            place=Place(stage="integer kernels", graph=graph, node=left[0] if left else ""),
+            findings=[Finding("integer kernels", graph, "", integer, len(layers), False, f"in float stay {named}")],
+        )
+    return len(layers)
+
+
+def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: onnx.ModelProto) -> list[str]:
+    """Names of the layers whose result, or what is fused to it, comes from a product of real numbers."""
+    real = {name for node in run.graph.node if node.op_type in REAL for name in node.output}
+    real |= {node.output[0] for node in run.graph.node if node.op_type in MOVED and node.input[0] in real}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in shipped.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    found = []
+    for layer in layers:
+        name = layer.output[0]
+        for _ in range(FUSED_STEPS):
+            if name in real:
+                found.append(str(layer.name))
+                break
+            behind = readers.get(name, [])
+            if len(behind) != 1 or behind[0].op_type in REAL:
+                break
+            name = behind[0].output[0]
+    return found
 
 
 def is_rounded_here(recipe: Recipe, shipped: Shipped) -> bool:

@@ -8,8 +8,8 @@ import pytest
 
 from compiler.cache.dependencies import (
     ABSENT,
-    HOUSE,
-    HOUSE_PARTS,
+    OWN_CODE,
+    SLIPWAY_DIR,
     code_digest,
     file_at,
     folder_at,
@@ -57,8 +57,8 @@ def test_nothing_has_no_hash(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_house_is_in_its_hash(tmp_path: Path) -> None:
-    for part in HOUSE_PARTS:
-        source = HOUSE / part
+    for part in OWN_CODE:
+        source = SLIPWAY_DIR / part
         shutil.copytree(source, tmp_path / part) if source.is_dir() else shutil.copyfile(source, tmp_path / part)
     digests = [code_digest(tmp_path)]
     assert digests[0] == code_digest()
@@ -127,5 +127,7 @@ def test_a_module_in_front_of_another_is_noticed(tmp_path: Path, monkeypatch: py
 
 def test_installed_and_own_files_are_told_apart() -> None:
     assert is_installed(os.__file__) and is_installed(str(pytest.__file__)) and not is_installed(__file__)
-    assert is_own(str(HOUSE / "compiler/ir.py")) and is_own(str(HOUSE / "build.py")) and not is_own(__file__)
+    assert (
+        is_own(str(SLIPWAY_DIR / "compiler/ir.py")) and is_own(str(SLIPWAY_DIR / "build.py")) and not is_own(__file__)
+    )
     assert any(name.startswith("numpy-") for name in installed_packages())

@@ -5,7 +5,7 @@ import pytest
 from compiler.errors import GateFailed
 from compiler.recipe.gates import BudgetGate
 from compiler.verify.gates.against_float import check_ratios
-from compiler.verify.integer_kernels import Ratio
+from compiler.verify.speed import Ratio
 from tests.kit.models.project import Project
 from tests.kit.models.quantised import quantised
 

@@ -1,16 +1,25 @@
 """The list of gates: what a recipe asks for, and that a gate is one file and one line in it."""
 
 import dataclasses
+import io
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from compiler.errors import GateFailed
 from compiler.recipe.load import load_recipe
+from compiler.records.findings import Finding
+from compiler.report.progress import Progress
+from compiler.runners.stream import Advance
 from compiler.verify import gates
-from compiler.verify.gates import GATES, promises
+from compiler.verify.gate import Checked, Gate, Phase, Shipped
+from compiler.verify.gates import GATES, promises, run_gates
 from tests.kit import short_names
 from tests.kit.models.project import Project
+from tests.kit.shipped import emitted, feeds, relu, shipped, stream_artefacts
 
 
 def test_no_two_gates_have_one_name_and_each_runs_some_time() -> None:
@@ -65,3 +74,45 @@ def test_a_promise_that_is_not_looked_at_is_listed(project: Project, monkeypatch
     held = {row["gate"]: row["holds"] for row in ended.report["gates"]}
     assert held["short_names"] is False, "findings have the name that the check gives them"
     assert held["edges"] is held["buckets"] is held["replay"] is None
+
+
+def noted(name: str, *, holds: bool = True, stage: str = "", phase: Phase = "graphs", each_graph: bool = True) -> Gate:
+    def check(shipped: Shipped, advance: Advance) -> Checked:
+        return Checked([Finding(name, shipped.name, holds=holds)], f"{name} seen", {name: shipped.name or "whole"})
+
+    return Gate(name, check, phases=(phase,), each_graph=each_graph, stage=stage)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Shipped:
+    one = emitted(tmp_path, relu(1), {"batch": 1})
+    net = shipped(tmp_path, stream_artefacts(tmp_path, [one], [feeds(3)]), [one])
+    both = {"net": net.original, "head": net.original}
+    return dataclasses.replace(net, originals=both, graphs=dict.fromkeys(both, net.graph), name="")
+
+
+def test_lines_findings_and_receipts(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = (noted("a", stage="verify"), noted("b", stage="verify"), noted("c"), noted("d", phase="bundle"))
+    monkeypatch.setattr(gates, "GATES", (*listed, noted("e", phase="bundle", each_graph=False)))
+    progress, findings, receipts = Progress(Console(file=io.StringIO())), list[Finding](), dict[str, object]()
+    run_gates("graphs", bundle, progress, findings, receipts)
+    lines = [(stage.graph, stage.stage, stage.detail) for stage in progress.stages]
+    assert lines == [
+        (graph, *line) for graph in ("net", "head") for line in (("verify", "a seen; b seen"), ("c", "c seen"))
+    ]
+    assert [(each.gate, each.graph) for each in findings] == [
+        (gate, graph) for graph in ("net", "head") for gate in "abc"
+    ]
+    assert receipts == {graph: dict.fromkeys("abc", graph) for graph in ("net", "head")}
+    run_gates("bundle", bundle, progress, findings, receipts)
+    assert (receipts["d"], receipts["e"]) == ("head", "whole")
+    assert progress.stages[-1].graph == ""
+
+
+def test_what_held_before_a_failure_is_taken_down(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "GATES", (noted("a"), noted("b", holds=False), noted("c")))
+    progress, findings = Progress(Console(file=io.StringIO())), list[Finding]()
+    with pytest.raises(GateFailed, match="stage b, graph net: expected b to hold"):
+        run_gates("graphs", bundle, progress, findings, {})
+    assert [each.gate for each in findings] == ["a"]
+    assert [(stage.stage, stage.detail) for stage in progress.stages] == [("a", "a seen"), ("b", "failed")]

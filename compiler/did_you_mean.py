@@ -1,0 +1,17 @@
+"""Answers a wrong name with the nearest right one, and with all that are known."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(got: str, known: Iterable[str]) -> str:
+    """The cure for a wrong name: the nearest right one, and all of them.
+
+    Args:
+        got: the name as written.
+        known: the right names.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(got, names, n=1)
+    listed = f"known: {', '.join(names)}" if names else "none is known here"
+    return f"did you mean {near[0]!r}? {listed}" if near else listed
