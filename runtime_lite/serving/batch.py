@@ -18,6 +18,7 @@ from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.errors import BundleRefused, EngineAbsent
 from runtime_lite.format.manifest import Tensor, static_shape
 from runtime_lite.format.reader import Bundle
+from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import key_of
 from runtime_lite.scheduling.task import Key, ServiceClass, Task
 from runtime_lite.serving.slots import Hold
@@ -49,19 +50,24 @@ class Version:
     pins: int = 0
     retired: bool = False
     gone: threading.Event = field(default_factory=threading.Event)
-    _keys: dict[tuple[str, tuple[int, ...]], Key] = field(default_factory=dict)
+    _keys: dict[tuple[str | int, ...], Key] = field(default_factory=dict)
 
     def key(self, runner: GraphRunner, feeds: Sequence[Feed]) -> Key:
-        """The key of feeds that run together."""
-        sizes = smallest_bucket(runner.graph, feeds)
-        known = (runner.name, tuple(sizes.values()))
+        """The key of feeds that run together; found once for each combination of sizes of a single feed."""
+        if len(feeds) > 1:
+            return self._key(runner, smallest_bucket(runner.graph, feeds))
+        known = (runner.name, *feeds[0].sizes.values())
         if known not in self._keys:
-            self._keys[known] = key_of(self.name, runner.name, runner.graph, sizes, _is_alone(runner))
+            self._keys[known] = self._key(runner, smallest_bucket(runner.graph, feeds))
         return self._keys[known]
+
+    def _key(self, runner: GraphRunner, sizes: Mapping[str, int]) -> Key:
+        alone = runner.batching_fault() is not None
+        return key_of(self.name, runner.name, runner.graph, sizes, alone)
 
     def first_key(self, runner: GraphRunner) -> Key:
         """The key of the chunks of a stream, whose sizes are those of the first bucket."""
-        return key_of(self.name, runner.name, runner.graph, runner.graph.artifacts[0].sizes, _is_alone(runner))
+        return self._key(runner, runner.graph.artifacts[0].sizes)
 
     def close(self) -> None:
         """Drop the sessions and close the bundle; nothing runs any more."""
@@ -148,10 +154,6 @@ class Part:
     queued: bool = False
 
 
-def _is_alone(runner: GraphRunner) -> bool:
-    return runner.batching_fault() is not None
-
-
 def make_part(
     ticket: Ticket[Any],
     index: int,
@@ -165,11 +167,13 @@ def make_part(
 ) -> Part:
     """Return a part with its task; `hard` is the deadline that the caller gave, if any."""
     key = version.key(runner, feeds)
-    rows = sum(feed.rows for feed in feeds)
+    rows = feeds[0].rows if len(feeds) == 1 else sum(feed.rows for feed in feeds)
     if hard is None and service.hard_ms is not None:
-        hard = now + int(service.hard_ms * 1e6)
-    soft = now + int(service.soft_ms * 1e6)
-    worth = float(sum(feed.rows * sum(feed.sizes[axis] for axis in key.padded) for feed in feeds) or rows)
+        hard = now + int(service.hard_ms * NS_PER_MS)
+    soft = now + int(service.soft_ms * NS_PER_MS)
+    worth = float(rows)
+    if key.padded:  # what is long is worth more
+        worth = float(sum(feed.rows * sum(feed.sizes[axis] for axis in key.padded) for feed in feeds))
     number = None if stream is None else stream.number
     task = Task(key, service, now, soft, hard, rows, worth, number)
     part = Part(ticket, index, version, runner, feeds, stream, task)

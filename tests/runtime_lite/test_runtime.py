@@ -2,24 +2,33 @@
 
 import dataclasses
 import gc
+import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime_lite import BadInput, Runtime
+from runtime_lite import BadInput, BundleRefused, Dropped, Overloaded, Runtime
 from runtime_lite.bench import bench_model
+from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import verify_model
 from tests.runtime_lite.bundles import (
+    PLAIN_TEXT,
+    WEIGHT,
     WIDTH,
     graph_files,
+    onnx_bytes,
     random_chunks,
+    replace_graph,
+    replace_hashed,
     streaming_graph,
     truth_of_stream,
     write_bundle,
     write_double_bundle,
+    write_streaming_bundle,
 )
 
 ATOL = 2e-6
@@ -110,3 +119,181 @@ def test_a_graph_without_a_batch_axis_is_fed_in_its_own_size(tmp_path: Path) -> 
             ("static", "next_keys", True),
         ]
         assert [timing.bucket for timing in bench_model(model, 2, 1)] == ["static"]
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 1.0}, {"max_streams": 0}, {"workers": 10**6}])
+def test_wrong_counts_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=rf"Runtime: expected {next(iter(options))} from 1 to \d+, got"):
+        Runtime(**options)
+
+
+@pytest.mark.parametrize("priority", [None, 1.0, 1000, True])
+def test_a_wrong_priority_is_refused(bundle: Path, priority: int) -> None:
+    with Runtime() as runtime, pytest.raises(BadInput, match=r"Runtime\.load: expected a priority from -100 to 100"):
+        runtime.load(bundle, priority=priority)
+
+
+def with_weight(directory: Path, factor: float) -> Path:
+    """The bundle with other weights."""
+    write_double_bundle(directory)
+    replace_hashed(directory, "graphs/weights.bin", (WEIGHT * np.float32(factor)).tobytes())
+    return directory
+
+
+def test_a_swap_serves_what_comes_from_now_on_and_leaves_open_streams_where_they_are(
+    bundle: Path, tmp_path: Path
+) -> None:
+    chunks = [{"x": chunk} for chunk in random_chunks(4)]
+    plain = {"x": chunks[0]["x"], "shift": np.array([0])}
+    with Runtime() as runtime:
+        old, new = runtime.load(bundle), runtime.load(with_weight(tmp_path / "new", 2.0))
+        with old.open_stream("streaming") as one, new.open_stream("streaming") as two:
+            before, after = ([s.push(c)["y"] for c in chunks] for s in (one, two))
+        model = runtime.load(bundle)
+        with model.open_stream("streaming") as pinned:
+            np.testing.assert_allclose(pinned.push(chunks[0])["y"], before[0], rtol=0.0, atol=ATOL)
+            snapshot = pinned.snapshot()
+            runtime.swap(model, tmp_path / "new")
+            fork = pinned.fork()
+            for at in (1, 2, 3):
+                np.testing.assert_allclose(pinned.push(chunks[at])["y"], before[at], rtol=0.0, atol=ATOL)
+            np.testing.assert_allclose(fork.push(chunks[1])["y"], before[1], rtol=0.0, atol=ATOL)
+            with model.open_stream("streaming") as fresh:
+                with pytest.raises(BadInput, match="a state belongs to the weights that made it"):
+                    fresh.restore(snapshot)
+                np.testing.assert_allclose(fresh.push(chunks[0])["y"], after[0], rtol=0.0, atol=ATOL)
+        np.testing.assert_allclose(model.run(plain, "plain")["y"], new.run(plain, "plain")["y"], rtol=0.0, atol=ATOL)
+        assert not np.allclose(model.run(plain, "plain")["y"], old.run(plain, "plain")["y"])
+        fork.close()
+        assert runtime.ledger.balanced
+
+
+def test_an_old_version_is_closed_with_its_last_stream(bundle: Path) -> None:
+    closed: list[str] = []
+
+    class Watched(OnnxExecutor):
+        def close(self) -> None:
+            closed.append("closed")
+            super().close()
+
+    with Runtime() as runtime:
+        model = runtime.load(bundle, executors=Watched)
+        first, second = model.open_stream("streaming"), model.open_stream("streaming")
+        runtime.swap(model, bundle)
+        first.close()
+        assert closed == []
+        second.push({"x": random_chunks(1)[0]})
+        second.close()
+        assert closed == ["closed", "closed"]  # one executor per graph
+
+
+def test_a_bundle_that_fails_to_load_changes_nothing(bundle: Path, tmp_path: Path) -> None:
+    feed = {"x": random_chunks(1)[0], "shift": np.array([0])}
+    broken = write_double_bundle(tmp_path / "broken")
+    (broken / "graphs" / "weights.bin").write_bytes(b"\0" * 16)
+    garbage = write_double_bundle(tmp_path / "garbage")
+    replace_graph(garbage, "graphs/streaming.batch4.onnx", onnx_bytes(PLAIN_TEXT.format(n=4, f=2)))
+    other = write_streaming_bundle(tmp_path / "other")
+    with Runtime() as runtime:
+        model = runtime.load(bundle)
+        expected = model.run(feed, "plain")["y"]
+        for wrong, sentence in ((broken, "weights.bin"), (garbage, "streaming.batch4"), (other, "expected the graphs")):
+            with pytest.raises(BundleRefused, match=sentence):
+                runtime.swap(model, wrong)
+            np.testing.assert_array_equal(model.run(feed, "plain")["y"], expected)
+        with pytest.raises(BadInput, match="expected"):
+            runtime.swap(model, tmp_path / "nowhere")
+        with Runtime() as another, pytest.raises(BadInput, match="expected an open model of this runtime"):
+            another.swap(model, bundle)
+        model.close()
+        with pytest.raises(BadInput, match="expected an open model of this runtime"):
+            runtime.swap(model, bundle)
+
+
+def test_swaps_under_load_fail_nothing_and_mix_no_versions(bundle: Path, tmp_path: Path) -> None:
+    new = with_weight(tmp_path / "new", 2.0)
+    feeds = [{"x": random_chunks(1, seed=seed)[0], "shift": np.array([0])} for seed in range(4)]
+    with Runtime(workers=2) as runtime:
+        model, other = runtime.load(bundle), runtime.load(new)
+        answers = [[each.run(feed, "plain")["y"] for each in (model, other)] for feed in feeds]
+        stop = threading.Event()
+        wrong: list[object] = []
+
+        def work(seed: int) -> None:
+            while not stop.is_set():
+                got = model.submit(feeds[seed], "plain").result(30)["y"]
+                if not any(np.allclose(got, answer, rtol=0.0, atol=ATOL) for answer in answers[seed]):
+                    wrong.append(got)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for at in range(6):
+            runtime.swap(model, bundle if at % 2 else new)
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+        assert wrong == []
+        ledger = runtime.ledger
+        assert ledger.submitted == ledger.count("done") and ledger.balanced
+
+
+def test_loading_and_unloading_under_load_ends_every_request(bundle: Path) -> None:
+    feed = {"x": random_chunks(1)[0], "shift": np.array([0])}
+    with Runtime(workers=2) as runtime:
+        unexpected: list[BaseException] = []
+
+        def work() -> None:
+            for _ in range(6):
+                model = runtime.load(bundle)
+                tickets = [model.submit(feed, "plain") for _ in range(3)]
+                model.close()
+                for ticket in tickets:
+                    try:
+                        ticket.result(30)
+                    except Dropped as error:
+                        if error.reason != "model closed":
+                            unexpected.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert unexpected == [] and runtime.ledger.live == 0 and runtime.ledger.balanced
+        assert runtime.health().healthy
+
+
+def test_a_model_that_is_warm_opens_no_session_for_a_request(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Runtime() as runtime:
+        model = runtime.load(bundle, warm_up=True)
+        monkeypatch.setattr("onnxruntime.InferenceSession", lambda *_, **__: pytest.fail("opened a session"))
+        for rows in (1, 3):
+            for frames in (2, 3):
+                x = random_chunks(1, rows)[0][:, :frames]
+                assert model.run({"x": x, "shift": np.arange(rows)}, "plain")["y"].shape == (rows, frames, WIDTH)
+            with model.open_stream("streaming", rows=rows) as stream:
+                stream.push({"x": random_chunks(1, rows)[0]})
+
+
+def test_a_drained_runtime_refuses_and_reports(bundle: Path) -> None:
+    with Runtime() as runtime:
+        model = runtime.load(bundle)
+        model.submit({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain").result(30)
+        with pytest.raises(BadInput, match=r"Runtime\.drain: expected limit_s as seconds from 0 on, got -1"):
+            runtime.drain(-1)
+        report = runtime.drain(10)
+        assert (report.finished, report.dropped) == (0, ()) and report.seconds < 10
+        with pytest.raises(Overloaded, match="draining"):
+            model.run({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain")
+
+
+def test_a_runtime_closed_with_work_in_it_ends_all_of_it(bundle: Path) -> None:
+    before = threading.active_count()
+    runtime = Runtime(workers=2)
+    model = runtime.load(bundle)
+    tickets = [model.submit({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain") for _ in range(20)]
+    runtime.close()
+    assert all(ticket.done() for ticket in tickets)
+    assert runtime.ledger.balanced and runtime.ledger.live == 0
+    assert threading.active_count() == before
