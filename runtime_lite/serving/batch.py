@@ -56,7 +56,7 @@ class Version:
         """The key of feeds that run together; found once for each combination of sizes of a single feed."""
         if len(feeds) > 1:
             return self._key(runner, smallest_bucket(runner.graph, feeds))
-        known = (runner.name, *feeds[0].sizes.values())
+        known: tuple[str | int, ...] = (runner.name, *feeds[0].sizes.values())
         if known not in self._keys:
             self._keys[known] = self._key(runner, smallest_bucket(runner.graph, feeds))
         return self._keys[known]
