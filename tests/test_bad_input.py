@@ -198,7 +198,7 @@ def truncated(path: Path) -> None:
 
 
 def graph_of(folder: Path) -> Path:
-    return folder / "graphs" / "net.batch1.onnx"
+    return folder / "graphs" / "net.batch.onnx"
 
 
 def as_tar(folder: Path) -> None:
@@ -688,8 +688,8 @@ BUNDLES = [
         for name, spoil, words in (
             ("no bundle", shutil.rmtree, ("copy", "check the path")),
             ("empty folder", emptied, ("manifest.json",)),
-            ("file missing", lambda p: graph_of(p).unlink(), ("graphs/net.batch1.onnx",)),
-            ("file truncated", lambda p: truncated(graph_of(p)), ("graphs/net.batch1.onnx", "bytes")),
+            ("file missing", lambda p: graph_of(p).unlink(), ("graphs/net.batch.onnx",)),
+            ("file truncated", lambda p: truncated(graph_of(p)), ("graphs/net.batch.onnx", "bytes")),
             ("file altered", lambda p: graph_of(p).write_bytes(b"x" * graph_of(p).stat().st_size), ("SHA-256",)),
             ("manifest truncated", lambda p: truncated(p / "manifest.json"), ("manifest.json",)),
             (
@@ -703,15 +703,15 @@ BUNDLES = [
                 ("../level.txt",),
             ),
             ("oversized manifest", lambda p: (p / "manifest.json").write_bytes(b" " * (1 << 26)), ("manifest.json",)),
-            ("graph is a socket", graph_is_socket, ("net.batch1.onnx",)),
+            ("graph is a socket", graph_is_socket, ("net.batch.onnx",)),
             ("truncated tar", as_tar, ("copy",)),
         )
     ),
     Row(
         "verify: graph replaced and hashed anew",
-        bundle("verify", lambda p: replace_hashed(p, "graphs/net.batch1.onnx", b"\x00" * 64)),
+        bundle("verify", lambda p: replace_hashed(p, "graphs/net.batch.onnx", b"\x00" * 64)),
         WRONG,
-        ("net.batch1.onnx",),
+        ("net.batch.onnx",),
     ),
     Row(
         "verify: golden file replaced and hashed anew",

@@ -129,10 +129,10 @@ def bundle_files(
     records = {name: graph_record(name, graph) for name, graph in graphs.items()}
     for name, graph in graphs.items():
         files |= {**graph.built.files, **graph.proofs}
-        for emitted in graph.built.artifacts:
-            digest = hashlib.sha256(graph.certificate).hexdigest()
-            contract = contract_of(name, records[name], emitted.sizes, loaded.recipe.front_end, digest)
-            files[emitted.file] = with_contract(files[emitted.file], contract)
+        digest = hashlib.sha256(graph.certificate).hexdigest()
+        for artifact in {artifact.file: artifact for artifact in records[name].artifacts}.values():
+            contract = contract_of(name, records[name], artifact, loaded.recipe.front_end, digest)
+            files[artifact.file] = with_contract(files[artifact.file], contract)
         files[f"certificates/{name}.json"] = graph.certificate
         files[f"golden/{name}.npz"] = graph.golden
     manifest = Manifest(

@@ -208,7 +208,9 @@ def _build_again(
     lowered = _lowered(name, proofs[-1]["lowered"], model)
     for made in passes[last + 1 :]:
         lowered = made.apply(lowered).lowered
-    built = write_static(target_of(bundle), lowered, {axis: each.buckets for axis, each in graph.axes.items()})
+    buckets = {axis: each.buckets for axis, each in graph.axes.items()}
+    count = len({artifact.file for artifact in graph.artifacts})
+    built = write_static(target_of(bundle), lowered, buckets, opens_rows=count < len(graph.artifacts))
     shipped = {artifact.file: without_contract(bundle.read_file(artifact.file)) for artifact in graph.artifacts}
     shipped |= {path: bundle.read_file(path) for artifact in graph.artifacts for path in artifact.files}
     for file in sorted(built.files.keys() | shipped.keys()):
@@ -216,7 +218,7 @@ def _build_again(
             other = {tool: made for tool, made in tool_versions().items() if bundle.manifest.tools.get(tool) != made}
             got = "another content" + (f" (made here with {show(other)})" if other else "")
             refuse(where, f"{file} as it follows from the graph that was proved", got, REBUILD)
-    return f"{len(graph.artifacts)} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
+    return f"{count} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
 
 
 def _left_out(bundle: Bundle, proof: Mapping[str, Any]) -> Iterator[str]:

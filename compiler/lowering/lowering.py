@@ -149,8 +149,13 @@ class Lowering:
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
             self.kept.keep(self.target_key, {"emitted": b"1"})
+            files = len({artifact.file for artifact in built.artifacts})
             report = StageReport(
-                self.name, self.target.name, time.perf_counter() - started, detail=f"{len(built.artifacts)} graphs"
+                self.name,
+                self.target.name,
+                time.perf_counter() - started,
+                refused=built.refused,
+                detail=f"{len(built.artifacts)} graphs in {files} files",
             )
             self._done(handle, report)
         return built

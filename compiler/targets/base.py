@@ -23,7 +23,7 @@ class Emitted:
 
     Attributes:
         sizes: size per bucketed axis.
-        file: its main file, relative to the bundle.
+        file: its main file, relative to the bundle; artefacts that differ in their rows alone may share it.
         files: other files it reads.
         lowered: the graph that was written, for verification.
     """
@@ -43,12 +43,14 @@ class Built:
         files: content by path relative to the bundle.
         versions: opset and IR version of the graphs.
         engine: for a target with a compiler of its vendor, what is to come of it.
+        refused: what of its offers the target did not keep for this graph, with reasons.
     """
 
     artifacts: tuple[Emitted, ...]
     files: Mapping[str, bytes]
     versions: Mapping[str, int]
     engine: Engine | None = None
+    refused: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,8 @@
-"""Static ONNX graphs, one file per combination of bucket sizes, with one shared weights file per graph.
+"""Static ONNX graphs with one shared weights file per graph: one file per combination of sizes, rows left open.
 
-Tried with ONNX Runtime 1.31 on CPUs. Refuses graphs with a symbolic dimension anywhere.
+A session keeps its own packed copy of the weights, so one session for all numbers of rows is what keeps memory small;
+it is as fast. A graph that needs their number has a file per bucket of the batch axis, too. Tried with ONNX Runtime
+1.31 on CPUs. Refuses graphs with a symbolic dimension anywhere else.
 """
 
 import dataclasses
@@ -17,18 +19,18 @@ from compiler.targets.static_graphs import write_static
 
 @dataclasses.dataclass(frozen=True)
 class OnnxStatic(Target):
-    """Write `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`."""
+    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`."""
 
     name: ClassVar[str] = "onnx_static"
     placement: ClassVar[Placement | None] = CPU
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
-        """Freeze, check and write every combination of bucket sizes.
+        """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.
 
         Raises:
             Refused: a dimension stays symbolic.
         """
-        return write_static(self, lowered, buckets)
+        return write_static(self, lowered, buckets, opens_rows=True)
 
     def open(self, path: Path) -> Session:
         """ONNX Runtime as it runs what ships."""

@@ -1,6 +1,7 @@
 """Writes static ONNX graphs, one file per combination of bucket sizes, with one shared weights file per graph.
 
-Every target that runs or compiles fixed shapes starts from these files.
+Every target that runs or compiles fixed shapes starts from these files. Where a target's runtime takes it, one file
+serves all numbers of rows: its batch axis stays open, everything else is a number.
 """
 
 import dataclasses
@@ -12,8 +13,13 @@ import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.stages import Lowered
+from compiler.errors import Refused
+from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
+from compiler.targets.open_rows import open_rows
+from runtime_lite.format.manifest import bucket_name
+
+Sizes = Mapping[str, int]
 
 INLINE_BYTES = 256
 """Smaller constants stay in the graph file, where shape inference and folding can read them."""
@@ -28,27 +34,46 @@ SMALL_ALIGNMENT_BYTES = 64
 """Offsets of the other tensors: a cache line."""
 
 
-def write_static(target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+def write_static(
+    target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], *, opens_rows: bool = False
+) -> Built:
     """Run the target's own passes for every combination of bucket sizes, let it look at the graphs, and write them.
 
-    Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`.
+    Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`. A file whose rows are open names the batch axis
+    without a size; where the graph does not allow that, every number of rows has a file, and the reason is kept.
+
+    Args:
+        target: what the graphs are for.
+        lowered: the graph, all bucketed axes symbolic.
+        buckets: sizes by axis.
+        opens_rows: whether one file may serve all numbers of rows.
 
     Raises:
         Refused: the target does not take a graph.
     """
-    graphs = [(sizes, _frozen(target, lowered, sizes)) for sizes in _combinations(buckets)]
-    target.accept([frozen for _, frozen in graphs])
+    graphs: list[tuple[Sizes, Sizes, Lowered]] | None = None
+    refused: list[Refusal] = []
+    if opens_rows and len(buckets.get(str(lowered.batch_axis), ())) > 1:
+        try:
+            graphs = _opened(target, lowered, buckets)
+        except Refused as error:
+            refused.append(Refusal(error.message, error.place))
+    if graphs is None:
+        graphs = [(sizes, sizes, _frozen(target, lowered, sizes)) for sizes in _combinations(buckets)]
+        target.accept([frozen for _, _, frozen in graphs])
     weights = _Weights(f"{lowered.graph}.weights")
-    artifacts, files = [], {}
-    for sizes, frozen in graphs:
-        label = "".join(f".{axis}{size}" for axis, size in sizes.items()) or ".static"
+    files: dict[str, bytes] = {}
+    artifacts = []
+    for sizes, fixed, graph in graphs:
+        label = "".join(f".{axis}{fixed.get(axis, '')}" for axis in sizes) or ".static"
         file = f"graphs/{lowered.graph}{label}.onnx"
-        files[file] = weights.externalise(frozen.model)
-        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), frozen))
+        if file not in files:
+            files[file] = weights.externalise(graph.model)
+        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), graph))
     files[f"graphs/{weights.name}"] = bytes(weights.content)
     model = lowered.model
     versions = {"opset": model.opset_imports[""], "ir_version": model.ir_version}
-    return Built(tuple(artifacts), files, versions)
+    return Built(tuple(artifacts), files, versions, refused=tuple(map(str, refused)))
 
 
 def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
@@ -56,6 +81,26 @@ def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lower
     for each in target.passes(sizes):
         frozen = each.apply(frozen).lowered
     return frozen
+
+
+def _opened(
+    target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]
+) -> list[tuple[Sizes, Sizes, Lowered]]:
+    """For every combination of bucket sizes the sizes that its graph is frozen to, all but the rows, and the graph.
+
+    Raises:
+        Refused: a graph needs the number of rows.
+    """
+    rows = str(lowered.batch_axis)
+    others = {axis: sizes for axis, sizes in buckets.items() if axis != rows}
+    opened = {
+        bucket_name(fixed): open_rows(_frozen(target, lowered, fixed), buckets[rows]) for fixed in _combinations(others)
+    }
+    found: list[tuple[Sizes, Sizes, Lowered]] = []
+    for sizes in _combinations(buckets):
+        fixed = {axis: size for axis, size in sizes.items() if axis != rows}
+        found.append((sizes, fixed, opened[bucket_name(fixed)]))
+    return found
 
 
 def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:

@@ -69,7 +69,7 @@ def _timed_calls(call: Callable[[], object]) -> list[float]:
 
 def full_feed(value: Any, emitted: Emitted) -> Array:
     """An input of one bucket: random numbers; lengths and masks of places that are all valid."""
-    shape = tuple(value.shape)
+    shape = tuple(size if isinstance(size, int) else emitted.sizes[size] for size in value.shape)
     for each in emitted.lowered.padded_axes:
         if value.name == each.length_input:
             return np.full(shape, emitted.sizes[each.axis], np.int64 if "64" in value.type else np.int32)

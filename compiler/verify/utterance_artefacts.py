@@ -74,11 +74,12 @@ class UtteranceArtefacts:
         return sum(array.size for array in step.feed.values())
 
     def _runner(self, emitted: Emitted) -> RowsRunner:
-        if emitted.file not in self.runners:
+        bucket = bucket_name(emitted.sizes)
+        if bucket not in self.runners:
             rows = emitted.sizes.get(self.lowered.batch_axis or "", 1)
             session = self.open_artifact(self.folder / emitted.file)
-            self.runners[emitted.file] = RowsRunner(self.lowered, session, Sizes(rows, emitted.sizes))
-        return self.runners[emitted.file]
+            self.runners[bucket] = RowsRunner(self.lowered, session, Sizes(rows, emitted.sizes))
+        return self.runners[bucket]
 
     def _lengths(self, index: int) -> dict[str, int]:
         return self._runner(self.artifacts[0]).lengths_of(self.steps[index].feed)

@@ -42,11 +42,8 @@ class GraphRunner:
             return "one without an axis of rows"
         if not self.graph.rows_independent:
             return "one whose rows are not proved independent"
-        shared = [t for t in self.graph.inputs if t.role in ("data", "state") and self.graph.rows_at(t) is None]
-        if not shared:
-            return None
-        kind = "state" if shared[0].role == "state" else "input"
-        return f"one whose {kind} {shared[0].name!r} holds for all rows"
+        shared = [t.name for t in self.graph.inputs if t.role == "data" and self.graph.rows_at(t) is None]
+        return f"one whose input {shared[0]!r} holds for all rows" if shared else None
 
     def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
         """Return the checked feed; `rows` counts where no input tells it."""

@@ -1,9 +1,10 @@
-"""Runs the static graphs of one graph of a bundle with ONNX Runtime on the CPU.
+"""Runs the graph files of one graph of a bundle with ONNX Runtime on the CPU.
 
-One session per artifact (bucket), made when it is first needed and kept. The graph file and its weights are handed
-over as the bytes whose hash was checked; ONNX Runtime opens no file. A graph that disagrees with the manifest about
-versions, inputs, outputs or external files is refused. Sessions run one node after the other with a fixed number of
-threads, so that equal feeds give equal bits on one machine. Feeds are trusted: `feeds.py` has checked them.
+One session per graph file, made when it is first needed and kept: buckets that share a file share its weights, packed
+ones included. The graph file and its weights are handed over as the bytes whose hash was checked; ONNX Runtime opens no
+file. A graph that disagrees with the manifest about versions, inputs, outputs or external files is refused. Sessions
+run one node after the other with a fixed number of threads, so that equal feeds give equal bits on one machine. Feeds
+are trusted: `feeds.py` has checked them.
 """
 
 import posixpath
@@ -17,7 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ig
 from runtime_lite.errors import BadInput, BundleRefused, InternalError, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
-from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name, static_shape
+from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name
 from runtime_lite.format.onnx_file import scan_onnx
 from runtime_lite.format.reader import Bundle
 
@@ -51,7 +52,7 @@ class _Session(Protocol):
 
 
 class OnnxExecutor:
-    """Sessions of one graph, by bucket.
+    """Sessions of one graph, by graph file.
 
     Args:
         bundle: an open bundle.
@@ -85,10 +86,11 @@ class OnnxExecutor:
             InternalError: the backend failed.
         """
         bucket = bucket_name(sizes)
+        artifact = self._artifacts[bucket]
         with self._lock:
-            session = self._sessions.get(bucket)
+            session = self._sessions.get(artifact.file)
             if session is None:
-                session = self._sessions[bucket] = self._open_session(self._artifacts[bucket])
+                session = self._sessions[artifact.file] = self._open_session(artifact)
         names = [tensor.name for tensor in self._graph.outputs]
         try:
             return dict(zip(names, session.run(names, dict(feeds)), strict=True))
@@ -127,9 +129,27 @@ class OnnxExecutor:
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
                 "rebuild the bundle with build.py or install the version it was verified with"
             ) from error
-        _check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
-        _check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
+        self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
+        self._check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
         return session
+
+    def _check_signature(
+        self, where: str, side: str, found: list[_Value], expected: tuple[Tensor, ...], artifact: Artifact
+    ) -> None:
+        wanted = [
+            (
+                tensor.name,
+                f"tensor({_ORT_TYPES.get(tensor.dtype, tensor.dtype)})",
+                self._graph.shape_in_file(tensor, artifact),
+            )
+            for tensor in expected
+        ]
+        got = [(value.name, value.type, list(value.shape)) for value in found]
+        if got != wanted:
+            differs = next(
+                (pair for pair in zip(wanted, got, strict=False) if pair[0] != pair[1]), (len(wanted), len(got))
+            )
+            refuse(where, f"{side} as the manifest lists them ({show(differs[0])})", show(differs[1]))
 
     def _check_versions_and_locations(self, where: str, content: bytes, artifact: Artifact) -> dict[str, str]:
         """Return the external files of a graph file, location as written there to file of the bundle."""
@@ -149,23 +169,6 @@ class OnnxExecutor:
                 refuse(where, f"external data within the {size} bytes of {path!r}", f"data up to byte {external.end}")
             locations[external.location] = path
         return locations
-
-
-def _check_signature(
-    where: str, side: str, found: list[_Value], expected: tuple[Tensor, ...], artifact: Artifact
-) -> None:
-    wanted = [
-        (
-            tensor.name,
-            f"tensor({_ORT_TYPES.get(tensor.dtype, tensor.dtype)})",
-            list(static_shape(tensor.shape, artifact.sizes)),
-        )
-        for tensor in expected
-    ]
-    got = [(value.name, value.type, list(value.shape)) for value in found]
-    if got != wanted:
-        differs = next((pair for pair in zip(wanted, got, strict=False) if pair[0] != pair[1]), (len(wanted), len(got)))
-        refuse(where, f"{side} as the manifest lists them ({show(differs[0])})", show(differs[1]))
 
 
 def _reason(error: Exception) -> str:

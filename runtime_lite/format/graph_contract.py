@@ -27,24 +27,26 @@ _FIELDS = ("inputs", "outputs", "axes", "states", "caches", "batch_axis", "rows_
 def contract_of(
     name: str,
     graph: Graph,
-    sizes: Mapping[str, int],
+    artifact: Artifact,
     front_end: Mapping[str, Scalar],
     certificate: str,
     schema_version: int = SCHEMA_VERSION,
 ) -> dict[str, Any]:
-    """Return what the file of one bucket says: how the graph is fed and read, and what the caller does before.
+    """Return what a graph file says: how the graph is fed and read, and what the caller does before.
 
     Args:
         name: graph name.
         graph: its record.
-        sizes: the bucket.
+        artifact: one whose file it is.
         front_end: of the manifest.
         certificate: SHA-256 of the graph's certificate.
         schema_version: of the manifest, in whose words it is said.
     """
     is_older = schema_version == schema_3.VERSION
     plain = schema_3.contract_fields(graph) if is_older else {field: getattr(graph, field) for field in _FIELDS}
-    told = {"graph": name, "sizes": dict(sizes), "front_end": dict(front_end), "certificate": certificate, **plain}
+    fixed = graph.sizes_in_file(artifact)
+    sizes = {axis: fixed.get(axis) for axis in artifact.sizes}  # null where the file leaves the rows open
+    told = {"graph": name, "sizes": sizes, "front_end": dict(front_end), "certificate": certificate, **plain}
     result: dict[str, Any] = json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True))
     return result
 
@@ -67,7 +69,7 @@ def check_contracts(bundle: Bundle) -> None:
         BundleRefused: names the file and the first value that differs.
     """
     for name, graph in bundle.manifest.graphs.items():
-        for artifact in graph.artifacts:
+        for artifact in {artifact.file: artifact for artifact in graph.artifacts}.values():
             _check(bundle, name, graph, artifact)
 
 
@@ -79,7 +81,7 @@ def _check(bundle: Bundle, name: str, graph: Graph, artifact: Artifact) -> None:
     told = JsonValue.parse(text, f"{where}: {KEY}").value
     certificate = bundle.manifest.files[graph.certificate].sha256
     manifest = bundle.manifest
-    said = contract_of(name, graph, artifact.sizes, manifest.front_end, certificate, manifest.schema_version)
+    said = contract_of(name, graph, artifact, manifest.front_end, certificate, manifest.schema_version)
     if told == said and _types(told) == _types(said):
         return
     theirs, ours = dict(_leaves(told)), dict(_leaves(said))

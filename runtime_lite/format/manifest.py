@@ -105,11 +105,12 @@ class State:
 
 @dataclass(frozen=True)
 class Artifact:
-    """One static graph file.
+    """One graph at one combination of buckets.
 
     Attributes:
         sizes: the bucket of every axis, e.g. `{"batch": 4}`.
-        file: the graph file in the bundle.
+        file: the graph file in the bundle, static but for its rows: artifacts that differ in their bucket of the batch
+            axis alone may share one, in which that axis is open.
         files: further files it reads (external weights), possibly shared with other artifacts.
     """
 
@@ -182,6 +183,20 @@ class Graph:
     def rows_at(self, tensor: Tensor) -> int | None:
         """Where an input or output has its rows, or None."""
         return tensor.shape.index(self.batch_axis) if self.batch_axis in tensor.shape else None
+
+    def sizes_in_file(self, artifact: Artifact) -> Mapping[str, int]:
+        """The sizes that an artifact's file is fixed to: all, but for the rows where several artifacts share it."""
+        if sum(each.file == artifact.file for each in self.artifacts) == 1:
+            return artifact.sizes
+        return {axis: size for axis, size in artifact.sizes.items() if axis != self.batch_axis}
+
+    def shape_in_file(self, tensor: Tensor, artifact: Artifact) -> list[int | str]:
+        """The shape that an artifact's file states: numbers, and the name of the batch axis where that is open."""
+        sizes = self.sizes_in_file(artifact)
+        is_open = self.batch_axis not in sizes
+        return [
+            size if is_open and size == self.batch_axis else static_shape((size,), sizes)[0] for size in tensor.shape
+        ]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from runtime_lite.format.manifest import (
     COSTS_FILE,
     ITEM_BYTES,
     MANIFEST_FILE,
+    Artifact,
     Graph,
     Manifest,
     State,
@@ -97,6 +98,7 @@ def _check_graph(where: str, graph: Graph) -> None:
     _check_states(where, graph)
     _check_caches(where, graph)
     _check_lengths(where, graph, tensors)
+    _check_shared_files(where, graph)
 
 
 def _check_shape(where: str, graph: Graph, tensor: Tensor) -> None:
@@ -136,6 +138,17 @@ def _check_artifacts(where: str, graph: Graph) -> None:
         refuse(f"{where}.artifacts", "every combination of buckets once", "one twice")
 
 
+def _check_shared_files(where: str, graph: Graph) -> None:
+    """Check that artifacts that share a file differ in their rows alone."""
+    first: dict[str, Artifact] = {}
+    for artifact in graph.artifacts:
+        like = first.setdefault(artifact.file, artifact)
+        differ = {axis for axis, size in artifact.sizes.items() if like.sizes[axis] != size}
+        if differ - {graph.batch_axis} or set(like.files) != set(artifact.files):
+            expected = f"artifacts that share {show(artifact.file)} to differ in their rows alone"
+            refuse(f"{where}.artifacts", expected, show([dict(like.sizes), dict(artifact.sizes)]))
+
+
 def _check_engine(where: str, graph: Graph) -> None:
     """Check that every artifact has an engine of its own when they are built, and none when they are not."""
     engine = graph.engine
@@ -153,6 +166,8 @@ def _check_engine(where: str, graph: Graph) -> None:
         refuse(f"{where}.built_with", "what the engine was built with", "nothing")
     if set(engine.files) != {artifact.file for artifact in graph.artifacts}:
         refuse(f"{where}.files", "one engine per graph file", show(sorted(engine.files)))
+    if len(engine.files) != len(graph.artifacts):
+        refuse(f"{where}.files", "one engine per combination of buckets", "one for several numbers of rows")
     if len(set(engine.files.values())) != len(engine.files):
         refuse(f"{where}.files", "an engine of its own per graph file", "one engine for two")
 

@@ -35,11 +35,13 @@ def add_words(plain: dict[str, Any]) -> None:
 
 
 def add_buckets(plain: dict[str, Any], count: int) -> None:
-    """Give the batch axis some buckets, all of one artifact."""
+    """Give the batch axis some buckets, all of one file."""
     graph = graph_of(plain)
     graph["axes"]["batch"]["buckets"] = list(range(1, count + 1))
     graph["artifacts"] = [
-        dict(graph["artifacts"][0], sizes={"batch": n, "time": t}) for n in range(1, count + 1) for t in (4, 8)
+        dict(like, sizes={"batch": n, "time": t})
+        for n in range(1, count + 1)
+        for t, like in zip((4, 8), graph["artifacts"][:2], strict=True)
     ]
 
 

@@ -306,8 +306,8 @@ def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[st
     kept = {name: content for name, content in files.items() if name in named}
     for name, graph in graphs.items():
         digest = entry_of(kept[graph.certificate]).sha256
-        for item in graph.artifacts:
-            kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item.sizes, FRONT_END, digest))
+        for item in {item.file: item for item in graph.artifacts}.values():
+            kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item, FRONT_END, digest))
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\n"}
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -341,6 +341,17 @@ def write_double_bundle(directory: Path) -> Path:
     return write_bundle(directory, {"streaming": streaming_graph(), "plain": plain_graph()}, files)
 
 
+def write_open_bundle(directory: Path) -> Path:
+    """Write a bundle of the streaming graph whose buckets share one file, in which the rows are open."""
+    graph = streaming_graph()
+    file = "graphs/streaming.batch.onnx"
+    graph = dataclasses.replace(
+        graph, artifacts=tuple(dataclasses.replace(each, file=file) for each in graph.artifacts)
+    )
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    return write_bundle(directory, {"streaming": graph}, files | {file: onnx_bytes(STREAMING_TEXT.format(n="batch"))})
+
+
 def edit_manifest(directory: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Change the manifest's JSON as an attacker would, past the records."""
     path = directory / "manifest.json"
@@ -356,7 +367,7 @@ def replace_graph(directory: Path, name: str, content: bytes) -> None:
         for item in record.artifacts:
             if item.file == name:
                 certificate = manifest.files[record.certificate].sha256
-                contract = contract_of(graph, record, item.sizes, manifest.front_end, certificate)
+                contract = contract_of(graph, record, item, manifest.front_end, certificate)
                 replace_hashed(directory, name, with_contract(content, contract))
 
 

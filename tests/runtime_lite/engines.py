@@ -53,7 +53,7 @@ def write_engine_bundle(
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": b"name: tiny\ntargets: [{kind: tensorrt}]\n"}
     digest = entry_of(kept[graph.certificate]).sha256
     for item in graph.artifacts:
-        kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item.sizes, FRONT_END, digest))
+        kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item, FRONT_END, digest))
     kept[PLAN] = json.dumps({"builder": {"flags": list(flags), "hardware_compatibility": compatibility}}).encode()
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)

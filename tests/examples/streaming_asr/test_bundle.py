@@ -11,7 +11,7 @@ import pytest
 import runtime_lite
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
-from compiler.ir import SOURCE_KEY
+from compiler.ir import SOURCE_KEY, dims_of
 from compiler.pipeline import BuildOptions, build
 from compiler.recipe.load import load_recipe
 from compiler.records.build_report import BuildReport
@@ -86,21 +86,22 @@ def test_the_first_call_is_real_length_zero(made: Made) -> None:
     assert float(np.max(np.abs(shipped["logits"] - original["logits"]))) <= 1e-5 * scale
 
 
-def test_at_most_six_inputs_and_no_symbolic_dimension_anywhere(made: Made) -> None:
+def test_at_most_six_inputs_and_no_symbolic_dimension_but_that_of_the_rows(made: Made) -> None:
     with runtime_lite.read_bundle(made.path) as bundle:
         (graph,) = bundle.manifest.graphs.values()
     assert len(graph.inputs) <= 6
     assert {file for artifact in graph.artifacts for file in artifact.files} == {"graphs/encoder.weights"}
-    for artifact in graph.artifacts:
-        model = ir.load(made.path / artifact.file)
+    for file in {artifact.file for artifact in graph.artifacts}:
+        model = ir.load(made.path / file)
         values = [*model.graph.inputs, *(output for node in model.graph for output in node.outputs)]
         for value in values:
             assert value.shape is not None, value.name
-            assert all(isinstance(dim, int) for dim in value.shape), value.name
+            names = {str(name) for dim in dims_of(value) or () if not isinstance(dim, int) for name in dim.free_symbols}
+            assert names <= {"batch"}, value.name
 
 
 def test_every_product_in_the_graph_names_its_source_line(made: Made) -> None:
-    model = ir.load(made.path / "graphs/encoder.batch1.onnx")
+    model = ir.load(made.path / "graphs/encoder.batch.onnx")
     products = [node for node in model.graph if node.op_type in ("MatMul", "Conv", "Softmax")]
     assert products
     assert all("examples/streaming_asr/model.py:" in node.metadata_props[SOURCE_KEY] for node in products)

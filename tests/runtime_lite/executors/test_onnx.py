@@ -1,4 +1,4 @@
-"""One session per bucket, opened once; attacks through graph files are in tests/attacks."""
+"""One session per graph file, opened once; attacks through graph files are in tests/attacks."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime_lite import BadInput, Bundle, read_bundle
+from runtime_lite import BadInput, Bundle, BundleRefused, Runtime, read_bundle
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
-from tests.runtime_lite.bundles import edit_manifest, onnx_bytes, replace_hashed, write_double_bundle
+from runtime_lite.verify import verify_model
+from tests.runtime_lite.bundles import (
+    STREAMING_TEXT,
+    edit_manifest,
+    onnx_bytes,
+    random_chunks,
+    replace_graph,
+    replace_hashed,
+    truth_of_stream,
+    write_double_bundle,
+    write_open_bundle,
+)
 
 GATHER_TEXT = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -53,6 +64,51 @@ def test_a_session_is_opened_at_its_first_use_and_kept(bundle: Bundle, monkeypat
         executor.run({"batch": rows, "frames": 2}, feeds(rows))
     weights = "graphs/weights.bin"
     assert read == ["graphs/plain.batch1.frames2.onnx", weights, "graphs/plain.batch4.frames2.onnx", weights]
+
+
+def test_buckets_that_share_a_file_share_a_session_and_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    read_file = Bundle.read_file
+
+    def note(self: Bundle, name: str) -> bytes:
+        opened.append(name)
+        return read_file(self, name)
+
+    monkeypatch.setattr(Bundle, "read_file", note)
+    with Runtime() as runtime:
+        model = runtime.load(write_open_bundle(tmp_path / "bundle"))
+        for rows in (1, 4, 2):
+            chunks = random_chunks(4, rows)
+            with model.open_stream(rows=rows) as stream:
+                for chunk, (expected, _) in zip(chunks, truth_of_stream(chunks), strict=True):
+                    np.testing.assert_allclose(stream.push({"x": chunk})["y"], expected, rtol=0.0, atol=2e-6)
+        assert all(comparison.holds for comparison in verify_model(model))
+    assert opened.count("graphs/weights.bin") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        (STREAMING_TEXT.format(n="N"), "got ('x', 'tensor(float)', ['N', 3, 2])"),
+        (STREAMING_TEXT.format(n=4), "got ('x', 'tensor(float)', [4, 3, 2])"),
+        (
+            STREAMING_TEXT.format(n="batch").replace("float[batch,3,2] x", "float[batch,frames,2] x"),
+            "got ('x', 'tensor(float)', ['batch', 'frames', 2])",
+        ),
+        (
+            STREAMING_TEXT.format(n="batch").replace("=> (float[batch,3,2] y", "=> (float[rows,3,2] y"),
+            "got ('y', 'tensor(float)', ['rows', 3, 2])",
+        ),
+    ],
+)
+def test_only_the_batch_axis_of_a_shared_file_may_be_open(tmp_path: Path, text: str, got: str) -> None:
+    directory = write_open_bundle(tmp_path / "bundle")
+    replace_graph(directory, "graphs/streaming.batch.onnx", onnx_bytes(text))
+    with Runtime() as runtime, pytest.raises(BundleRefused) as refusal:
+        runtime.load(directory).open_stream().push({"x": random_chunks(1)[0]})
+    assert got in str(refusal.value)
 
 
 def test_equal_feeds_give_equal_bits_in_every_session(bundle: Bundle) -> None:

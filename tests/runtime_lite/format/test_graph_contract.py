@@ -23,14 +23,21 @@ from tests.runtime_lite.bundles import (
     write_streaming_bundle,
 )
 
+
+def swap_files(manifest: dict[str, Any]) -> None:
+    one, other = graph_of(manifest)["artifacts"]
+    one["file"], other["file"] = other["file"], one["file"]
+
+
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "initial state": (set_at("states", 0, "initial", to=1.0), "(states[0].initial is 0.0), got 1.0"),
     "initial state of another type": (set_at("states", 0, "initial", to=0), "(states[0].initial is 0.0), got 0"),
     "front end": (lambda m: m["front_end"].update(dither=0.0), "(front_end.dither is 0.5), got 0.0"),
     "parameter of the front end dropped": (lambda m: m["front_end"].pop("dither"), "got 'nothing'"),
-    "buckets swapped": (
+    "buckets swapped": (swap_files, "(sizes.batch is 4), got 1"),
+    "one static file for two buckets": (
         lambda m: graph_of(m)["artifacts"][0].update(file=graph_of(m)["artifacts"][1]["file"]),
-        "(sizes.batch is 4), got 1",
+        "(sizes.batch is 4), got None",
     ),
 }
 
@@ -53,7 +60,7 @@ def test_frames_per_push_belong_to_the_graph(tmp_path: Path) -> None:
     """Nothing else of a graph without a mask input says how many frames a push adds."""
     graph = dataclasses.replace(streaming_graph(), caches=(dataclasses.replace(CACHE, mask_input=None),))
     other = dataclasses.replace(graph, caches=(dataclasses.replace(CACHE, mask_input=None, step=2),))
-    assert contract_of("g", graph, {"batch": 1}, {}, "") != contract_of("g", other, {"batch": 1}, {}, "")
+    assert contract_of("g", graph, graph.artifacts[0], {}, "") != contract_of("g", other, graph.artifacts[0], {}, "")
 
 
 def test_a_smallest_length_that_was_not_proved_is_refused(tmp_path: Path) -> None:

@@ -108,3 +108,36 @@ def test_an_engine_file_must_be_listed() -> None:
     paths |= {graph.certificate, "receipts.json", "recipe.yaml"}
     with pytest.raises(BundleRefused, match="expected a file listed under 'files'"):
         check_manifest(manifest_of({"g": dataclasses.replace(graph, engine=elsewhere)}, dict.fromkeys(paths, b"")))
+
+
+def shared(graph: Graph, *numbers: int) -> Graph:
+    """The same with some artifacts in the file of the first of them."""
+    artifacts = list(graph.artifacts)
+    for number in numbers:
+        artifacts[number] = dataclasses.replace(artifacts[number], file=artifacts[numbers[0]].file)
+    return dataclasses.replace(graph, artifacts=tuple(artifacts))
+
+
+def test_artifacts_that_differ_in_their_rows_alone_may_share_a_file() -> None:
+    check(shared(streaming_graph(), 0, 1))
+    both = shared(shared(plain_graph(), 0, 2), 1, 3)
+    check(both)
+    assert [dict(both.sizes_in_file(item)) for item in both.artifacts] == [{"frames": 2}, {"frames": 3}] * 2
+    assert both.shape_in_file(both.inputs[0], both.artifacts[1]) == ["batch", 3, 2]
+    alone = plain_graph()
+    assert alone.shape_in_file(alone.inputs[0], alone.artifacts[1]) == [1, 3, 2]
+
+
+def test_artifacts_that_share_a_file_differ_in_nothing_else() -> None:
+    with pytest.raises(BundleRefused, match=r"artifacts that share 'graphs/plain.* to differ in their rows alone, got"):
+        check(shared(plain_graph(), 0, 1))
+    graph = shared(streaming_graph(), 0, 1)
+    other = dataclasses.replace(graph.artifacts[1], files=(graph.artifacts[0].file,))
+    with pytest.raises(BundleRefused, match="to differ in their rows alone"):
+        check(dataclasses.replace(graph, artifacts=(graph.artifacts[0], other)))
+
+
+def test_engines_are_built_from_a_file_per_combination_of_buckets() -> None:
+    graph = shared(shared(plain_graph(), 0, 2), 1, 3)
+    with pytest.raises(BundleRefused, match="one engine per combination of buckets, got one for several numbers of"):
+        check(with_engine(graph, built=True))

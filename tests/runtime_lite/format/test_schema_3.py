@@ -45,8 +45,9 @@ def test_a_bundle_of_schema_3_is_verified_and_streams() -> None:
 def test_what_files_of_schema_3_say_is_worded_as_they_do() -> None:
     with read_bundle(KEPT) as bundle:
         graph = bundle.manifest.graphs["streaming"]
+    item = graph.artifacts[0]
     assert contract_fields(graph).keys() == {"inputs", "outputs", "axes", "states", "stream", "rows_independent"}
-    assert contract_of("g", graph, {}, {}, "", VERSION) != contract_of("g", graph, {}, {}, "")
+    assert contract_of("g", graph, item, {}, "", VERSION) != contract_of("g", graph, item, {}, "")
 
 
 def test_a_name_that_another_axis_has_is_not_given_to_the_cache() -> None:
