@@ -14,7 +14,9 @@ from runtime_lite import Bundle, EngineAbsent
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.arrays import Array
 
-WELL, KILL, HANG, DEAF_HANG, ALLOCATE, RAISE, LEAVE, MEET, WRONG_SHAPE = (float(number) for number in range(9))
+WELL, KILL, HANG, DEAF_HANG, ALLOCATE, RAISE, LEAVE, MEET, MEET_AND_HANG, MEET_AND_KILL, WRONG_SHAPE = (
+    float(number) for number in range(11)
+)
 
 
 class Faulty:
@@ -26,9 +28,11 @@ class Faulty:
 
     def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
         what = feeds["x"].flat[0]
-        if what == KILL:
+        if what in (MEET, MEET_AND_HANG, MEET_AND_KILL):
+            self._meeting.wait()
+        if what in (KILL, MEET_AND_KILL):
             os.kill(os.getpid(), signal.SIGKILL)
-        if what == HANG:
+        if what in (HANG, MEET_AND_HANG):
             threading.Event().wait()
         if what == DEAF_HANG:
             ctypes.PyDLL(None).sleep(1000)  # no other thread of the process runs meanwhile
@@ -39,8 +43,6 @@ class Faulty:
             raise ZeroDivisionError("by zero")
         if what == LEAVE:
             sys.exit(3)
-        if what == MEET:
-            self._meeting.wait()
         outputs = self._inner.run(sizes, feeds)
         return {name: array[:0] for name, array in outputs.items()} if what == WRONG_SHAPE else outputs
 
