@@ -12,7 +12,7 @@ from rich.table import Table
 from compiler.cache.store import StageCache
 from compiler.commands.example_feeds import random_feeds, require_sizes
 from compiler.commands.onnx_signature import Tensor
-from compiler.commands.subjects import STAGE, Subject, checked, open_onnx, open_original, opened_bundle
+from compiler.commands.subjects import STAGE, Fed, Subject, checked, open_onnx, open_original, opened_bundle
 from compiler.errors import DataError, GateFailed, Place, RecipeError
 from compiler.recipe.gates import Tolerance
 from compiler.recipe.load import load_recipe
@@ -92,7 +92,7 @@ def compare_pair(request: Request, limits: Tolerance) -> Comparison:
         SlipwayError: one of them cannot be opened, their inputs or outputs have other names, or the feeds do not fit.
     """
     with contextlib.ExitStack() as stack:
-        first, second = (stack.enter_context(_opened(text, request)) for text in (request.first, request.second))
+        first, second = _both(stack, request)
         second = _renamed(second, {theirs: ours for ours, theirs in request.names.items()})
         feeds = _feeds(first, second, request)
         return _compared(first, second, feeds, limits)
@@ -116,11 +116,33 @@ def require_same(comparison: Comparison, request: Request, limits: Tolerance) ->
         )
 
 
+def _both(stack: contextlib.ExitStack, request: Request) -> tuple[Subject, Subject]:
+    """Both models; a file has the states that the recipe of the other gives it."""
+    to_second = dict(request.names)
+    to_first = {theirs: ours for ours, theirs in to_second.items()}
+    if _is_file(request.first):
+        second = stack.enter_context(_opened(request.second, request))
+        return stack.enter_context(_opened(request.first, request, _called(second.fed, to_first))), second
+    first = stack.enter_context(_opened(request.first, request))
+    return first, stack.enter_context(_opened(request.second, request, _called(first.fed, to_second)))
+
+
+def _called(fed: Mapping[str, Fed] | None, names: Mapping[str, str]) -> dict[str, Fed] | None:
+    """States as the other model calls them."""
+    if fed is None:
+        return None
+    return {names.get(name, name): Fed(names.get(f.output, f.output), f.window) for name, f in fed.items()}
+
+
+def _is_file(text: str) -> bool:
+    return text.rpartition("@")[0].endswith(".onnx") or text.endswith(".onnx")
+
+
 @contextlib.contextmanager
-def _opened(text: str, request: Request) -> Iterator[Subject]:
+def _opened(text: str, request: Request, fed: Mapping[str, Fed] | None = None) -> Iterator[Subject]:
     path, _, graph = text.rpartition(":") if not Path(text).exists() and ":" in text else (text, "", "")
-    if path.rpartition("@")[0].endswith(".onnx") or path.endswith(".onnx"):
-        yield open_onnx(text, request.sizes)
+    if _is_file(path):
+        yield open_onnx(text, request.sizes, fed)
     elif path.endswith((".yaml", ".yml")):
         loaded = load_recipe(path, request.overrides, request.checkpoint)
         yield open_original(loaded, graph or None, request.cache, Progress())

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 import onnx.reference
+import yaml
 
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
 from compiler.commands.example_feeds import shape_in, unanswered
 from compiler.commands.onnx_signature import Signature, Tensor, open_file, read_file
-from compiler.commands.tensor_roles import carried_states
+from compiler.commands.tensor_roles import Carried, carried_states, told_states
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError, SlipwayError
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_caches
 from compiler.report.progress import Progress
 from compiler.sizes.expressions import expression
-from compiler.stages import Array, Feed
+from compiler.stages import Array, Feed, newest
 from compiler.user_code.callables import shown_path
 from runtime_lite.errors import RuntimeLiteError
 from runtime_lite.model import Model
@@ -38,6 +39,14 @@ Call = Callable[[Sequence[str], dict[str, Array]], Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
+class Fed:
+    """What a recipe says of a state: the output that feeds it, and how many of its newest frames stay, if not all."""
+
+    output: str
+    window: int | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Subject:
     """Something that answers feeds.
 
@@ -47,6 +56,7 @@ class Subject:
         states: what it carries by itself, as it is before the first call.
         sizes: those of its axes that it has a size for by itself.
         carried: its states in words, where they are guessed.
+        fed: its states by input, as its recipe says; None of a file, which has none.
         answers: all outputs of every call; a fresh stream each time.
     """
 
@@ -55,6 +65,7 @@ class Subject:
     states: tuple[Tensor, ...]
     sizes: Mapping[str, int]
     carried: str
+    fed: Mapping[str, Fed] | None
     answers: Answers
 
 
@@ -82,12 +93,13 @@ BACKENDS: Mapping[str, Callable[[Path], Call]] = {
 """What runs an ONNX file: ONNX Runtime without and with rewrites of its own, and the evaluator of the standard."""
 
 
-def open_onnx(text: str, sizes: Mapping[str, int]) -> Subject:
+def open_onnx(text: str, sizes: Mapping[str, int], fed: Mapping[str, Fed] | None = None) -> Subject:
     """An ONNX file; its states are those whose names and sizes say so.
 
     Args:
         text: `FILE.onnx` or `FILE.onnx@BACKEND`.
         sizes: of axes that no feed has.
+        fed: what a recipe says of its states; where one does, nothing is guessed.
 
     Raises:
         RecipeError: the file cannot be read, or there is no such backend.
@@ -98,7 +110,9 @@ def open_onnx(text: str, sizes: Mapping[str, int]) -> Subject:
         raise RecipeError(f"{text}: expected a backend behind @, got {backend!r}", cure=did_you_mean(backend, BACKENDS))
     path = Path(name if at else text)
     _, signature = read_file(path, STAGE)
-    carried = {each.input: each for each in carried_states(signature)}
+    told = () if fed is None else told_states(signature, {name: each.output for name, each in fed.items()})
+    carried = {each.input: each for each in (carried_states(signature) if fed is None else told)}
+    windows = {name: each.window for name, each in (fed or {}).items() if each.window is not None}
     states = tuple(_empty(each, carried[each.name].frames_axis) for each in signature.inputs if each.name in carried)
     inputs = tuple(each for each in signature.inputs if each.name not in carried)
     return Subject(
@@ -106,14 +120,9 @@ def open_onnx(text: str, sizes: Mapping[str, int]) -> Subject:
         inputs=inputs,
         states=states,
         sizes={},
-        carried=", ".join(f"{each.input} <- {each.output} ({each.reason})" for each in carried.values()),
-        answers=_chained(
-            BACKENDS[backend if at else "plain"](path),
-            signature,
-            states,
-            {name: each.output for name, each in carried.items()},
-            sizes,
-        ),
+        carried=", ".join(f"{each.input} <- {each.output} ({each.reason})" for each in carried.values() if fed is None),
+        fed=None,
+        answers=_chained(BACKENDS[backend if at else "plain"](path), signature, states, carried, windows, sizes),
     )
 
 
@@ -124,7 +133,12 @@ def _empty(state: Tensor, frames_axis: int | None) -> Tensor:
 
 
 def _chained(
-    call: Call, signature: Signature, states: Sequence[Tensor], fed_by: Mapping[str, str], sizes: Mapping[str, int]
+    call: Call,
+    signature: Signature,
+    states: Sequence[Tensor],
+    carried: Mapping[str, Carried],
+    windows: Mapping[str, int],
+    sizes: Mapping[str, int],
 ) -> Answers:
     """Call after call, each with the states that the one before has left; a feed may hold the first of them."""
     names = [tensor.name for tensor in signature.outputs]
@@ -139,10 +153,15 @@ def _chained(
                 kept |= {name: array for name, array in feed.items() if name in kept}
             given = {name: array for name, array in feed.items() if name in known and name not in kept}
             outputs = dict(zip(names, map(np.asarray, call(names, {**given, **kept})), strict=True))
-            kept = {name: outputs[output] for name, output in fed_by.items()}
+            kept = {name: _newest(outputs[each.output], each, windows.get(name)) for name, each in carried.items()}
             yield outputs
 
     return answers
+
+
+def _newest(array: Array, state: Carried, window: int | None) -> Array:
+    """What a call takes of the state that the one before has left: as many frames as the recipe's window holds."""
+    return array if window is None or state.frames_axis is None else newest(array, state.frames_axis, window)
 
 
 def sizes_of(tensors: Iterable[Tensor], feed: Feed) -> dict[str, int]:
@@ -173,7 +192,19 @@ def opened_bundle(text: str) -> Iterator[Subject]:
             for each in runner.graph.inputs
             if each.role == "data"
         )
-        yield Subject(text, inputs, (), axes, "", lambda feeds: _pushed(model, runner.name, feeds))
+        fed = _fed(yaml.safe_load(model.bundle.read_file(model.bundle.manifest.recipe)), runner.name)
+        yield Subject(text, inputs, (), axes, "", fed, lambda feeds: _pushed(model, runner.name, feeds))
+
+
+def _fed(recipe: Mapping[str, Any], graph: str) -> dict[str, Fed]:
+    """The states of a bundle's graph, by the names that they had before passes."""
+    spec = recipe.get("graphs", {}).get(graph, {"axes": {}, "inputs": {}})
+    windows = {name: axis["window"] for name, axis in spec["axes"].items() if axis.get("window") is not None}
+    return {
+        name: Fed(given["state"], next((windows[dim] for dim in given["shape"] if dim in windows), None))
+        for name, given in spec["inputs"].items()
+        if given.get("state") is not None
+    }
 
 
 def _pushed(model: Model, graph: str, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
@@ -228,7 +259,12 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
         for outputs, _ in original.reference().run(given):
             yield outputs
 
-    return Subject(f"{shown}:{name}", inputs, (), sizes, "", answers)
+    fed = {
+        each: Fed(given.state, next((spec.caches[dim].window for dim in given.shape if dim in spec.caches), None))
+        for each, given in spec.inputs.items()
+        if given.state is not None
+    }
+    return Subject(f"{shown}:{name}", inputs, (), sizes, "", fed, answers)
 
 
 def checked(subject: Subject, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:

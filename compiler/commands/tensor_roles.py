@@ -5,7 +5,7 @@ Every guess has its reason in words; nothing is taken for granted by a build, wh
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.sizes.expressions import mentions
@@ -55,6 +55,16 @@ def carried_states(signature: Signature) -> tuple[Carried, ...]:
         for given, back, reason in match(inputs, outputs):
             found[given.name] = Carried(given.name, back.name, _frames_axis(given, back), reason)
     return tuple(found[each.name] for each in signature.inputs if each.name in found)
+
+
+def told_states(signature: Signature, fed_by: Mapping[str, str]) -> tuple[Carried, ...]:
+    """The states of a model where somebody knows the output that feeds each; those that it does not have are left."""
+    backs = {each.name: each for each in signature.outputs}
+    return tuple(
+        Carried(given.name, back.name, _frames_axis(given, back), "a recipe says so")
+        for given in signature.inputs
+        if (back := backs.get(fed_by.get(given.name, ""))) is not None
+    )
 
 
 def unpaired_states(signature: Signature, carried: Iterable[Carried]) -> dict[str, tuple[Carried, ...]]:

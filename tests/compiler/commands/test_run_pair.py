@@ -111,12 +111,40 @@ def test_a_bundle_is_compared_with_the_file_and_the_original(
 ) -> None:
     project = shared_project(tmp_path_factory)
     monkeypatch.chdir(project.folder)
-    code, out, err = run(capsys, "run", "stream.onnx", "stream", "--set-size", "batch=1", "--calls", "2")
-    assert (code, err) == (0, "")
-    assert rows_of(out)["logits"][0] == "2"
+    for pair in (("stream.onnx", "stream"), ("stream:net", "stream.onnx@reference"), ("stream.onnx", "stream.yaml")):
+        code, out, err = run(capsys, "run", *pair, "--set-size", "batch=1", "--calls", "6")
+        assert (code, err) == (0, ""), out
+        assert rows_of(out)["logits"][0] == "6" and "states guessed" not in out
     code, out, err = run(capsys, "--cache", str(project.cache), "run", "stream.yaml:net", "stream:net", "--calls", "6")
     assert (code, err) == (0, "")
     assert rows_of(out)["logits"][-1] == "same"
+
+
+def test_a_file_has_the_states_that_the_recipe_gives_it_and_no_guessed_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that say nothing, two states that fit either output, and names of a copy."""
+    monkeypatch.chdir(tmp_path)
+    text = "(float[1,4] x, float[1,4] a, float[1,4] b) => (float[1,4] y, float[1,4] p, float[1,4] q) {"
+    text += " p = Add(x, b)  q = Sub(x, a)  y = Mul(a, b) }"
+    write(tmp_path / "m.onnx", text)
+    write(tmp_path / "n.onnx", re.sub(r"\ba\b", "a2", text))
+    (tmp_path / "pair_feeds.py").write_text(
+        "import numpy as np\n\n\ndef streams():\n    rng = np.random.default_rng(0)\n    for _ in range(2):\n"
+        "        yield [{'x': rng.standard_normal((1, 4), dtype=np.float32)} for _ in range(6)]\n"
+    )
+    (tmp_path / "m.yaml").write_text(
+        "name: m\ngraphs:\n  m:\n    source: {onnx: m.onnx}\n    inputs:\n      x: {shape: [1, 4], dtype: float32}\n"
+        "      a: {shape: [1, 4], dtype: float32, state: q}\n      b: {shape: [1, 4], dtype: float32, state: p}\n"
+        "    outputs: [y, p, q]\n    axes: {}\n    passes: []\n"
+        'data: {verification: {feeds: "pair_feeds:streams", count: 2}}\ntargets: [{kind: onnx_static}]\n'
+        "gates: {parity: {m: {max_abs: 1.0e-5, chained_steps: 4}}}\n"
+    )
+    assert run(capsys, "--recipe", "m.yaml", "--out", "bundle", "--no-cache")[0] == 0
+    for pair in (["m.onnx", "bundle"], ["m.yaml", "m.onnx"], ["bundle", "n.onnx", "--name", "a=a2"]):
+        code, out, err = run(capsys, "run", *pair)
+        assert (code, err) == (0, ""), (out, err)
+        assert rows_of(out)["y"][-1] == "same"
 
 
 def _(folder: Path, text: str) -> str:
