@@ -23,6 +23,7 @@ from compiler.commands.arguments import ALLOW, make_parser
 from compiler.errors import GateFailed, Refused, blamed
 from compiler.interruption import signals_interrupt
 from compiler.report.files import is_json_report, is_page, require_place
+from runtime_lite.executors.executor import ExecutorFactory
 
 DIFFERENT = 6
 INTERRUPTED = 130
@@ -69,6 +70,7 @@ def _repeat_with(given: Sequence[str]) -> str:
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(given)
+    options.overrides += getattr(options, "overrides_behind", [])
     if options.command != "explain" and (options.command is None) == (options.recipe is None):
         parser.error("expected --recipe or one command; for example --recipe cpu.yaml")
     return options
@@ -134,12 +136,12 @@ def _bundle_name(name: str, recipe: str) -> str:
     return name if name == recipe else f"{name}-{recipe}"
 
 
-def _runtime(options: argparse.Namespace) -> int:
+def _runtime(options: argparse.Namespace, *executors: ExecutorFactory) -> int:
     from runtime_lite.__main__ import main as run_command
 
     given = [options.command, str(options.bundle)]
     given += [option for option in (ALLOW, "--json") if getattr(options, option[2:].replace("-", "_"), False)]
-    code = run_command(given)
+    code = run_command(given, *executors)
     if code:
         print(_repeat_with(given), file=sys.stderr)
     return code
@@ -147,9 +149,10 @@ def _runtime(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from compiler.bundle.replay_proofs import verify_proofs
+    from compiler.bundle.target_of import executors_here
     from runtime_lite.format.reader import read_bundle
 
-    code = _runtime(options)
+    code = _runtime(options, executors_here(allow_host_code=options.allow_host_code))
     if code == 0:
         with read_bundle(options.bundle) as bundle:
             for line in verify_proofs(bundle):
@@ -196,11 +199,16 @@ def _check(options: argparse.Namespace) -> int:
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
     target = pipeline.check(loaded)
-    passes = sum(len(spec.passes) for spec in loaded.recipe.graphs.values())
-    graphs = ", ".join(loaded.recipe.graphs)
-    print(f"{loaded.path}: the recipe holds: graphs {graphs}; {passes} passes; target {target.name}")
-    print(f"{files} files and the modules of {modules} callables are where it says; no code of them was run")
+    graphs = "; ".join(f"graph {name}, {_count(len(g.passes), 'pass')}" for name, g in loaded.recipe.graphs.items())
+    print(f"{loaded.path}: no mistake found: {graphs}; target {target.name}")
+    print(
+        f"found: {_count(files, 'file')}, {_count(modules, 'function')} by their modules; nothing was captured or run"
+    )
     return 0
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -251,8 +259,7 @@ def _init(options: argparse.Namespace) -> int:
 
     inputs = {name: Wanted(dims, dtype) for name, dims, dtype in options.inputs}
     written = init_recipe(options.what, options.out, inputs, options.checkpoint)
-    places = "place" if written.todo == 1 else "places"
-    todo = f"{written.todo} {places} to fill in" if written.todo else "nothing to fill in"
+    todo = f"{_count(written.todo, 'place')} to fill in" if written.todo else "nothing to fill in"
     print(f"{written.recipe}: written, {written.guessed} guesses marked, {todo}")
     if written.feeds is not None:
         print(f"{written.feeds}: written, random feeds to begin with")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
 from compiler.bundle.proof_files import proof_files
+from compiler.bundle.receipts import enter_receipts, receipts_in
 from compiler.bundle.staged_folder import write_costs, write_files
 from compiler.cache.tool_versions import tool_versions
 from compiler.lowering.lowering import Lowering
@@ -68,6 +68,7 @@ class Assembly:
             found = kept.recall(self.folder)
             self.record.findings += found.findings
             self.record.speed += found.speed
+            self.receipts = receipts_in(self.folder)
             handle.end(cached=True)
 
     def emit(self) -> None:
@@ -93,7 +94,7 @@ class Assembly:
                 name: _parts_of(self.shipped.graphs[name], lowering) for name, lowering in self.lowerings.items()
             }
         sources = _sources_of(self.loaded, self.lowerings)
-        files = bundle_files(self.loaded, self.parts, {"parity": self.receipts}, sources, tool_versions())
+        files = bundle_files(self.loaded, self.parts, self.receipts, sources, tool_versions())
         write_files(self.folder, {name: each for name, each in files.items() if _differs(self.folder / name, each)})
 
     def replay(self) -> None:
@@ -140,19 +141,26 @@ class Assembly:
             handle.end(detail=f"engines of {len(waiting)} graphs, {done}")
         self._open_with(self.target.executor)
         self.check("engines")
+        enter_receipts(self.folder, self.receipts)
         self.record.engines = tuple(EngineRow(graph, "built") for graph in waiting)
 
     def close(self) -> None:
         """The gates on the whole bundle, and what reports say of its files."""
+        self._note_sizes()
+        self.record.drift |= {
+            name: tuple(map(curve_of, self.receipts[name].get("drift", ()))) for name in self.lowerings
+        }
+        self.shipped = dataclasses.replace(self.shipped, speed=tuple(self.record.speed))
+        self.check("end")
+        enter_receipts(self.folder, self.receipts)
+        self._note_sizes()
+
+    def _note_sizes(self) -> None:
         self.record.sizes |= {
             p.relative_to(self.folder).as_posix(): p.stat().st_size
             for p in sorted(self.folder.rglob("*"))
             if p.is_file()
         }
-        receipts = json.loads((self.folder / "receipts.json").read_text())["parity"]
-        self.record.drift |= {name: tuple(map(curve_of, receipts[name].get("drift", ()))) for name in self.lowerings}
-        self.shipped = dataclasses.replace(self.shipped, speed=tuple(self.record.speed))
-        self.check("end")
 
 
 def _original_of(lowering: Lowering) -> OriginalGraph:

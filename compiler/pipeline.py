@@ -140,7 +140,7 @@ def _kept(loaded: LoadedRecipe, cache: StageCache | None, graphs: Mapping[str, L
     first = next(iter(graphs.values()))
     keys = {name: graph.target_key for name, graph in graphs.items()}
     checkpoints = checkpoint_hashes(source_files(graphs))
-    inputs = bundle_inputs(loaded, first.original.surroundings, keys, checkpoints, first.target.absent())
+    inputs = bundle_inputs(loaded, first.original.surroundings, keys, checkpoints, first.target)
     code = {name: named for graph in graphs.values() for name, named in graph.original.code().items()}
     return KeptBundle(StageResults(cache, loaded.path.parent), inputs, {**code, **code_of_gates(loaded)})
 

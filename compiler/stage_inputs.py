@@ -165,6 +165,7 @@ class BundleInputs:
         checkpoints: hashes of the files the graphs come from, by the names that the bundle gives them.
         files: hashes of the files that the recipe names for data and task.
         absent: why the target's toolchain is not here, or empty.
+        toolchain: what was found of its parts, with their versions: gates run what they made.
     """
 
     surroundings: Surroundings
@@ -173,6 +174,7 @@ class BundleInputs:
     checkpoints: Mapping[str, str]
     files: tuple[str, ...]
     absent: str
+    toolchain: tuple[str, ...]
 
 
 def key_of(inputs: Any) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
+from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.costs import Cost, json_from_costs
@@ -30,11 +31,16 @@ from runtime_lite.serving.top import CLEAR, watch
 from runtime_lite.verify import verify_model
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
+def main(arguments: Sequence[str] | None = None, executors: ExecutorFactory = make_executor) -> int:
+    """Run a command and return its exit code.
+
+    Args:
+        arguments: those of the process by default.
+        executors: make what runs the graphs that are verified; by default what the bundle was built for.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name may not fit the terminal's encoding
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments, argparse.Namespace(executors=executors))
     try:
         options.command(options)
         sys.stdout.flush()
@@ -130,7 +136,7 @@ def _inspect(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace) -> None:
     with Runtime(threads=options.threads) as runtime:
-        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
+        model = runtime.load(options.bundle, options.executors, options.allow_host_code)
         print(f"{len(model.bundle.manifest.files)} files: size and sha256 as listed")
         comparisons = list(verify_model(model))
     rows = [

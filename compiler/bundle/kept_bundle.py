@@ -13,6 +13,7 @@ from compiler.recipe.load import LoadedRecipe
 from compiler.records.build_report import SpeedRow
 from compiler.records.findings import Finding
 from compiler.stage_inputs import BundleInputs, Surroundings, key_of
+from compiler.targets.base import Target
 from compiler.user_code.callables import shown_path
 from compiler.user_code.streams import locate_files
 from runtime_lite.format.canonical_json import canonical_json
@@ -33,7 +34,7 @@ def bundle_inputs(
     surroundings: Surroundings,
     graphs: Mapping[str, str],
     checkpoints: Mapping[str, str],
-    absent: str | None,
+    target: Target,
 ) -> BundleInputs:
     """All that a bundle is made from.
 
@@ -42,13 +43,21 @@ def bundle_inputs(
         surroundings: of the build.
         graphs: key of each graph's artefacts.
         checkpoints: of `checkpoint_hashes`.
-        absent: why the target's toolchain is not here.
+        target: whose toolchain, where it is here, runs what ships.
     """
     recipe, places = loaded.recipe, loaded.places
     files = locate_files(places, recipe.data.verification.files, "data", "verification")
     if recipe.gates.task is not None:
         files += locate_files(places, recipe.gates.task.files, "gates", "task")
-    return BundleInputs(surroundings, loaded.text, graphs, checkpoints, tuple(map(hash_path, files)), absent or "")
+    return BundleInputs(
+        surroundings,
+        loaded.text,
+        graphs,
+        checkpoints,
+        tuple(map(hash_path, files)),
+        target.absent() or "",
+        tuple(f"{part.name}: {part.found}" for part in target.parts()),
+    )
 
 
 def code_of_gates(loaded: LoadedRecipe) -> Code:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from compiler.bundle.receipts import RECEIPTS, content_of_receipts
 from compiler.ir import dims_of
 from compiler.recipe.load import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
-from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import (
     MANIFEST_FILE,
@@ -125,7 +125,7 @@ def bundle_files(
     tools: Mapping[str, str],
 ) -> dict[str, bytes]:
     """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes."""
-    files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), "receipts.json": canonical_json(receipts)}
+    files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
     records = {name: graph_record(name, graph) for name, graph in graphs.items()}
     for name, graph in graphs.items():
         files |= {**graph.built.files, **graph.proofs}
@@ -141,7 +141,7 @@ def bundle_files(
         front_end=dict(loaded.recipe.front_end),
         sha256=sources,
         tools=dict(tools),
-        receipts="receipts.json",
+        receipts=RECEIPTS,
         recipe="recipe.yaml",
         files={
             path: FileEntry(len(content), hashlib.sha256(content).hexdigest())

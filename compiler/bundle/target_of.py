@@ -1,11 +1,14 @@
 """The target that a bundle was built for, made again from the recipe that travels with it."""
 
+import functools
+
 import yaml
 
 from compiler.errors import RecipeError
 from compiler.targets import TARGETS
 from compiler.targets.base import Target
 from runtime_lite.errors import BadInput, show
+from runtime_lite.executors.executor import EXECUTORS, Executor, ExecutorFactory, make_executor
 from runtime_lite.format.reader import Bundle
 
 WRONG = (AttributeError, KeyError, RecipeError, RecursionError, StopIteration, TypeError, ValueError, yaml.YAMLError)
@@ -35,3 +38,20 @@ def target_of(bundle: Bundle) -> Target:
             f"{where}: expected target {name} with options that it has, got none ({type(error).__name__}: "
             f"{show(str(error))}); rebuild the bundle"
         ) from None
+
+
+def executors_here(*, allow_host_code: bool) -> ExecutorFactory:
+    """What runs a bundle's graphs on a machine that has the compiler: engines that the runtime does not know, too.
+
+    Args:
+        allow_host_code: whether engines may run code that they carry.
+    """
+    return functools.partial(_executor_here, allow_host_code)
+
+
+def _executor_here(allow_host_code: bool, bundle: Bundle, name: str, threads: int) -> Executor:
+    graph = bundle.manifest.graphs[name]
+    is_built = graph.engine is not None and graph.engine.status == "built"
+    if is_built and graph.target in TARGETS and graph.target not in EXECUTORS:
+        return target_of(bundle).executor(bundle, name, threads)
+    return make_executor(bundle, name, threads, allow_host_code)

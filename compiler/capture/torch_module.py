@@ -356,9 +356,16 @@ def _try(
     except Exception as error:
         raise RecipeError(
             f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
-            cure="check order, shapes and dtypes of inputs in the recipe against the model's forward",
+            cure=_cure_of_call(module, names),
             place=dataclasses.replace(place, source=users_line(error)),
         ) from error
+    nested = [each for each in results if isinstance(each, tuple | list)] if isinstance(results, tuple | list) else []
+    if nested:
+        raise RecipeError(
+            f"expected tensors side by side, got a {type(nested[0]).__name__} of {len(nested[0])} among the results",
+            cure="return each by itself, as in return y, *caches",
+            place=place,
+        )
     count = len(results) if isinstance(results, tuple | list) else 1
     if count != len(spec.outputs):
         raise RecipeError(
@@ -373,6 +380,18 @@ def _try(
                 cure="return tensors side by side, neither nested nor by name",
                 place=place,
             )
+
+
+def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
+    """What to do about a module that does not take its inputs; a list of caches is one argument for several."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return (
+            f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: take each by itself, or several as "
+            "*caches; around a forward that takes a list of them write a module that does so"
+        )
+    return "check order, shapes and dtypes of inputs in the recipe against the model's forward"
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ DTYPES = ("bool", "float16", "float32", "float64", "int16", "int32", "int64", "i
 
 ALLOW = "--allow-host-code"
 
+CHECKPOINT = "use this checkpoint instead of the recipe's"
+
 
 def make_parser() -> argparse.ArgumentParser:
     """All options and commands."""
@@ -21,15 +23,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe file> by default")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one value of the recipe, e.g. gates.budget.size_mb=30",
-    )
-    parser.add_argument("--checkpoint", metavar="FILE", help="use this checkpoint instead of the recipe's")
+    _add_changes(parser, "overrides")
+    parser.add_argument("--checkpoint", metavar="FILE", help=CHECKPOINT)
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")
     parser.add_argument("--report-html", type=Path, metavar="FILE.html", help="write it as one page for people")
     parser.add_argument("--strict", action="store_true", help="fail if a target's toolchain is absent")
@@ -126,8 +121,26 @@ def _add_diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundles", type=Path, nargs=2, metavar="BUNDLE", help="bundle folder, or .tar file of one")
 
 
+def _add_changes(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--set",
+        dest=name,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one value of the recipe, e.g. gates.budget.size_mb=30; repeatable",
+    )
+
+
+def _add_changes_behind(parser: argparse.ArgumentParser) -> None:
+    """Changes of a recipe behind the command; those in front of it stay, and come first."""
+    _add_changes(parser, "overrides_behind")
+    parser.add_argument("--checkpoint", default=argparse.SUPPRESS, metavar="FILE", help=CHECKPOINT)
+
+
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checked", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
+    _add_changes_behind(parser)
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +149,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default=same, metavar="NAME_OR_PATH", help="a graph of this recipe, as in a build")
     parser.add_argument("--cache", type=Path, default=same, metavar="DIR", help="where results of stages are kept")
     parser.add_argument("--no-cache", action="store_true", default=same, help="capture the recipe's graph anew")
+    _add_changes_behind(parser)
     for option, metavar, summary in (
         ("--axis", "NAME", "an axis padded behind its valid entries, with one length per row"),
         ("--window", "AXIS=FRAMES", "a cache axis, whose valid frames lie last"),
@@ -196,6 +210,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     _add_sizes(parser)
     _add_tolerance(parser)
+    _add_changes_behind(parser)
 
 
 def _add_simplify(parser: argparse.ArgumentParser) -> None:

@@ -52,7 +52,7 @@ class PassParity:
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
-            findings=parity_findings(self.name, differences, limits),
+            findings=parity_findings(self.name, differences, limits, after.parts),
         )
         raise self.explain(error, before, after, steps, limits, advance)
 

@@ -71,7 +71,7 @@ class FoldMaskInputs:
             house.prune(lowered.model)
             house.forget_shapes(lowered.model)
             infer_settled(lowered.model)
-        return Outcome(lowered, len(filled), rewritten)
+        return Outcome(lowered, rewritten, rewritten)
 
 
 class _Folding:

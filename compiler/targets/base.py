@@ -131,6 +131,8 @@ class Target(abc.ABC):
     def parts(self) -> tuple[Part, ...]:
         """What the vendor's compiler needs, as it was found on this machine, in the order in which it is needed.
 
+        What is found names the version: a bundle that another version was verified with is built anew.
+
         Raises nothing of ours: whatever is wrong is said by the part that it is wrong with.
         """
         return ()

@@ -6,7 +6,8 @@ every output and every state, as the passes so far have reshaped it, in every st
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -65,6 +66,22 @@ class Difference:
             f"within {self.limit(limits):.3g} of the original, got a difference of {self.max_abs:.3g} at chained step "
             f"{self.worst_step}"
         )
+
+
+Parts = Mapping[str, Sequence[str]]
+"""The model's states by the tensor that a pass has packed them into."""
+
+NO_PARTS: Parts = types.MappingProxyType({})
+
+SHOWN = 4
+"""So many states of one tensor are named."""
+
+
+def states_of(tensor: str, parts: Parts) -> str:
+    """The model's own names of the states in a tensor, with what sets them apart from more words; often nothing."""
+    names = parts.get(tensor, ())
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"states {', '.join(names[:SHOWN])}{more}; " if names else ""
 
 
 class Tally:

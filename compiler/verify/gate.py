@@ -227,12 +227,12 @@ class Gate:
 
 
 def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
-    """Raise if a finding does not hold.
+    """Raise if a finding does not hold; what could not be looked at is none that fails.
 
     Raises:
         GateFailed: names the first, with all findings.
     """
-    failed = next((each for each in findings if not each.holds), None)
+    failed = next((each for each in findings if each.holds is False), None)
     if failed is None:
         return
     of, detail = (f" of {failed.subject}" if failed.subject else ""), failed.detail

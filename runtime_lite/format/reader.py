@@ -17,11 +17,11 @@ import os
 import posixpath
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NoReturn, Protocol, cast
+from typing import BinaryIO, NoReturn, Protocol, TypeVar, cast
 
 from runtime_lite.errors import BadInput, BundleRefused, show
 from runtime_lite.format.atomic_file import replace_file
@@ -120,7 +120,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
                 else "point to the folder that holds it"
             )
             _refuse(place, f"{MANIFEST_FILE} at the top of the bundle", got if len(inside) > 1 else "none", cure)
-        manifest = manifest_from_json(manifest_bytes)
+        manifest = _named(place, lambda: manifest_from_json(manifest_bytes))
         _check_listing(place, source.sizes, manifest)
         for name, entry in manifest.files.items():
             digest = hashlib.sha256()
@@ -128,11 +128,22 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
                 digest.update(chunk)
             _check_hash(place, name, entry, digest.hexdigest())
         costs_bytes = _small_file(place, source, COSTS_FILE, MAX_COSTS_BYTES)
-        costs: Costs = {} if costs_bytes is None else costs_from_json(costs_bytes, manifest)
+        costs: Costs = {} if costs_bytes is None else _named(place, lambda: costs_from_json(costs_bytes, manifest))
     except BaseException:
         source.close()
         raise
     return Bundle(place, manifest, hashlib.sha256(manifest_bytes).hexdigest(), costs, source)
+
+
+_T = TypeVar("_T")
+
+
+def _named(place: Path, read: Callable[[], _T]) -> _T:
+    """What a file of a bundle says; a refusal of it names the bundle, too."""
+    try:
+        return read()
+    except BundleRefused as error:
+        raise BundleRefused(f"{place}: {error}") from error
 
 
 def path_of(where: str, path: object) -> Path:

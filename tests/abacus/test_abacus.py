@@ -15,7 +15,11 @@ import onnx_ir as ir
 import pytest
 
 from compiler.bundle.replay_proofs import verify_proofs
+from compiler.records.findings import Finding
+from compiler.runners.stream import Advance
 from compiler.targets import TARGETS
+from compiler.verify import gates
+from compiler.verify.gate import Checked, Gate, Phase, Shipped
 from runtime_lite import EngineAbsent, Runtime, read_bundle
 from tests.abacus import target
 from tests.abacus.target import HOME, SCRIPT, Abacus
@@ -133,6 +137,53 @@ def test_the_passes_of_the_target_run_again_when_its_proofs_are_replayed(made: M
 def test_the_runtime_runs_no_engine_that_it_does_not_know(made: Made) -> None:
     with Runtime() as runtime, pytest.raises(EngineAbsent, match=r"got those of 'abacus'; run it with its vendor's"):
         runtime.load(made.project.folder / "bundle")
+
+
+def test_a_bundle_of_simulated_engines_is_verified_by_the_simulator(
+    made: Made, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = made.project.folder / "bundle"
+    absent = project.run("verify", str(bundle))
+    assert (absent.code, ABSENT in absent.message) == (5, True)
+    environment(monkeypatch, tmp_path / "vendor")
+    verified = project.run("verify", str(bundle))
+    assert verified.code == 0, verified.err
+    assert re.search(r"^ *net +batch=\d+ +y +\d+ .* ok *$", verified.out, re.MULTILINE)
+    sabotage(monkeypatch, tmp_path, "value + b[", "value - b[")
+    assert project.run("verify", str(bundle)).code == 4
+
+
+def test_a_simulator_of_another_version_is_asked_again(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = environment(monkeypatch, tmp_path / "vendor")
+    again = build(project, out="again")
+    assert again.code == 0 and ":bundle" in again.stages(cached=True)
+    sabotage(monkeypatch, tmp_path, 'VERSION = "2.1"', 'VERSION = "2.2"')
+    before = log.read_text().count("simulate")
+    upgraded = build(project, out="upgraded")
+    assert upgraded.code == 0 and ":bundle" not in upgraded.stages(cached=True)
+    assert log.read_text().count("simulate") > before + 2
+
+
+def test_what_gates_keep_of_engines_and_at_the_end_is_in_the_bundle(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(phase: Phase, *, each_graph: bool) -> Gate:
+        def check(shipped: Shipped, advance: Advance) -> Checked:
+            return Checked([Finding(phase, shipped.name, holds=True)], receipt={phase: shipped.name or "whole"})
+
+        return Gate(phase, check, phases=(phase,), each_graph=each_graph)
+
+    environment(monkeypatch, tmp_path / "vendor")
+    late = (noted("engines", each_graph=True), noted("end", each_graph=False))
+    monkeypatch.setattr(gates, "GATES", (*gates.GATES, *late))
+    for out in ("noted", "recalled"):
+        assert build(project, out=out).code == 0
+        with read_bundle(project.folder / out) as bundle:
+            receipts = json.loads(bundle.read_file("receipts.json"))
+        assert (receipts["parity"]["net"]["engines"], receipts["bundle"]["end"]) == ("net", "whole")
+        assert receipts["parity"]["net"]["compared"]
 
 
 def sabotage(monkeypatch: pytest.MonkeyPatch, folder: Path, old: str, new: str) -> None:

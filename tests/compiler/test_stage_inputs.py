@@ -78,7 +78,7 @@ RECORDS: list[Any] = [
     ),
     PassInputs("before", PassSpec(name="simplify")),
     TargetInputs("before", "onnx_static", "", {"batch": (1,)}),
-    BundleInputs(SURROUNDINGS, "recipe", {}, {}, (), ""),
+    BundleInputs(SURROUNDINGS, "recipe", {}, {}, (), "", ()),
 ]
 OTHERS: dict[str, Any] = {
     "surroundings": dataclasses.replace(SURROUNDINGS, code="other"),
@@ -91,6 +91,7 @@ OTHERS: dict[str, Any] = {
     "buckets": {"batch": (1, 4)},
     "graphs": {"net": "key"},
     "checkpoints": {"file": "hash"},
+    "toolchain": ("simulator: 2.2",),
 }
 
 

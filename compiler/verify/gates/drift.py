@@ -19,6 +19,7 @@ from compiler.records.findings import Finding, at_most
 from compiler.runners.ahead import ahead
 from compiler.runners.stream import Advance, Run, Runner, Stepper, expected_states
 from compiler.stages import Array, Feed, Lowered
+from compiler.verify.differences import NO_PARTS, Parts, states_of
 from compiler.verify.gate import Checked, Gate, Shipped
 
 POINTS = 200
@@ -100,9 +101,19 @@ def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
         yield Finding("parity.drift", graph, limit=gate.max_growth)
 
 
-def drift_findings(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> list[Finding]:
-    """The growth of every output and state."""
-    return [at_most("parity.drift", graph, each.tensor, limit=gate.max_growth, measured=each.growth) for each in curves]
+def drift_findings(graph: str, curves: Sequence[DriftCurve], gate: DriftGate, parts: Parts = NO_PARTS) -> list[Finding]:
+    """The growth of every output and state; of a tensor that holds several states of the model these are named."""
+    return [
+        at_most(
+            "parity.drift",
+            graph,
+            each.tensor,
+            limit=gate.max_growth,
+            measured=each.growth,
+            detail=states_of(each.tensor, parts).removesuffix("; "),
+        )
+        for each in curves
+    ]
 
 
 def require_bounded(graph: str, curves: Sequence[DriftCurve], gate: DriftGate) -> DriftCurve:
@@ -137,7 +148,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     curves = measure_drift(emitted.lowered, runner, original.run, feeds, rows, lambda done: advance(done, gate.steps))
     worst = require_bounded(shipped.name, curves, gate)
     return Checked(
-        drift_findings(shipped.name, curves, gate),
+        drift_findings(shipped.name, curves, gate, emitted.lowered.parts),
         f"{gate.steps} chained steps; {worst.tensor} grows most, {worst.growth:.2f} times",
         {"drift": [curve.to_json() for curve in curves]},
     )

@@ -8,23 +8,26 @@ from compiler.recipe.gates import Tolerance
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
-from compiler.verify.differences import Difference, worst_of
+from compiler.verify.differences import NO_PARTS, Difference, Parts, states_of, worst_of
 from compiler.verify.gate import Checked, Gate, Shipped
 
 CURE = "every pass held its own parity, so this is the runtime's optimiser or rounding: compare with a looser max_abs"
 
 
-def parity_findings(graph: str, differences: Sequence[Difference], limits: Tolerance) -> Iterator[Finding]:
-    """Both limits of every tensor."""
+def parity_findings(
+    graph: str, differences: Sequence[Difference], limits: Tolerance, parts: Parts = NO_PARTS
+) -> Iterator[Finding]:
+    """Both limits of every tensor; of one that holds several states of the model these are named."""
     for each in differences:
         noise = "" if each.sqnr_db is None else f", SQNR {each.sqnr_db:.1f} dB"
+        figures = f"{each.steps} steps, reference up to {each.reference_max:.3g}{noise}"
         yield at_most(
             "parity.max_abs",
             graph,
             each.tensor,
             limit=each.limit(limits),
             measured=each.max_abs,
-            detail=f"{each.steps} steps, reference up to {each.reference_max:.3g}{noise}",
+            detail=f"{states_of(each.tensor, parts)}{figures}",
             figures={"steps": each.steps, "reference_max": each.reference_max, "sqnr_db": each.sqnr_db},
         )
         if limits.sqnr_db is not None:
@@ -35,7 +38,9 @@ def parity_findings(graph: str, differences: Sequence[Difference], limits: Toler
             )
 
 
-def require_parity(graph: str, stage: str, differences: Sequence[Difference], limits: Tolerance, cure: str) -> None:
+def require_parity(
+    graph: str, stage: str, differences: Sequence[Difference], limits: Tolerance, cure: str, parts: Parts = NO_PARTS
+) -> None:
     """Raise if a tensor differs by more than the gate allows.
 
     Raises:
@@ -44,11 +49,12 @@ def require_parity(graph: str, stage: str, differences: Sequence[Difference], li
     worst = worst_of(differences, limits)
     if worst.holds(limits):
         return
+    states = states_of(worst.tensor, parts).removesuffix("; ")
     raise GateFailed(
-        f"expected {worst.tensor} {worst.exceeded(limits)}",
+        f"expected {worst.tensor}{f' ({states})' if states else ''} {worst.exceeded(limits)}",
         cure=cure,
         place=Place(stage=stage, graph=graph, tensor=worst.tensor),
-        findings=parity_findings(graph, differences, limits),
+        findings=parity_findings(graph, differences, limits, parts),
     )
 
 
@@ -64,10 +70,11 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     differences = graph.artefacts.differences(advance)
     stage = f"verify {graph.artefacts.compared}".strip()
     try:
-        require_parity(name, stage, differences, graph.limits, CURE)
+        require_parity(name, stage, differences, graph.limits, CURE, graph.lowered.parts)
     except GateFailed as error:
         raise graph.explain(error, graph.steps, graph.limits, advance) from None
-    findings, worst = list(parity_findings(name, differences, graph.limits)), worst_of(differences, graph.limits)
+    findings = list(parity_findings(name, differences, graph.limits, graph.lowered.parts))
+    worst = worst_of(differences, graph.limits)
     return Checked(
         findings,
         f"{worst.steps} {graph.artefacts.unit}",

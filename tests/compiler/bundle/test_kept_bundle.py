@@ -11,7 +11,7 @@ from compiler.records.findings import Finding, at_most
 from compiler.stage_inputs import BundleInputs, Surroundings
 from tests.kit.models.project import digest_of
 
-INPUTS = BundleInputs(Surroundings("code", (), (), (), "here"), "name: x", {"net": "key"}, {}, (), "")
+INPUTS = BundleInputs(Surroundings("code", (), (), (), "here"), "name: x", {"net": "key"}, {}, (), "", ())
 
 
 def test_what_was_kept_comes_back_byte_for_byte(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() ->
     [
         (lambda x: (x, x), "expected 1 outputs as in the recipe, got 2"),
         (lambda x: {"y": x}, "expected a tensor as output y, got dict"),
-        (lambda x: [(x, x)], "expected a tensor as output y, got tuple"),
+        (lambda x: [(x, x)], "expected tensors side by side, got a tuple of 2 among the results"),
         (lambda x: None, "got NoneType"),
         (lambda x: x @ x, "expected the model to accept x [2, 4], got RuntimeError"),
     ],
@@ -192,6 +192,36 @@ def test_a_capture_leaves_the_environment_as_it_was() -> None:
     spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), BATCH | {"time": Axis(fixed=5)})
     torch_module.capture_module(Recurrent().eval(), "net", spec, ["x"])
     assert dict(os.environ) == before
+
+
+class ListOfCaches(torch.nn.Module):
+    """Takes its caches as one list, and returns them as one."""
+
+    def forward(self, x: torch.Tensor, caches: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return x, [cache + x for cache in caches]
+
+
+class ListBack(torch.nn.Module):
+    def forward(self, x: torch.Tensor, *caches: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return x, [cache + x for cache in caches]
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (
+            ListOfCaches(),
+            "forward takes x, caches, the recipe has 3 inputs: take each by itself, or several as *caches",
+        ),
+        (ListBack(), "expected tensors side by side, got a list of 2 among the results; return each by itself"),
+    ],
+)
+def test_caches_in_a_list_are_told_as_such(module: torch.nn.Module, words: str) -> None:
+    states = {f"c{n}": Input(shape=("batch", 4), dtype="float32", state=f"d{n}") for n in range(2)}
+    spec = graph({"x": Input(shape=("batch", 4), dtype="float32"), **states}, ("y", "d0", "d1"), BATCH)
+    with pytest.raises(RecipeError) as caught:
+        torch_module.capture_module(module, "net", spec, list(spec.inputs))
+    assert words in str(caught.value)
 
 
 # ONNX files

@@ -110,6 +110,19 @@ def test_a_mask_that_alone_has_its_axis_is_refused() -> None:
         FoldMaskInputs().apply(lowered)
 
 
+def test_no_more_is_said_to_be_rewritten_than_was_looked_at() -> None:
+    """A mask that is made of sizes alone is folded without any input of masks."""
+    model = parse(
+        """(float[batch,time] x) => (float[batch,time] y)
+        <int64[1] one = {1}, int64[1] none = {0}, int64[1] two = {2}, float low = {-1.0}> {
+            s = Shape(x)  t = Slice(s, one, two, none)  v = GreaterOrEqual(t, none)  e = Expand(v, s)
+            y = Where(e, x, low) }"""
+    )
+    axis = PaddedAxis("time", "time_length")
+    outcome = FoldMaskInputs().apply(Lowered("tiny", model, batch_axis="batch", padded_axes=(axis,)))
+    assert 0 < outcome.rewritten <= outcome.matched
+
+
 def test_a_graph_without_masks_stays() -> None:
     lowered = masked("added")
     before = house.serialized(lowered.model)

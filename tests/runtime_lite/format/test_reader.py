@@ -117,3 +117,13 @@ def test_a_closed_tar_reads_nothing(directory: Path, tmp_path: Path) -> None:
     bundle.close()
     with pytest.raises(BadInput, match="expected an open bundle, got a closed one"):
         bundle.read_file("recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("manifest.json", b"{}"), ("manifest.json", b"["), ("costs.json", b"[]")]
+)
+def test_what_is_refused_in_its_files_names_the_bundle(name: str, content: bytes, directory: Path) -> None:
+    (directory / name).write_bytes(content)
+    with pytest.raises(BundleRefused) as caught:
+        read_bundle(directory)
+    assert str(caught.value).startswith(f"{directory}: {name}")

@@ -1,11 +1,14 @@
 """The gate on size and time: all bytes count, and the smallest bucket."""
 
+from unittest import mock
+
 import pytest
 
 from compiler.errors import GateFailed
 from compiler.recipe.gates import BudgetGate
 from compiler.records.build_report import SpeedRow
-from compiler.verify.gates.budget import check_budget
+from compiler.records.findings import with_unreached
+from compiler.verify.gates.budget import BUDGET, check_budget
 
 SPEED = [SpeedRow("net", "batch=1", 1.0, 2.0, 1), SpeedRow("net", "batch=16", 10.0, 20.0, 1)]
 
@@ -27,3 +30,14 @@ def test_budget_counts_all_bytes_and_the_smallest_bucket(gate: BudgetGate | None
     with pytest.raises(GateFailed) as caught:
         check_budget(gate, 1_000_000, SPEED)
     assert words in str(caught.value)
+
+
+def test_every_graph_is_promised_its_time_and_one_that_nobody_has_timed_is_not_reached() -> None:
+    recipe = mock.Mock(graphs={"encoder": None, "decoder": None})
+    recipe.gates.budget = BudgetGate(p95_ms=5.0)
+    found = check_budget(recipe.gates.budget, 0, [SpeedRow("encoder", "batch=1", 1.0, 2.0, 1)])
+    rows = with_unreached(found, BUDGET.promises(recipe, ""))
+    assert [(each.gate, each.graph, each.verdict) for each in rows] == [
+        ("budget.p95_ms", "encoder", "holds"),
+        ("budget.p95_ms", "decoder", "not reached"),
+    ]

@@ -31,3 +31,14 @@ def test_every_tensor_has_a_finding_per_limit() -> None:
     assert found[2].detail == "4 steps, reference up to 2, SQNR 12.5 dB"
     assert found[2].figures == {"steps": 4, "reference_max": 2.0, "sqnr_db": 12.5}
     assert (found[3].limit_words, found[3].used) == ("at least 20", None)
+
+
+def test_states_that_a_pass_has_packed_are_named_as_the_model_does() -> None:
+    packed = Difference("packed_0", 4, 2e-5, 1.0, 3, 0, 0)
+    parts = {"packed_0": ("k0", "v0", "k1", "v1", "k2", "v2")}
+    (found,) = parity_findings("net", [packed], GATE, parts)
+    assert (found.subject, found.detail) == ("packed_0", "states k0, v0, k1, v1 and 2 more; 4 steps, reference up to 1")
+    with pytest.raises(GateFailed, match=r"expected packed_0 \(states k0, v0, k1, v1 and 2 more\) within 1e-05"):
+        require_parity("net", "verify", [packed], GATE, "report it", parts)
+    (other,) = parity_findings("net", [Difference("logits", 4, 0.0, 1.0, 3, 0, 0)], GATE, parts)
+    assert other.detail == "4 steps, reference up to 1"

@@ -1,0 +1,49 @@
+"""What gates have measured of a bundle, as it lies in it: of each graph, and of the whole."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.bundle.staged_folder import write_files
+from runtime_lite.format.canonical_json import canonical_json
+from runtime_lite.format.manifest import MANIFEST_FILE, FileEntry
+from runtime_lite.format.manifest_json import json_from_manifest
+from runtime_lite.format.reader import read_bundle
+
+RECEIPTS = "receipts.json"
+"""The file in a bundle."""
+
+GRAPHS, WHOLE = "parity", "bundle"
+"""Its keys; that of the whole is left out while nothing is kept of it."""
+
+
+def content_of_receipts(receipts: Mapping[str, Any]) -> bytes:
+    """The file.
+
+    Args:
+        receipts: of a graph under its name, of the whole under an empty one.
+    """
+    whole = receipts.get("")
+    graphs = {name: kept for name, kept in receipts.items() if name}
+    return canonical_json({GRAPHS: graphs, **({WHOLE: whole} if whole else {})})
+
+
+def receipts_in(folder: Path) -> dict[str, Any]:
+    """What a bundle keeps, as gates take it down."""
+    kept = json.loads((folder / RECEIPTS).read_text())
+    return {**kept[GRAPHS], "": kept.get(WHOLE, {})}
+
+
+def enter_receipts(folder: Path, receipts: Mapping[str, Any]) -> None:
+    """Let a bundle that is written keep what gates have measured since; as it is where they have measured nothing."""
+    content = content_of_receipts(receipts)
+    if (folder / RECEIPTS).read_bytes() == content:
+        return
+    with read_bundle(folder) as bundle:
+        manifest = bundle.manifest
+    entry = FileEntry(len(content), hashlib.sha256(content).hexdigest())
+    entered = dataclasses.replace(manifest, files={**manifest.files, RECEIPTS: entry})
+    write_files(folder, {RECEIPTS: content, MANIFEST_FILE: json_from_manifest(entered)})
