@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
-import onnx_shape_inference
 
 from compiler import ir as house
 from compiler.errors import Place, RecipeError
@@ -91,24 +90,16 @@ def require_sizes_that_meet(model: ir.Model, wanted: Mapping[str, Sequence[int |
             if not isinstance(own, int):
                 chosen.setdefault(size if isinstance(size, int) else house.symbol(size), []).append(name)
         value.shape = ir.Shape(wanted[name])
-    try:
-        house.infer_shapes(copy)
-    except onnx_shape_inference.ShapeInferenceError as error:
-        node = next((each for each in copy.graph if each.name == error.node_name), None)
-        raise _clash(error.message, node, place) from error
+    house.infer_shapes(copy)
     for meeting in meetings_in(copy):
         sizes = (meeting.first, meeting.second)
         if meeting.clashes and all(size in chosen or isinstance(size, int) for size in sizes):
             got = (f"{size} (written for {', '.join(chosen[size])})" if size in chosen else str(size) for size in sizes)
-            raise _clash(" and ".join(got), meeting.node, place)
-
-
-def _clash(got: str, node: ir.Node | None, place: Place) -> RecipeError:
-    if node is not None:
-        source = node.metadata_props.get(house.SOURCE_KEY, "")
-        place = dataclasses.replace(place, node=str(node.name), op=node.op_type, source=source)
-    return RecipeError(
-        f"expected one size where operands meet, got {got}",
-        cure="give axes that are one the same name in all shapes, and one size under axes",
-        place=place,
-    )
+            node = meeting.node
+            raise RecipeError(
+                f"expected one size where operands meet, got {' and '.join(got)}",
+                cure="give axes that are one the same name in all shapes, and one size under axes",
+                place=dataclasses.replace(
+                    place, node=str(node.name), op=node.op_type, source=node.metadata_props.get(house.SOURCE_KEY, "")
+                ),
+            )

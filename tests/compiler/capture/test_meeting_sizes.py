@@ -35,7 +35,7 @@ def hold(text: str, *shapes: list[int | str]) -> ir.Model:
         (CACHE, (["batch", 3, 4], [8, "c", 4]), "got 8 (written for cache) and batch (written for x)"),
         (BIAS, (["batch", 8, 4], [1, 5, 4]), "got 8 (written for x) and 5"),
         (SUM, ([2, 4], [3, 4]), "got 2 (written for x) and 3 (written for z)"),
-        (SCORES, ([1, 2, 4], [1, 4, 6], [1, 7, 2]), "6 vs 7"),
+        (SCORES, ([1, 2, 4], [1, 4, 6], [1, 7, 2]), "got 6 (written for k) and 7 (written for v)"),
         (RECURRENT, ([5, 1, 4], [1, 2, 2]), "got 1 (written for x) and 2 (written for h)"),
     ],
 )
