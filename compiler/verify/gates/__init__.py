@@ -55,7 +55,7 @@ def run_gates(
         shipped: what is to be checked.
         progress: shows the lines.
         findings: takes in those of every gate that holds.
-        receipts: takes in what the bundle keeps: of a graph under its name, of the bundle beside it.
+        receipts: takes in what the bundle keeps: of a graph under its name, of the whole under an empty one.
 
     Raises:
         GateFailed: a promise does not hold.
@@ -65,7 +65,7 @@ def run_gates(
         alike = list(group)
         for looked_at in shipped.alone() if each_graph else [shipped]:
             wanted = [gate for gate in alike if gate.is_wanted(shipped.loaded.recipe, looked_at)]
-            kept = receipts.setdefault(looked_at.name, {}) if phase == "graphs" else receipts
+            kept = receipts.setdefault(looked_at.name, {})
             for line, on_line in itertools.groupby(wanted, lambda gate: gate.line):
                 with progress.stage(looked_at.name, line) as handle:
                     _run_line(list(on_line), looked_at, handle, findings, kept)

@@ -94,7 +94,7 @@ def bundle(tmp_path: Path) -> Shipped:
 def test_lines_findings_and_receipts(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = (noted("a", stage="verify"), noted("b", stage="verify"), noted("c"), noted("d", phase="bundle"))
     monkeypatch.setattr(gates, "GATES", (*listed, noted("e", phase="bundle", each_graph=False)))
-    progress, findings, receipts = Progress(Console(file=io.StringIO())), list[Finding](), dict[str, object]()
+    progress, findings, receipts = Progress(Console(file=io.StringIO())), list[Finding](), dict[str, Any]()
     run_gates("graphs", bundle, progress, findings, receipts)
     lines = [(stage.graph, stage.stage, stage.detail) for stage in progress.stages]
     assert lines == [
@@ -105,7 +105,8 @@ def test_lines_findings_and_receipts(bundle: Shipped, monkeypatch: pytest.Monkey
     ]
     assert receipts == {graph: dict.fromkeys("abc", graph) for graph in ("net", "head")}
     run_gates("bundle", bundle, progress, findings, receipts)
-    assert (receipts["d"], receipts["e"]) == ("head", "whole")
+    assert [receipts[name].get("d") for name in ("net", "head")] == ["net", "head"]
+    assert receipts[""] == {"e": "whole"}
     assert progress.stages[-1].graph == ""
 
 
@@ -116,3 +117,13 @@ def test_what_held_before_a_failure_is_taken_down(bundle: Shipped, monkeypatch: 
         run_gates("graphs", bundle, progress, findings, {})
     assert [each.gate for each in findings] == ["a"]
     assert [(stage.stage, stage.detail) for stage in progress.stages] == [("a", "a seen"), ("b", "failed")]
+
+
+def test_a_graph_may_be_called_like_a_gate(bundle: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "GATES", (noted("task"), noted("task", phase="bundle", each_graph=False)))
+    called = dict.fromkeys(("task", "net"), bundle.originals["net"])
+    shipped, receipts = dataclasses.replace(bundle, originals=called, graphs=bundle.graphs), dict[str, object]()
+    phases: tuple[Phase, ...] = ("graphs", "bundle")
+    for phase in phases:
+        run_gates(phase, shipped, Progress(Console(file=io.StringIO())), [], receipts)
+    assert receipts == {"task": {"task": "task"}, "net": {"task": "net"}, "": {"task": "whole"}}
