@@ -38,7 +38,7 @@ def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: f
     with read_bundle(path) as bundle, Runtime(workers=lanes) as runtime:
         graph = bundle.manifest.graphs[name]
         executor = make_executor(bundle, name, 1)
-        model = runtime.load(path)
+        model = runtime.load(path, warm_up=True)
         contenders = {
             f"ONNX Runtime, {_rows_of(graph, artifact)} rows": _bare(name, graph, executor, artifact, lanes, seconds)
             for artifact in graph.artifacts

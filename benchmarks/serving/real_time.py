@@ -82,10 +82,7 @@ def _served(path: Path, name: str, lanes: int, traffic: Traffic) -> Sequence[Ser
     """All streams through the runtime."""
     ends = Ends()
     with Runtime(workers=lanes, observers=[ends]) as runtime:
-        model = runtime.load(path)
-        runner = model.runner(name)
-        for artifact in runner.graph.artifacts:
-            bucket_call(runner, artifact)()
+        model = runtime.load(path, warm_up=True)
         service = CHUNK._replace(soft_ms=traffic.period_s * 1e3)
         source = Source(
             recorded_feeds(model, name),

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from runtime_lite.bench import bucket_call
 from runtime_lite.errors import BadInput, GateFailed, show
 from runtime_lite.format.arrays import Array, arrays_from_file
 from runtime_lite.format.atomic_file import replace_file
@@ -90,7 +89,9 @@ def load(options: argparse.Namespace) -> None:
         Runtime(threads=options.threads, workers=options.workers, observers=observers) as runtime,
         metrics.serve(options.metrics) if metrics else contextlib.nullcontext(),
     ):
-        models = [runtime.load(path) for path in options.bundles]
+        if metrics is not None:
+            metrics.follow(runtime.health)
+        models = [runtime.load(path, warm_up=True) for path in options.bundles]
         sources = dict(_sources(options, traffic, models))
         served = drive(arrivals_of(traffic, options.seed), sources, lambda: runtime.drain(DRAIN_S), ends)
         balance = runtime.ledger
@@ -130,7 +131,7 @@ def _traffic_of(options: argparse.Namespace) -> Traffic:
 
 
 def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Model]) -> Iterator[tuple[Kind, Source]]:
-    """What each kind of request carries and who takes it; what runs is warm then."""
+    """What each kind of request carries and who takes it."""
     if traffic.streams:
         model, graph = _graph_for("--stream-graph", options.stream_graph, models, states=True)
         service = CHUNK._replace(soft_ms=options.soft_ms)
@@ -154,7 +155,7 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
 
 
 def _graph_for(option: str, wanted: str | None, models: Sequence[Model], *, states: bool) -> tuple[Model, str]:
-    """The one graph with states, or without, that is asked for; every bucket of it has run once then."""
+    """The one graph with states, or without, that is asked for."""
     found = [
         (model, name)
         for model in models
@@ -165,9 +166,6 @@ def _graph_for(option: str, wanted: str | None, models: Sequence[Model], *, stat
         kind = "with states" if states else "without states"
         names = ", ".join(repr(name) for _, name in found) or "none"
         _refuse(f"one graph {kind}", names, f"name one by {option}, or pass a bundle that has one")
-    model, name = found[0]
-    for artifact in model.bundle.manifest.graphs[name].artifacts:
-        bucket_call(model.runner(name), artifact)()
     return found[0]
 
 

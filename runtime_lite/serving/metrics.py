@@ -2,6 +2,7 @@
 
     metrics = Metrics()
     runtime = Runtime(observers=[metrics])
+    metrics.follow(runtime.health)
     with metrics.serve(9464):  # http://127.0.0.1:9464/metrics
         ...
 
@@ -12,12 +13,13 @@ to ask; what is alive is the difference of two counts, and the same as in the bo
 import contextlib
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 from runtime_lite.errors import BadInput, EngineAbsent
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
+from runtime_lite.serving.server import Health
 
 NS_PER_S = 1e9
 
@@ -135,6 +137,20 @@ class Metrics:
 
     def model_changed(self, model: str, change: ModelChange, now: int) -> None:
         self._model_changes.labels(model, change).inc()
+
+    def follow(self, health: Callable[[], Health]) -> None:
+        """Show how a runtime is at every reading of the page: queue, runs in flight, whether it is healthy.
+
+        Args:
+            health: the runtime's.
+        """
+        now: dict[str, tuple[str, Callable[[], float]]] = {
+            "queue_length": ("requests, or chunks of them, that wait for a run", lambda: health().queued),
+            "runs_in_flight": ("runs that have begun and not ended", lambda: health().running),
+            "healthy": ("1 if runs end or there is nothing to do", lambda: health().healthy),
+        }
+        for name, (meaning, value) in now.items():
+            self._library.Gauge(name, meaning, namespace="slipway", registry=self.registry).set_function(value)
 
     def page(self) -> bytes:
         """Everything in the text format that Prometheus reads."""

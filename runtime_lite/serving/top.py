@@ -93,7 +93,13 @@ def view(before: Reading, now: Reading) -> str:
         f"{lane}: {_rate(before, now, 'slipway_lane_busy_seconds_total', lane=lane):.0%}"
         for lane in now.values_of("lane", "slipway_lane_busy_seconds_total")
     ]
-    head = f"{streams:.0f} streams, lanes busy {', '.join(lanes) or 'never'}, over {now.at - before.at:.1f} s"
+    health = "".join(
+        f"{value:.0f} {words}, "
+        for name, words in (("slipway_queue_length", "queued"), ("slipway_runs_in_flight", "running"))
+        for _, value in now.samples.get(name, ())
+    )
+    health += "".join("" if value else "NOT HEALTHY, " for _, value in now.samples.get("slipway_healthy", ()))
+    head = f"{streams:.0f} streams, {health}lanes busy {', '.join(lanes) or 'never'}, over {now.at - before.at:.1f} s"
     return "\n\n".join([head, *(table for table in tables if table)])
 
 

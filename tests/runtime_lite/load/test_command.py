@@ -77,6 +77,7 @@ def test_metrics_are_served_while_the_load_runs(bundle: Path, monkeypatch: pytes
 
     monkeypatch.setattr("runtime_lite.load.command.drive", drive_and_read)
     assert load(bundle, "--burst", 3, "--burst-every", 0.1, "--seconds", 0.1, "--metrics", port) == 0
+    assert b"slipway_healthy 1.0" in pages[0]
     assert b'slipway_requests_ended_total{outcome="done",reason="",service="utterance"} 3.0' in pages[0]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from runtime_lite import BadInput
 from runtime_lite.serving.metrics import Metrics
+from runtime_lite.serving.server import Health
 from runtime_lite.serving.top import percentile, read_page, view, watch
 from tests.runtime_lite.serving.happenings import MS, execution, request
 from tests.runtime_lite.serving.test_metrics import tell
@@ -44,6 +45,15 @@ def test_a_server_that_started_anew_counts_from_zero() -> None:
     with first.serve(0) as address, second.serve(0) as later:
         text = view(read_page(address, lambda: 0.0), read_page(later, lambda: 1.0))
     assert words(text, "chunk")[2:4] == ["4.0", "2.0"]
+
+
+@pytest.mark.parametrize(("healthy", "words"), [(True, ""), (False, "NOT HEALTHY, ")])
+def test_how_the_runtime_is_stands_at_the_top(healthy: bool, words: str) -> None:
+    metrics = Metrics()
+    metrics.follow(lambda: Health(healthy, "", 5, 2, 0, False, ""))
+    with metrics.serve(0) as address:
+        (text,) = watch(address, every_s=0.0, pages=1)
+    assert text.startswith(f"0 streams, 5 queued, 2 running, {words}lanes busy never")
 
 
 def test_before_the_first_request_there_is_a_sentence() -> None:
