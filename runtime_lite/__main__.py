@@ -1,4 +1,4 @@
-"""The command line: `python -m runtime_lite inspect|verify|run|bench|load BUNDLE` and `top ADDRESS`.
+"""The command line: `python -m runtime_lite inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`.
 
 Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
 device is not here, 130 interrupted;
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from runtime_lite import plan
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
@@ -89,6 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     load.add_arguments(load_command, _positive, _seconds)
     load_command.set_defaults(command=load.load)
+
+    plan_command = commands.add_parser("plan", help="how many streams this machine carries, from measured costs")
+    plan.add_arguments(plan_command, _positive, _seconds)
+    plan_command.set_defaults(command=plan.plan)
 
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")

@@ -1,0 +1,124 @@
+"""The command `plan`: how many streams this machine carries at which latency, from the cost tables of bundles."""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime_lite.errors import BadInput
+from runtime_lite.format.describe import format_table
+from runtime_lite.format.manifest import Graph, bucket_name
+from runtime_lite.format.reader import Bundle, read_bundle
+from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.scheduling.cost_table import key_of
+from runtime_lite.scheduling.planner import Machine, Plan, Work, most_streams, plan_streams
+from runtime_lite.scheduling.task import Key
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        streams: streams per graph with states.
+        period_ms: each sends a chunk so often.
+        late_ms: a chunk answered later than this is late; None for half a period.
+        workers: runs in flight at once.
+        threads: threads of one run; costs must have been measured with as many.
+        requests_per_s: single requests per second for every bucket of a graph without states.
+    """
+
+    streams: int
+    period_ms: float
+    late_ms: float | None = None
+    workers: int = 1
+    threads: int = 1
+    requests_per_s: float = 0.0
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, positive: Callable[[str], int], number: Callable[[str], float]
+) -> None:
+    """Add what `plan` takes; `positive` and `number` read a positive integer and a positive number."""
+    parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="served together, their costs measured")
+    parser.add_argument("--streams", type=positive, required=True, metavar="N", help="streams of every streaming graph")
+    parser.add_argument("--period-ms", type=number, required=True, metavar="MS", help="a stream sends a chunk so often")
+    parser.add_argument(
+        "--late-ms", type=number, metavar="MS", help="late if answered after that (default half a period)"
+    )
+    parser.add_argument("--workers", type=positive, default=1, help="runs in flight at once (default 1)")
+    parser.add_argument("--threads", type=positive, default=1, help="threads of one run (default 1)")
+    parser.add_argument("--requests-per-s", type=number, default=0.0, metavar="R", help="of graphs without states")
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Print what `plan_bundles` finds."""
+    names = ("streams", "period_ms", "late_ms", "workers", "threads", "requests_per_s")
+    print(plan_bundles(options.bundles, Question(**{name: getattr(options, name) for name in names})))
+
+
+def plan_bundles(paths: Sequence[Path], question: Question) -> str:
+    """Return a table: the streams asked for, and the most that are carried.
+
+    Raises:
+        BadInput: no bundle has a graph with states, or one has no cost table for this machine.
+        BundleRefused: a bundle cannot be read.
+    """
+    costs: dict[Key, dict[int, tuple[int, int]]] = {}
+    streaming: list[Key] = []
+    single: list[Key] = []
+    with ExitStack() as stack:
+        for path in paths:
+            bundle = stack.enter_context(read_bundle(path))
+            for name, graph in bundle.manifest.graphs.items():
+                found = dict(_costs_of(bundle, name, graph, question.threads))
+                costs |= found
+                (streaming if graph.states else single).extend(found)
+    if not streaming:
+        raise BadInput(
+            f"{', '.join(map(str, paths))}: expected a graph with states to plan streams for, got none; "
+            "name the bundle of a streaming model"
+        )
+    period_ns = int(question.period_ms * NS_PER_MS)
+    late_ns = period_ns // 2 if question.late_ms is None else int(question.late_ms * NS_PER_MS)
+    work = Work(tuple(streaming), tuple(single), period_ns, late_ns, question.requests_per_s)
+    machine = Machine(costs, question.workers)
+    asked, most = plan_streams(machine, work, question.streams), most_streams(machine, work)
+    return format_table(
+        ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time"),
+        [_row(asked, "asked for"), _row(most, "carried at most")],
+    )
+
+
+def _row(plan: Plan, name: str) -> tuple[str, ...]:
+    return (
+        str(plan.streams),
+        name if plan.holds else f"{name}: not carried",
+        f"{plan.utilisation:.0%}",
+        f"{plan.p50_ms:.2f}",
+        f"{plan.p99_ms:.2f}",
+        f"{plan.late:.2%}",
+        str(plan.refused),
+        f"{plan.requests_in_time:.1%}",
+    )
+
+
+def _costs_of(
+    bundle: Bundle, name: str, graph: Graph, threads: int
+) -> Iterator[tuple[Key, dict[int, tuple[int, int]]]]:
+    """Yield every key of a graph with its costs by rows."""
+    table = bundle.costs.get(name, {})
+    by_key: dict[Key, dict[int, tuple[int, int]]] = {}
+    for artifact in graph.artifacts:
+        cost = table.get(bucket_name(artifact.sizes))
+        if cost is None or cost.threads != threads:
+            got = "none" if cost is None else f"one measured with {cost.threads}"
+            raise BadInput(
+                f"{bundle.path}: graph {name!r}: expected the cost of {bucket_name(artifact.sizes)} with {threads} "
+                f"threads, got {got}; run bench --update-costs --threads {threads} on it"
+            )
+        rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
+        key = key_of(str(bundle.path), name, graph, artifact.sizes, alone=not graph.rows_independent)
+        by_key.setdefault(key, {})[rows] = int(cost.p50_ms * NS_PER_MS), int(cost.p95_ms * NS_PER_MS)
+    yield from by_key.items()

@@ -1,0 +1,183 @@
+"""How many streams a machine carries at which latency: the scheduler itself, on a virtual clock, with measured costs.
+
+One run in ten takes the 95th percentile of the cost table, the others its median. Streams begin at random moments of
+their period and send a chunk per period; other requests come at random. Streams are carried if admission lets all in
+and no chunk is late.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+
+from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.scheduler import Run, Scheduler
+from runtime_lite.scheduling.simulation import simulate
+from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, Task, task_at
+
+SLOW_PART = 0.1
+"""Part of the runs that take the 95th percentile."""
+
+Measured = Mapping[Key, Mapping[int, tuple[int, int]]]
+"""Median and 95th percentile in ns, by key and rows."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What work is planned for.
+
+    Attributes:
+        costs: of every key.
+        lanes: runs that may be in flight at once; costs are those of a lane whose neighbours are busy, too.
+    """
+
+    costs: Measured
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be carried.
+
+    Attributes:
+        streams: keys that streams send to, each as many.
+        requests: keys of single requests.
+        period_ns: a stream sends a chunk per period.
+        late_ns: a chunk is late that is answered so long after it came.
+        requests_per_s: single requests that come per second and key.
+        seconds: how long it is simulated.
+        seed: of all that is random.
+    """
+
+    streams: tuple[Key, ...]
+    requests: tuple[Key, ...]
+    period_ns: int
+    late_ns: int
+    requests_per_s: float = 0.0
+    seconds: float = 20.0
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What became of a number of streams.
+
+    Attributes:
+        streams: streams per key that were asked for.
+        refused: streams of all keys that admission refused.
+        utilisation: part of the lanes' time that runs took.
+        p50_ms: median latency of chunks, 0 without any.
+        p99_ms: 99th percentile.
+        late: part of the chunks that were late.
+        requests_in_time: part of the single requests answered before their deadline; 1 without any.
+    """
+
+    streams: int
+    refused: int
+    utilisation: float
+    p50_ms: float
+    p99_ms: float
+    late: float
+    requests_in_time: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every stream is carried."""
+        return self.refused == 0 and self.late == 0.0
+
+
+def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
+    """Return what becomes of so many streams per key."""
+    costs = CostTable()
+    for key, rows in machine.costs.items():
+        costs.add(key, {size: median for size, (median, _) in rows.items()})
+    scheduler = Scheduler(costs, machine.lanes)
+    numbers = [(key, at * streams + number) for at, key in enumerate(work.streams) for number in range(streams)]
+    admitted = [
+        (key, number) for key, number in numbers if scheduler.open_stream(number, key, CHUNK, work.period_ns) is None
+    ]
+    traffic = _Traffic(work, admitted)
+    draw, busy = random.Random(work.seed), 0
+
+    def took(run: Run) -> int:
+        nonlocal busy
+        ns = machine.costs[run.key][run.rows][draw.random() < SLOW_PART]
+        busy += ns
+        return ns
+
+    end = int(work.seconds * 1000 * NS_PER_MS)
+    simulate(scheduler, traffic, took, end + 4 * work.period_ns, VirtualClock())
+    latencies = sorted(traffic.latencies)
+    return Plan(
+        streams=streams,
+        refused=len(numbers) - len(admitted),
+        utilisation=busy / (end * machine.lanes),
+        p50_ms=_percentile(latencies, 50),
+        p99_ms=_percentile(latencies, 99),
+        late=(sum(ns > work.late_ns for ns in latencies) + traffic.unanswered) / max(traffic.chunks, 1),
+        requests_in_time=traffic.in_time / traffic.requests if traffic.requests else 1.0,
+    )
+
+
+def most_streams(machine: Machine, work: Work) -> Plan:
+    """Return the plan of the largest number of streams per key that is carried; that of none if not even one is."""
+    best, high = plan_streams(machine, work, 0), 1
+    while (tried := plan_streams(machine, work, high)).holds:
+        best, high = tried, 2 * high
+    low = best.streams
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = plan_streams(machine, work, middle)
+        if tried.holds:
+            best, low = tried, middle
+        else:
+            high = middle
+    return best
+
+
+class _Traffic:
+    """Chunks of streams and single requests; notes what becomes of them."""
+
+    def __init__(self, work: Work, streams: Sequence[tuple[Key, int]]) -> None:
+        self._work = work
+        self._draw = random.Random(work.seed)
+        self._phases = sorted((self._draw.randrange(work.period_ns), number, key) for key, number in streams)
+        self.latencies: list[int] = []
+        self.chunks = self.requests = self.in_time = 0
+
+    @property
+    def unanswered(self) -> int:
+        return self.chunks - len(self.latencies)
+
+    def arrivals(self) -> Iterator[Task]:
+        yield from merge(self._chunks(), *map(self._single, self._work.requests), key=lambda task: task.arrival)
+
+    def _chunks(self) -> Iterator[Task]:
+        work = self._work
+        for period in range(0, int(work.seconds * 1000 * NS_PER_MS), work.period_ns):
+            for phase, number, key in self._phases:
+                self.chunks += 1
+                yield task_at(key, CHUNK, period + phase, stream=number)
+
+    def _single(self, key: Key) -> Iterator[Task]:
+        if not self._work.requests_per_s:
+            return
+        draw, at = random.Random(self._draw.random()), 0.0
+        while (at := at + draw.expovariate(self._work.requests_per_s)) < self._work.seconds:
+            self.requests += 1
+            yield task_at(key, UTTERANCE, int(at * 1000 * NS_PER_MS))
+
+    def done(self, task: Task, now: int) -> Iterable[Task]:
+        if task.service is CHUNK:
+            self.latencies.append(now - task.arrival)
+        elif task.hard is not None and now <= task.hard:
+            self.in_time += 1
+        return ()
+
+    def lost(self, task: Task, reason: str, now: int) -> Iterable[Task]:
+        return ()
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> float:
+    return ordered[(len(ordered) - 1) * percent // 100] / NS_PER_MS if ordered else 0.0

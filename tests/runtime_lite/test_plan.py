@@ -1,0 +1,82 @@
+"""The command `plan`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime_lite.__main__ import main
+from runtime_lite.format.costs import Cost, json_from_costs
+from runtime_lite.format.manifest import COSTS_FILE, bucket_name
+from runtime_lite.format.reader import read_bundle
+from tests.runtime_lite.bundles import write_plain_bundle, write_streaming_bundle
+
+COMMAND = ["--streams", "8", "--period-ms", "640"]
+
+
+def measured(directory: Path, threads: int = 1) -> Path:
+    with read_bundle(directory) as bundle:
+        graphs = bundle.manifest.graphs.items()
+    costs = {
+        name: {
+            bucket_name(artifact.sizes): Cost(threads, 8.0 + 2 * artifact.sizes.get("batch", 1), 20.0)
+            for artifact in graph.artifacts
+        }
+        for name, graph in graphs
+    }
+    (directory / COSTS_FILE).write_bytes(json_from_costs(costs))
+    return directory
+
+
+@pytest.fixture
+def streaming(tmp_path: Path) -> Path:
+    return measured(write_streaming_bundle(tmp_path / "streaming"))
+
+
+def test_says_how_many_streams_are_carried(streaming: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(streaming), *COMMAND]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    asked, most = (line.split() for line in lines[-2:])
+    assert asked[:3] == ["8", "asked", "for"]
+    assert 90 < int(most[0]) < 125 and most[1:4] == ["carried", "at", "most"]
+
+
+def test_too_many_streams_are_said_not_to_be_carried(streaming: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(streaming), "--streams", "500", "--period-ms", "640"]) == 0
+    assert "asked for: not carried" in capsys.readouterr().out
+
+
+def test_several_bundles_share_the_machine(streaming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = write_plain_bundle(tmp_path / "plain")
+    measured(plain)
+    carried = []
+    for bundles in ([streaming], [streaming, plain]):
+        assert main(["plan", *map(str, bundles), *COMMAND, "--requests-per-s", "20"]) == 0
+        carried.append(capsys.readouterr().out.splitlines()[-1].split())
+    alone, beside = carried
+    assert alone[-1] == "100.0%" and float(beside[-1].rstrip("%")) > 95 and int(beside[0]) <= int(alone[0])
+
+
+def without_costs(bundle: Path) -> None:
+    (bundle / COSTS_FILE).unlink()
+
+
+def with_other_threads(bundle: Path) -> None:
+    measured(bundle, threads=4)
+
+
+@pytest.mark.parametrize(("change", "got"), [(without_costs, "got none"), (with_other_threads, "measured with 4")])
+def test_costs_of_this_machine_are_needed(
+    streaming: Path, change: Callable[[Path], None], got: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(streaming)
+    assert main(["plan", str(streaming), *COMMAND]) == 2
+    error = capsys.readouterr().err
+    assert got in error and "bench --update-costs --threads 1" in error
+
+
+def test_a_graph_without_states_has_no_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = write_plain_bundle(tmp_path / "plain")
+    measured(plain)
+    assert main(["plan", str(plain), *COMMAND]) == 2
+    assert "expected a graph with states" in capsys.readouterr().err
