@@ -6,6 +6,7 @@ where the bundle proves that they are independent; then those of several callers
 of role data or raises and changes nothing. All of it may be called from several threads.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, overload
 
@@ -48,8 +49,10 @@ class Model:
         """Keep the parts; no session is opened yet."""
         self._server = server
         self._version = version
+        self._pinned: list[Version] = []
         self._priority = priority
         self._closed = False
+        self._changing = threading.Lock()
 
     @overload
     def run(self, feeds: Mapping[str, Array], graph: str | None = None, lengths: None = None) -> dict[str, Array]: ...
@@ -309,13 +312,24 @@ class Model:
 
     def close(self) -> None:
         """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more."""
-        self._closed = True
-        self._server.unload(self._version)
+        with self._changing:
+            self._closed = True
+            versions = [self._version, *self._pinned]
+        for version in versions:
+            self._server.unload(version)
 
     def swap(self, version: Version) -> None:
-        """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs."""
-        self._version, old = version, self._version
-        self._server.retire(old, "swapped")
+        """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs.
+
+        Raises:
+            BadInput: the model was closed meanwhile; the version is closed.
+        """
+        with self._changing:
+            if not self._closed:
+                old, self._version = self._version, version
+                self._pinned = [old, *(each for each in self._pinned if not each.gone.is_set())]
+        self._server.retire(version if self._closed else old, "swapped")
+        self._check_open()
 
     @property
     def bundle(self) -> Bundle:

@@ -5,6 +5,7 @@ Closing the runtime closes every model and with it every stream.
 """
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -66,6 +67,7 @@ class Runtime:
         self._models: list[Model] = []
         self._versions_named: dict[str, int] = {}
         self._closed = False
+        self._changing = threading.Lock()
 
     def load(
         self,
@@ -105,7 +107,11 @@ class Runtime:
             raise
         self._server.add(version, self._threads, costs)
         model = Model(self._server, version, priority)
-        self._models = [*(known for known in self._models if not known.closed), model]
+        with self._changing:
+            self._models = [*(known for known in self._models if not known.closed), model]
+        if self._closed:
+            model.close()
+        self._check_open("load")
         return model
 
     def swap(
@@ -167,7 +173,8 @@ class Runtime:
 
     def _version_name(self, name: str) -> str:
         """The bundle's name, with a number behind it from the second time on."""
-        number = self._versions_named[name] = self._versions_named.get(name, 0) + 1
+        with self._changing:
+            number = self._versions_named[name] = self._versions_named.get(name, 0) + 1
         return name if number == 1 else f"{name}~{number}"
 
     @property
@@ -192,8 +199,10 @@ class Runtime:
     def close(self) -> None:
         """Close every model and end the threads; a second call does nothing."""
         self._closed = True
-        while self._models:
-            self._models.pop().close()
+        with self._changing:
+            models, self._models = self._models, []
+        for model in models:
+            model.close()
         self._server.stop()
 
     def __enter__(self) -> "Runtime":

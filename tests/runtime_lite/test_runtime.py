@@ -187,6 +187,29 @@ def test_an_old_version_is_closed_with_its_last_stream(bundle: Path) -> None:
         assert closed == ["closed", "closed"]  # one executor per graph
 
 
+def test_closing_a_swapped_model_ends_the_streams_of_its_old_versions(bundle: Path) -> None:
+    with Runtime() as runtime:
+        model = runtime.load(bundle)
+        pinned = [model.open_stream("streaming")]
+        for _ in range(2):
+            runtime.swap(model, bundle)
+            pinned.append(model.open_stream("streaming"))
+        model.close()
+        for stream in pinned:
+            with pytest.raises(BadInput, match="got one of a closed model"):
+                stream.push({"x": random_chunks(1)[0]})
+        assert runtime.health().streams == 0
+
+
+def test_a_model_closed_during_a_swap_stays_closed(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Runtime() as runtime:
+        model = runtime.load(bundle)
+        monkeypatch.setattr("runtime_lite.runtime._warm_up", lambda _: model.close() or {})
+        with pytest.raises(BadInput, match="expected an open model, got a closed one"):
+            runtime.swap(model, bundle)
+        assert model.closed
+
+
 def test_a_bundle_that_fails_to_load_changes_nothing(bundle: Path, tmp_path: Path) -> None:
     feed = {"x": random_chunks(1)[0], "shift": np.array([0])}
     broken = write_double_bundle(tmp_path / "broken")

@@ -15,7 +15,14 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.task import BULK, UTTERANCE
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
-from tests.runtime_lite.bundles import WIDTH, random_chunks, write_double_bundle
+from tests.runtime_lite.bundles import (
+    WIDTH,
+    random_chunks,
+    random_row,
+    truth_of_ragged,
+    write_double_bundle,
+    write_ragged_bundle,
+)
 from tests.runtime_lite.serving.served import Gate, Place, assert_close, close, serve, wait_until
 
 MARK = 77.0
@@ -209,6 +216,25 @@ def test_a_wrong_feed_never_reaches_a_queue(place: Place) -> None:
     assert place.server.balance().submitted == 1
     place.release()
     assert good.result(20).keys() == {"y"}
+
+
+@pytest.mark.parametrize("neighbour", [np.nan, np.inf, 3e38, 0.0])
+def test_lengths_near_every_edge_have_their_answer_beside_any_neighbour(tmp_path: Path, neighbour: float) -> None:
+    with serve(write_ragged_bundle(tmp_path / "bundle"), check_finite=False) as place:
+        for first in (3, 4, 5, 7, 8):
+            for second in (3, 4, 5, 8):
+                place.scheduler.held = True
+                rows = [random_row(first), random_row(second, 1)]
+                poison = {**random_row(8, 2), "x": np.full((1, 8, WIDTH), neighbour, np.float32)}
+                tickets = [place.model.submit(row) for row in (*rows, poison)]
+                place.release()
+                for ticket, row in zip(tickets, rows, strict=False):
+                    found = ticket.result(20)
+                    y, mean = truth_of_ragged(row["x"], row["tokens"])
+                    assert_close(found["y"], y)
+                    assert_close(found["mean"], mean)
+                tickets[2].result(20)
+        assert {"batch": 4, "time": 8} in place.runs
 
 
 # Ends
