@@ -186,6 +186,15 @@ class Runtime:
         """Whether the runtime does its work: runs end, or there is nothing to do."""
         return self._server.health()
 
+    def resize(self, workers: int) -> None:
+        """Let more or fewer runs be in flight at once, from now on; streams, requests and runs go on.
+
+        Raises:
+            BadInput: the number is out of its range.
+        """
+        _check_count("workers", workers, MAX_WORKERS)
+        self._server.resize(workers)
+
     def drain(self, limit_s: float) -> DrainReport:
         """Take no new work, wait until all that was admitted has ended, and drop what has not within a limit.
 

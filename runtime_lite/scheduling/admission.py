@@ -106,6 +106,10 @@ class Streams:
             del self._open[number]
         return stream.current
 
+    def resize(self, lanes: int) -> None:
+        """Judge by another number of lanes from now on; streams that are open stay."""
+        self._lanes = lanes
+
     def utilisation(self) -> float:
         """Return the part of the lanes' time that the streams take."""
         return (

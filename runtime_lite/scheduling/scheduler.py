@@ -215,6 +215,12 @@ class Scheduler:
             if task.stream is not None:
                 self._promote(task, task.stream)
 
+    def resize(self, lanes: int) -> None:
+        """Let more or fewer runs be in flight at once; what runs goes on."""
+        self._lanes = lanes
+        self._streams.resize(lanes)
+        self._shares.resize(lanes)
+
     def forget(self, model: str) -> None:
         """Forget the queues of a model of which nothing is here any more."""
         for at in [at for at in self._queues if at[1].model == model]:

@@ -40,6 +40,10 @@ class Shares:
         self._since = 0
         self._real_time = [0, 0]
 
+    def resize(self, lanes: int) -> None:
+        """Count the time of another number of lanes from now on."""
+        self._lanes = lanes
+
     def entitled_at(self, service: ServiceClass, cost: int, now: int) -> int | None:
         """Return when the account of a class pays for a run, now or later, or None for never.
 

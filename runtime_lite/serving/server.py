@@ -76,6 +76,7 @@ class Scheduler(Protocol):
     def close_stream(self, number: int) -> None: ...
     def submit(self, task: Task, now: int) -> str | None: ...
     def cancel(self, task: Task) -> bool: ...
+    def resize(self, lanes: int) -> None: ...
     def decide(self, now: int) -> Decision: ...
     def finished(self, run: Run, now: int, failed: bool = False) -> None: ...
     def forget(self, model: str) -> None: ...
@@ -164,7 +165,7 @@ class Server:
         self.news = News(observers)
         self._scheduler, self._costs = scheduler, costs
         self._slots, self._max_streams = Slots(max_streams), max_streams
-        self._lanes = list(range(lanes))[::-1]
+        self._lanes, self._most_lanes = list(range(lanes))[::-1], lanes
         self._crew: Crew[Batch] = Crew(self._execute, self.tick, clock, self.lock)
         self._tickets: dict[int, Ticket[Any]] = {}
         self._queued = 0
@@ -399,7 +400,8 @@ class Server:
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
         """A lane is free again."""
         del self._flying[batch]
-        self._lanes.append(batch.lane)
+        if batch.lane < self._most_lanes:
+            self._lanes.append(batch.lane)
         self._scheduler.finished(batch.run, now, failed)
 
     def _settle(self, part: Part, answer: Answer, now: int) -> None:
@@ -777,6 +779,16 @@ class Server:
                 bool(self._gate),
                 self.news.fault,
             )
+
+    def resize(self, lanes: int) -> None:
+        """Let more or fewer runs be in flight at once; what runs goes on."""
+        with self.lock:
+            self._scheduler.resize(lanes)
+            taken = {batch.lane for batch in self._flying}
+            self._lanes = [lane for lane in range(lanes) if lane not in taken][::-1]
+            self._most_lanes = lanes
+            self._dispatch(self.clock(), None)
+        self._after()
 
     def drain(self, limit_s: float) -> DrainReport:
         """Take no new work, and wait until all that was admitted has ended; drop what has not within the limit."""

@@ -204,7 +204,12 @@ def test_closing_a_swapped_model_ends_the_streams_of_its_old_versions(bundle: Pa
 def test_a_model_closed_during_a_swap_stays_closed(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Runtime() as runtime:
         model = runtime.load(bundle)
-        monkeypatch.setattr("runtime_lite.runtime._warm_up", lambda _: model.close() or {})
+
+        def closed_meanwhile(_: object) -> dict[tuple[str, str], int]:
+            model.close()
+            return {}
+
+        monkeypatch.setattr("runtime_lite.runtime._warm_up", closed_meanwhile)
         with pytest.raises(BadInput, match="expected an open model, got a closed one"):
             runtime.swap(model, bundle)
         assert model.closed

@@ -129,6 +129,40 @@ def test_a_lane_more_runs_two_at_once(bundle: Path) -> None:
         assert [ticket.result(20)["y"].shape[1] for ticket in tickets] == [2, 3]
 
 
+def test_lanes_come_and_go_while_streams_are_live(bundle: Path) -> None:
+    with serve(bundle) as place:
+        chunks = random_chunks(8)
+        with place.model.open_stream("streaming") as solo:
+            truth = [solo.push({"x": chunk})["y"] for chunk in chunks]
+        streams = [place.model.open_stream("streaming") for _ in range(6)]
+        tickets = []
+        for chunk, lanes in zip(chunks, (1, 4, 2, 1, 3, 1, 4, 1), strict=True):
+            tickets.append([stream.submit({"x": chunk}) for stream in streams])
+            place.server.resize(lanes)
+        for row, y in zip(tickets, truth, strict=True):
+            for ticket in row:
+                assert_close(ticket.result(20)["y"], y)
+        # four runs at once, and of fewer lanes those in flight end before the next one starts
+        place.server.resize(4)
+        held, inside = threading.Event(), threading.Semaphore(0)
+
+        def hook(*_: object) -> None:
+            inside.release()
+            assert held.wait(20)
+
+        place.hook = hook
+        place.scheduler.held = True
+        waiting = [place.model.submit(feed(seed, rows=4), "plain") for seed in range(6)]
+        place.release()
+        assert all(inside.acquire(timeout=20) for _ in range(4))
+        place.server.resize(1)
+        assert place.server.health().running == 4
+        held.set()
+        for ticket in waiting:
+            ticket.result(20)
+        assert place.server._lanes == [0]
+
+
 def test_an_interrupted_leader_gives_the_rows_of_others_to_others(place: Place) -> None:
     held = gate()
     place.hook = held
