@@ -16,6 +16,7 @@ from rich.table import Table
 
 from compiler.commands.example_feeds import OPTION, random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
+from compiler.commands.shared_axes import axes_that_meet
 from compiler.commands.subjects import named_graph
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
@@ -117,11 +118,11 @@ def _calls(
 
 
 def _file_call(path: Path, sizes: Mapping[str, int], threads: int, known: set[str]) -> tuple[str, Call]:
-    _, signature = read_file(path, STAGE)
+    model, signature = read_file(path, STAGE)
     axes = {axis for tensor in signature.inputs for axis in tensor.axes}
     known |= axes
     own = {name: size for name, size in sizes.items() if name in axes}
-    require_sizes(shown_path(path), signature.inputs, own)
+    require_sizes(shown_path(path), signature.inputs, own, lambda: axes_that_meet(model))
     session = open_file(path, STAGE, optimize=True, threads=threads)
     (feed,) = random_feeds(signature.inputs, own, 0, 1)
     call = functools.partial(session.run, None, dict(feed))

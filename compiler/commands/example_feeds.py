@@ -1,7 +1,7 @@
 """Feeds for a model that comes without data: random numbers in sizes that the caller names."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,13 +17,19 @@ MAX_ENTRIES = 2**28
 """Of one array: an hour of sound has 2**26."""
 
 
-def require_sizes(shown: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> None:
+def require_sizes(
+    shown: str,
+    tensors: Sequence[Tensor],
+    sizes: Mapping[str, int],
+    find_alike: Callable[[], Mapping[str, str]] = dict,
+) -> None:
     """Refuse to guess how large an axis is.
 
     Args:
         shown: the model, for messages.
         tensors: its inputs.
         sizes: by axis name, as given.
+        find_alike: finds for axes the one that each is the same as; asked only for the cure.
 
     Raises:
         RecipeError: an axis has no size, or a size is of no axis.
@@ -38,8 +44,17 @@ def require_sizes(shown: str, tensors: Sequence[Tensor], sizes: Mapping[str, int
         having = ", ".join(str(tensor) for tensor in tensors if not set(missing).isdisjoint(tensor.axes))
         raise RecipeError(
             f"{shown}: expected a size for {', '.join(missing)} of {having}, got none",
-            cure="write " + " ".join(f"{OPTION} {axis}={16 if at else 1}" for at, axis in enumerate(missing)),
+            cure="write " + " ".join(f"{OPTION} {axis}={size}" for axis, size in _fitting(known, sizes, find_alike())),
         )
+
+
+def _fitting(known: Iterable[str], sizes: Mapping[str, int], alike: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """A size for every axis without one: the same for axes that are one; 1 for the first, which is often of rows."""
+    found = {alike.get(axis, axis): size for axis, size in sizes.items()}
+    for at, axis in enumerate(known):
+        size = found.setdefault(alike.get(axis, axis), 16 if at else 1)
+        if axis not in sizes:
+            yield axis, size
 
 
 def shape_in(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from rich.table import Table
 from compiler import ir as house
 from compiler.commands.example_feeds import random_feeds, require_sizes, unanswered
 from compiler.commands.onnx_signature import open_file, read_file
+from compiler.commands.shared_axes import axes_that_meet
 from compiler.errors import GateFailed, Place, Refused
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.gates import EdgeKind, Tolerance
@@ -76,7 +77,7 @@ def simplify_file(source: Path, target: Path, sizes: Mapping[str, int], toleranc
     """
     require_place("OUT.onnx", target, is_onnx)
     model, signature = read_file(source, STAGE)
-    require_sizes(shown_path(source), signature.inputs, sizes)
+    require_sizes(shown_path(source), signature.inputs, sizes, lambda: axes_that_meet(model))
     feeds = random_feeds(signature.inputs, sizes, 0, CALLS)
     outputs = tuple(tensor.name for tensor in signature.outputs)
     before = Lowered(graph=source.stem, model=model, data_outputs=outputs)

@@ -12,8 +12,8 @@ from pathlib import Path
 from compiler.commands.init.factory_signature import Wanted, signature_of_factory
 from compiler.commands.init.recipe_draft import draft_of
 from compiler.commands.init.recipe_text import feeds_text, recipe_text
-from compiler.commands.init.shared_axes import share_axes
 from compiler.commands.onnx_signature import Signature, open_file, read_file, signature_of
+from compiler.commands.shared_axes import share_axes
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces

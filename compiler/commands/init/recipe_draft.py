@@ -7,8 +7,8 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from compiler.commands.init.shared_axes import is_made_up
 from compiler.commands.onnx_signature import Signature, Tensor
+from compiler.commands.shared_axes import is_made_up
 from compiler.commands.tensor_roles import Carried, carried_states, is_length, is_mask, unpaired_states, words_of
 from compiler.recipe.graph_parts import CACHE_DEFAULTS
 from compiler.recipe.tree.keys import TODO

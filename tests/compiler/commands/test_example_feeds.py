@@ -33,8 +33,21 @@ def test_every_element_type_is_made(dtype: str) -> None:
 def test_a_missing_size_is_told_with_what_to_write() -> None:
     with pytest.raises(RecipeError, match="expected a size for time of x ") as error:
         require_sizes("m.onnx", [FEATURES, TOKENS], {"batch": 1})
-    assert error.value.cure == "write --set-size time=1"
+    assert error.value.cure == "write --set-size time=16"
     require_sizes("m.onnx", [FEATURES, TOKENS], SIZES)
+
+
+def test_the_sizes_to_write_are_one_for_axes_that_are_one() -> None:
+    tensors = [Tensor(name, (symbol(f"{name}_0"), symbol(f"{name}_1")), "float32") for name in ("x", "k", "v")]
+    alike = {"k_0": "x_0", "v_0": "x_0", "v_1": "k_1"}
+    with pytest.raises(RecipeError) as error:
+        require_sizes("m.onnx", tensors, {}, lambda: alike)
+    written = "x_0=1 x_1=16 k_0=1 k_1=16 v_0=1 v_1=16"
+    assert error.value.cure == "write " + " ".join(f"--set-size {each}" for each in written.split())
+    with pytest.raises(RecipeError) as error:
+        require_sizes("m.onnx", tensors, {"v_0": 3, "k_1": 7}, lambda: alike)
+    written = "x_0=3 x_1=16 k_0=3 v_1=7"
+    assert error.value.cure == "write " + " ".join(f"--set-size {each}" for each in written.split())
 
 
 def test_a_size_of_no_axis_is_told_with_the_right_names() -> None:

@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler.commands import simplify_file as command
-from tests.compiler.commands.files import DOUBLED, operators, outside_weights, run, write
+from tests.compiler.commands.files import CACHE, DOUBLED, operators, outside_weights, run, write
 
 SIZES = ("--set-size", "batch=2", "--set-size", "time=3")
 
@@ -143,3 +143,14 @@ def test_a_size_that_the_model_does_not_take_is_told(tmp_path: Path, capsys: pyt
     )
     assert code == 2
     assert "to answer x [3], got " in err and "--set-size" in err
+
+
+def test_the_sizes_that_are_proposed_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An exporter that calls every axis anew: those that the graph makes one get one size."""
+    text = CACHE.replace("[batch,2,4] x", "[x_dynamic_axes_1,2,4] x").replace("batch,past", "s1,cache_dynamic_axes_2")
+    source, target = write(tmp_path / "m.onnx", text), str(tmp_path / "simple.onnx")
+    for given in (["simplify", source, target], ["bench", source, "--calls", "2"]):
+        code, _, err = run(capsys, *given)
+        assert code == 2
+        proposed = err.partition("; write ")[2].partition("\n")[0].split()
+        assert run(capsys, *given, *proposed)[0] == 0

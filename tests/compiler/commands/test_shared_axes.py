@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
-from compiler.commands.init.shared_axes import is_made_up, share_axes
+from compiler.commands.shared_axes import is_made_up, share_axes
 from tests.kit.graphs import parse
 
 WEIGHTS = {"w": np.zeros((1, 6, 4), np.float32), "r": np.zeros((1, 6, 2), np.float32), "last": np.array([-1])}

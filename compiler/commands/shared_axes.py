@@ -18,19 +18,30 @@ def is_made_up(axis: str) -> bool:
     return MADE_UP.fullmatch(axis) is not None
 
 
-def share_axes(model: ir.Model) -> None:
+def axes_that_meet(model: ir.Model) -> dict[str, str]:
+    """By axis the one that it is the same as, in a model that stays as it is; see `share_axes`."""
+    return share_axes(house.clone(model))
+
+
+def share_axes(model: ir.Model) -> dict[str, str]:
     """Give axes of inputs that meet in the graph one name, the first that somebody gave, and infer all shapes anew.
 
     Sizes that meet are equal, or one of them is 1; no recipe can say the latter of an axis, and a build proves or
     refuses what it says.
+
+    Returns:
+        The new name of each axis that has another one.
     """
+    renamed: dict[str, str] = {}
     while alike := dict(_met(model)):
+        renamed = {old: alike.get(new, new) for old, new in renamed.items()} | alike
         for value in model.graph.inputs:
             dims = house.dims_of(value)
             if dims is not None:
                 value.shape = ir.Shape([_renamed(dim, alike) for dim in dims])
         house.forget_shapes(model)
         house.infer_shapes(model)
+    return renamed
 
 
 def _renamed(dim: Dim, alike: Mapping[str, str]) -> int | str:
