@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runtime_lite.errors import BundleRefused, InternalError, RuntimeLiteError, show
+from runtime_lite.errors import BundleRefused, ExecutorFailed, InternalError, RuntimeLiteError, show
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Graph, bucket_name, static_shape, tensor_bytes
@@ -167,6 +167,8 @@ def _answer_of(error: Exception) -> bytes:
     """The JSON that tells of an error; one that nobody raises on purpose is a bug."""
     if isinstance(error, MemoryError):
         kind, message = OUT_OF_MEMORY, show(str(error))
+    elif isinstance(error, ExecutorFailed):
+        kind, message = OUT_OF_MEMORY, show(error.reason)
     elif isinstance(error, RuntimeLiteError):
         kind, message = type(error).__name__, str(error)
     else:

@@ -15,7 +15,7 @@ from typing import Protocol
 import onnxruntime  # type: ignore[import-untyped, unused-ignore]
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
-from runtime_lite.errors import BadInput, BundleRefused, InternalError, show
+from runtime_lite.errors import BadInput, BundleRefused, ExecutorFailed, InternalError, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name
@@ -32,6 +32,7 @@ _ORT_ERRORS = (
     ort_state.RuntimeException,
 )
 _ORT_TYPES = {"float16": "float16", "float32": "float", "float64": "double"}  # other dtypes have the same name
+_NO_MEMORY = "Failed to allocate memory"  # the backend has no error of its own for it
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
@@ -83,6 +84,7 @@ class OnnxExecutor:
         Raises:
             BadInput: a value in the feed is outside what an operator accepts, e.g. an index beyond a table.
             BundleRefused: the bucket's graph file is not what the manifest says.
+            ExecutorFailed: there was too little memory.
             InternalError: the backend failed.
         """
         bucket = bucket_name(sizes)
@@ -99,6 +101,12 @@ class OnnxExecutor:
                 f"{self._where}: expected values that its operators accept, got {_reason(error)}; check the feed"
             ) from error
         except _ORT_ERRORS as error:
+            if _NO_MEMORY in str(error):
+                raise ExecutorFailed(
+                    f"{self._where}: bucket {bucket}: expected memory for a run, got too little; free some, or "
+                    "build smaller buckets",
+                    "memory",
+                ) from error
             raise InternalError(f"{self._where}: bucket {bucket}: {_reason(error)}") from error
 
     def close(self) -> None:

@@ -54,6 +54,12 @@ def faulty(bundle: Bundle, name: str, threads: int) -> Executor:
     return Faulty(make_executor(bundle, name, threads))
 
 
+def scarce(bundle: Bundle, name: str, threads: int) -> Executor:
+    """An executor in a process that may have 4 GiB."""
+    resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+    return make_executor(bundle, name, threads)
+
+
 def dead_at_birth(bundle: Bundle, name: str, threads: int) -> Executor:
     os.kill(os.getpid(), signal.SIGSEGV)
     raise AssertionError

@@ -27,7 +27,9 @@ from runtime_lite import (
 from runtime_lite.format.arrays import Array
 from tests.runtime_lite.bundles import (
     edit_manifest,
+    onnx_bytes,
     random_chunks,
+    replace_graph,
     truth_of_plain,
     truth_of_stream,
     write_plain_bundle,
@@ -125,6 +127,30 @@ def test_errors_of_the_executor_cross_as_what_they_are(shared: Model) -> None:
     with pytest.raises(InternalError, match="could not broadcast"):
         shared.run(feed(faulty.WRONG_SHAPE))
     check_well(shared)
+
+
+HUGE = """
+<ir_version: 10, opset_import: ["" : 20]>
+plain (float[1,2,2] x, int64[1] shift) => (float[1,2,2] y)
+<float[2,2] weight = {0, 0, 0, 0}, int64[4] shape = {20000, 20000, 2, 2}, int64[2] axes = {0, 1}>
+{
+    huge = Expand(x, shape)
+    most = ReduceMax<keepdims = 0>(huge, axes)
+    added = Add(x, most)
+    y = Add(added, weight)
+}
+"""
+
+
+def test_a_backend_that_lacks_memory_is_named(tmp_path: Path) -> None:
+    bundle = write_plain_bundle(tmp_path / "b")
+    replace_graph(bundle, "graphs/plain.batch1.frames2.onnx", onnx_bytes(HUGE))
+    with Runtime() as runtime:
+        model = runtime.load(bundle, executors=in_child(faulty.scarce))
+        with pytest.raises(ExecutorFailed, match="got too little memory") as caught:
+            model.run(feed())
+        assert caught.value.reason == "memory"
+        assert model.run(feed(rows=3))["y"].shape == (3, 2, 2)
 
 
 def test_a_stream_goes_on_from_the_last_push_that_returned(tmp_path: Path) -> None:
