@@ -277,14 +277,15 @@ class Model:
         answer: Callable[[list[Outputs]], Answer],
     ) -> Ticket[Answer]:
         """A request for checked feeds, in as few parts as hold them."""
-        groups = plan_runs(runner.graph, feeds) if len(feeds) > 1 else [[0]] * len(feeds)
+        count = len(feeds)
+        groups = plan_runs(runner.graph, feeds) if count > 1 else [[0]] * count
 
         def in_order(outputs: list[list[Outputs]]) -> Answer:
-            if len(feeds) == 1:
+            if count == 1:
                 return answer(outputs[0])
             pairs = zip(groups, outputs, strict=True)
             found = {at: each for numbers, part in pairs for at, each in zip(numbers, part, strict=True)}
-            return answer([found[at] for at in range(len(feeds))])
+            return answer([found[at] for at in range(count)])
 
         ticket = Ticket(self._server, where, service.name, in_order, len(groups))
         now = self._server.clock()

@@ -294,7 +294,7 @@ class Server:
             part.queued = True
             self._queued += 1
         else:
-            self._unpin(part.version)
+            self._release(part)
             if part.stream is not None:
                 part.stream.flying = None
             self._drop(part.ticket, refusal, now)
@@ -329,7 +329,7 @@ class Server:
         """The scheduler let go of a part."""
         self._queued -= 1
         part.queued = False
-        self._unpin(part.version)
+        self._release(part)
         if part.stream is not None:
             part.stream.flying = None
         self._drop(part.ticket, reason, now)
@@ -407,7 +407,7 @@ class Server:
     def _settle(self, part: Part, answer: Answer, now: int) -> None:
         """Move a stream on and end a request, or put its response."""
         ticket, stream = part.ticket, part.stream
-        self._unpin(part.version)
+        self._release(part)
         if stream is not None:
             stream.flying, stream.last = None, now
         if isinstance(answer, Exception):
@@ -443,7 +443,7 @@ class Server:
             now = self.clock()
             self._land(batch, now, failed=True)
             for part in parts:
-                self._unpin(part.version)
+                self._release(part)
                 if part.ticket.hand is hand or part.ticket.outcome is not None:
                     if part.stream is not None:
                         part.stream.flying = None
@@ -490,6 +490,7 @@ class Server:
         ticket.wakers = []
         if ticket.hand is not None:
             self._crew.dismiss(ticket.hand)
+        ticket.parts, ticket.hand = [], None  # no circles: what a request held is freed with it, not by the collector
         if ticket.request is not None:
             self.news.note("ended", ticket.request, outcome, reason, now)
         if self._quiet is not None and not self._tickets:
@@ -502,7 +503,7 @@ class Server:
                 self._scheduler.cancel(part.task)
                 part.queued = False
                 self._queued -= 1
-                self._unpin(part.version)
+                self._release(part)
                 if stream is not None:
                     stream.flying = None
                     self._lose(stream, 0, now)
@@ -516,6 +517,11 @@ class Server:
         lost = [stream.waiting.pop() for _ in range(len(stream.waiting) - first)][::-1]
         for ticket in dict.fromkeys(part.ticket for part in lost):
             self._drop(ticket, LOST, now)
+
+    def _release(self, part: Part) -> None:
+        """A part is neither queued nor runs any more; its task, which queues may remember, lets go of it."""
+        part.task.payload = None
+        self._unpin(part.version)
 
     def _unpin(self, version: Version) -> None:
         version.pins -= 1
@@ -632,8 +638,8 @@ class Server:
     def response_taken(self, ticket: Responses) -> None:
         """A reader made room in its ring: its stream goes on."""
         with self.lock:
-            stream = ticket.parts[0].stream
-            if stream.full_since is None or ticket.full:
+            stream = ticket.parts[0].stream if ticket.parts else None
+            if stream is None or stream.full_since is None or ticket.full:
                 return
             now = self.clock()
             stream.full_since = None

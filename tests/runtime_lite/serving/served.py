@@ -139,8 +139,9 @@ class Gate:
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for what another thread is about to do."""
-    pause = threading.Event()
+    pause, until = threading.Event(), time.monotonic() + 20
     while not holds():
+        assert time.monotonic() < until
         pause.wait(0.0005)
 
 

@@ -1,8 +1,10 @@
 """Requests of many callers: who runs them, what shares a run, and how each ends, exactly once."""
 
 import asyncio
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -360,6 +362,36 @@ def test_coroutines_await_share_runs_and_take_back_what_they_leave(place: Place)
 async def _answer(ticket: Any) -> dict[str, Array]:
     found: dict[str, Array] = await ticket
     return found
+
+
+def test_what_a_request_held_is_freed_with_it_without_a_collector(place: Place) -> None:
+    """A feed that lives on until a collection is memory that grows with the load."""
+    gc.collect()
+    gc.disable()
+    try:
+        gone: list[weakref.ref[Array]] = []
+
+        def fed(seed: int) -> dict[str, Array]:
+            given = feed(seed)
+            gone.append(weakref.ref(given["x"]))
+            return given
+
+        place.model.run(fed(1), "plain")
+        place.model.run_many([fed(2), fed(3)], "plain")
+        kept = place.model.submit(fed(4), "plain")
+        kept.result(20)
+        place.scheduler.held = True
+        cancelled = place.model.submit(fed(5), "plain")
+        cancelled.cancel()
+        place.release()
+        with place.model.open_stream("streaming") as stream:
+            chunk = {"x": fed(6)["x"]}
+            stream.push(chunk)
+            del chunk
+        place.model.run(feed(9), "plain")  # the worker has let go of its last run
+        wait_until(lambda: not any(each() is not None for each in gone))
+    finally:
+        gc.enable()
 
 
 # The whole
