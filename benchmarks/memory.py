@@ -1,0 +1,164 @@
+"""Measures what the buckets of a graph cost in memory: one session each, one session for all, bare and in the runtime.
+
+    python -m benchmarks.memory dist/streaming_asr-full_cpu
+
+Every contender is a process of its own, started in turn, round after round. It opens its buckets, runs each a few times
+and tells what it has resident, and the most it had, beyond what it had before it opened anything. What the rows of a
+bucket need while they run is memory, too, so the smallest and the largest bucket stand alone as well: to the largest
+alone, which runs as many rows, all buckets together should add little. Needs a bundle whose rows are open.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from rich.console import Console
+from rich.table import Table
+
+import runtime_lite
+from runtime_lite.bench import bucket_call
+from runtime_lite.format.manifest import Graph, static_shape
+
+RUNS = 4
+"""Runs of every bucket."""
+
+Measure = Callable[[Path, Sequence[int]], object]
+"""Opens and runs the buckets of so many rows; what it returns is alive while memory is read."""
+
+Growth = tuple[float, float]
+"""MB resident at the end, and at most."""
+
+
+def main() -> None:
+    """Measure every contender in turn and print the table."""
+    options = _parse()
+    contenders = dict(_contenders(_rows_of(options.bundle)))
+    found: dict[str, list[Growth]] = {name: [] for name in contenders}
+    for _ in range(2 if options.quick else options.rounds):
+        for name, (measure, rows) in contenders.items():
+            found[name].append(_in_a_process(measure, options.bundle, rows))
+    Console().print(_table(found))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Memory of the buckets of a bundle of one graph.")
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="two rounds")
+    return parser.parse_args()
+
+
+def _rows_of(bundle: Path) -> tuple[int, ...]:
+    with runtime_lite.read_bundle(bundle) as opened:
+        (graph,) = opened.manifest.graphs.values()
+        if len({artifact.file for artifact in graph.artifacts}) == len(graph.artifacts):
+            raise SystemExit(f"{bundle}: expected a file that several buckets share, got a file each; build it anew")
+        return graph.row_buckets
+
+
+def _contenders(rows: Sequence[int]) -> Iterator[tuple[str, tuple[Measure, list[int]]]]:
+    """What is run, by name; `all buckets` follows what it is divided by."""
+    for name, measure in (("sessions of fixed rows", _fixed), ("one session", _open), ("runtime_lite", _runtime)):
+        for label, part in (("smallest", rows[:1]), ("largest", rows[-1:]), ("all", rows)):
+            yield f"{name}: {label}", (measure, list(part))
+
+
+def _in_a_process(measure: Measure, bundle: Path, rows: Sequence[int]) -> Growth:
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("spawn").Process(target=_child, args=(theirs, measure, bundle, rows))
+    child.start()
+    theirs.close()
+    try:
+        result: Growth = ours.recv()
+    except EOFError:
+        raise SystemExit(f"{measure.__name__} with {list(rows)} rows failed") from None
+    child.join()
+    return result
+
+
+def _child(answers: Connection, measure: Measure, bundle: Path, rows: list[int]) -> None:
+    before = _status_mb("VmRSS")
+    held = measure(bundle, rows)
+    answers.send((_status_mb("VmRSS") - before, _status_mb("VmHWM") - before))
+    del held
+
+
+def _status_mb(key: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{key}:"))) / 1024
+
+
+def _fixed(bundle: Path, rows: Sequence[int]) -> object:
+    """A bare session for each number of rows."""
+    graph, file = _graph_of(bundle)
+    return [_run(graph, _session(file, graph, count), [count]) for count in rows]
+
+
+def _open(bundle: Path, rows: Sequence[int]) -> object:
+    """One bare session for all of them."""
+    graph, file = _graph_of(bundle)
+    return _run(graph, _session(file, graph, None), rows)
+
+
+def _runtime(bundle: Path, rows: Sequence[int]) -> object:
+    runtime = runtime_lite.Runtime()
+    model = runtime.load(bundle)
+    runner = model.runner()
+    for artifact in runner.graph.artifacts:
+        if artifact.sizes[str(runner.graph.batch_axis)] in rows:
+            call = bucket_call(runner, artifact)
+            for _ in range(RUNS):
+                call()
+    return runtime
+
+
+def _graph_of(bundle: Path) -> tuple[Graph, Path]:
+    with runtime_lite.read_bundle(bundle) as opened:
+        (graph,) = opened.manifest.graphs.values()
+    return graph, bundle / graph.artifacts[0].file
+
+
+def _session(file: Path, graph: Graph, rows: int | None) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    if rows is not None:
+        options.add_free_dimension_override_by_name(str(graph.batch_axis), rows)
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def _run(graph: Graph, session: onnxruntime.InferenceSession, rows: Sequence[int]) -> object:
+    for artifact in graph.artifacts:
+        if artifact.file == graph.artifacts[0].file and artifact.sizes[str(graph.batch_axis)] in rows:
+            feed = {each.name: np.zeros(static_shape(each.shape, artifact.sizes), each.dtype) for each in graph.inputs}
+            for _ in range(RUNS):
+                session.run(None, feed)
+    return session
+
+
+def _table(found: dict[str, list[Growth]]) -> Table:
+    """MB as median (least..most), and per round the ratios to the smallest and to the largest bucket alone."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "resident, MB", "at most, MB", "to the smallest alone", "to the largest alone"):
+        table.add_column(title)
+    for name, rounds in found.items():
+        kind = name.partition(":")[0]
+        ratios = [
+            _spread([ours[0] / theirs[0] for ours, theirs in zip(rounds, found[f"{kind}: {label}"], strict=True)], 2)
+            for label in ("smallest", "largest")
+        ]
+        table.add_row(name, *(_spread([each[at] for each in rounds], 0) for at in (0, 1)), *ratios)
+    return table
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
+
+
+if __name__ == "__main__":
+    main()
