@@ -177,7 +177,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGraph:
     """What gates look at of one graph whose artefacts lie in a folder."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
-    limits, open_artifact = lowering.gate.limits(lossy=final.lossy), lowering.target.open
+    limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
         UtteranceArtefacts(folder, final, built.artifacts, limits.max_abs, steps, open_artifact)
         if final.padded_axes
@@ -190,6 +190,7 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGra
         steps=steps,
         artefacts=artefacts,
         explain=lowering.explain,
+        is_rounded=lowering.is_rounded,
         is_timed_here=built.engine is None and lowering.target.times_here,
         before_rounding=lambda: lowering.target.emit(lowering.exact(), lowering.buckets),
     )
@@ -197,8 +198,8 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGra
 
 def _parts_of(shipped: ShippedGraph, lowering: Lowering) -> GraphParts:
     """What the bundle needs to know of one graph."""
-    lossy = shipped.lowered.lossy
-    certificate, proofs = proof_files(lowering.name, tuple(lowering.proofs.values()), shipped.built, lossy=lossy)
+    steps = tuple(lowering.proofs.values())
+    certificate, proofs = proof_files(lowering.name, steps, shipped.built, lossy=shipped.is_rounded)
     return GraphParts(
         lowered=shipped.lowered,
         parts=shipped.lowered.parts,

@@ -40,7 +40,7 @@ def measure_page_figures(lowering: Lowering) -> GraphFigures:
     return GraphFigures(
         lowering.name,
         boxes_of(final.model, lowering.precision),
-        worst_histograms(lowering.exact() if final.lossy else None, final, steps),
+        worst_histograms(lowering.exact() if lowering.is_rounded else None, final, steps),
         OriginalCosts(
             sum(1 for _ in start.model.graph),
             sum(v.const_value.nbytes for v in start.model.graph.initializers.values() if v.const_value is not None),

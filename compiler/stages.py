@@ -154,7 +154,6 @@ class Lowered:
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
         row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
             add_batch_axis empties it.
-        lossy: whether a pass has rounded on purpose: half precision, int8.
         calibration: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
         state_maps: from the original's states (cut to the slots of their caches) to the present ones, in order.
     """
@@ -171,7 +170,6 @@ class Lowered:
     is_padded: bool = False
     rows_independent: bool = False
     row_places: tuple[RowPlace, ...] = ()
-    lossy: bool = False
     calibration: "Calibration | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     @property

@@ -41,6 +41,10 @@ class Lowering:
         original: the captured graph and the reference.
         target: what the graph is lowered to.
         failures: folder for the reproducer of a gate that fails, or None.
+
+    Attributes:
+        plan: the passes, in order.
+        is_rounded: whether one of them rounds on purpose: half precision, int8.
     """
 
     def __init__(self, original: Original, target: Target, failures: Path | None = None) -> None:
@@ -53,6 +57,7 @@ class Lowering:
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes)
         last = self.plan[-1].key if self.plan else key
+        self.is_rounded = any(each.made.lossy for each in self.plan)
         self.target_key = key_of(TargetInputs(last, target.name, repr(target), self.buckets))
 
     def is_known(self) -> bool:
@@ -71,8 +76,9 @@ class Lowering:
                 self._done(handle, found[0])
 
     def _run_passes(self) -> Lowered:
-        lowered, compared = self._start(), None
+        lowered, compared, is_rounded = self._start(), None, False
         for each in self.plan:
+            was_rounded, is_rounded = is_rounded, is_rounded or each.made.lossy
             with self.progress.stage(self.name, each.made.name) as handle:
                 started, before = time.perf_counter(), _copy_of(lowered)
                 outcome = self._apply(each, before, lowered)
@@ -83,8 +89,11 @@ class Lowering:
                     report, compared = known[0], None
                 else:
                     steps = self._replay(each.made.name, before, outcome)
-                    if compared is None or not _is_same(before, lowered):
-                        compared = self.parity.compare(each.made.name, before, lowered, handle.advance)
+                    if compared is None or was_rounded != is_rounded or not _is_same(before, lowered):
+                        compared = self.parity.compare(
+                            each.made.name, before, lowered, handle.advance, was_rounded=was_rounded,
+                            is_rounded=is_rounded,
+                        )  # fmt: skip
                     report = _report_of(each.made.name, before, outcome, steps, *compared, started)
                     self.kept.keep_report(each.key, report, records)
                 self._done(handle, report)
@@ -101,8 +110,6 @@ class Lowering:
             check_between_passes(outcome.lowered)
         except SlipwayError as error:
             raise error.at(stage=made.name, graph=self.name) from None
-        after = dataclasses.replace(outcome.lowered, lossy=lowered.lossy or made.lossy)
-        outcome = dataclasses.replace(outcome, lowered=after)
         proof = proof_of(made.name, before, outcome)
         if proof is not None:
             self.proofs[planned.key] = proof
@@ -136,7 +143,7 @@ class Lowering:
     ) -> GateFailed:
         """A failure of what ships with the nodes to blame, by the graph before the first pass that rounds."""
         final = self.final()
-        before = self.exact() if final.lossy else _copy_of(final)
+        before = self.exact() if self.is_rounded else _copy_of(final)
         return self.parity.explain(error, before, final, steps, limits, advance, optimize=True)
 
     def emit(self) -> Built:

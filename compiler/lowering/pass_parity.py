@@ -30,8 +30,18 @@ class PassParity:
         self.original, self.failures = original, failures
         self.name, self.gate = original.name, original.gate
 
-    def compare(self, stage: str, before: Lowered, after: Lowered, advance: Advance) -> tuple[Difference, float]:
+    def compare(
+        self, stage: str, before: Lowered, after: Lowered, advance: Advance, *, was_rounded: bool, is_rounded: bool
+    ) -> tuple[Difference, float]:
         """The largest difference after a pass, and what is allowed.
+
+        Args:
+            stage: the pass.
+            before: the graph that it was given.
+            after: what it has made of it.
+            advance: called as the search for nodes to blame goes on.
+            was_rounded: whether an earlier pass rounds on purpose.
+            is_rounded: whether that or this one does.
 
         Raises:
             GateFailed: it is larger; names the pass and the nodes.
@@ -39,10 +49,11 @@ class PassParity:
         steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
         fresh = runners_of(after)
         differences = compare(after, fresh(), steps)
-        limits = self.gate.limits(lossy=after.lossy)
+        limits = self.gate.limits(lossy=is_rounded)
         worst = worst_of(differences, limits)
         if worst.holds(limits):
-            self._compare_edges(stage, before, after, fresh, advance)
+            allowed = (limits_at_edges(self.gate, lossy=was_rounded), limits_at_edges(self.gate, lossy=is_rounded))
+            self._compare_edges(stage, before, after, fresh, allowed, advance)
             return worst, worst.limit(limits)
         require_parity(
             self.name, "capture", compare(before, runner_of(before), steps), limits,
@@ -57,13 +68,14 @@ class PassParity:
         raise self.explain(error, before, after, steps, limits, advance)
 
     def _compare_edges(
-        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner], advance: Advance
-    ) -> None:
-        cases, limits = self.original.edges(), limits_at_edges(self.gate, lossy=after.lossy)
+        self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner],
+        allowed: tuple[Tolerance, Tolerance], advance: Advance,
+    ) -> None:  # fmt: skip
+        """Edge feeds, with what is allowed before the pass and after it."""
+        cases, (was, limits) = self.original.edges(), allowed
         found = first_disagreement(after, fresh, cases, limits)
         if found is None:
             return
-        was = limits_at_edges(self.gate, lossy=before.lossy)
         earlier = first_disagreement(before, runners_of(before), [found.case], was)
         if earlier is not None:
             raise earlier.failure(

@@ -99,6 +99,7 @@ class ShippedGraph:
         steps: the original's calls that it is compared with.
         artefacts: runs what was built.
         explain: adds the nodes to blame to a failure, given the steps and limits that it was seen at.
+        is_rounded: whether a pass has rounded on purpose: half precision, int8.
         is_timed_here: whether a time that is measured on this machine is that of what ships.
         before_rounding: the artefacts of the graph before the first pass that rounds.
     """
@@ -109,6 +110,7 @@ class ShippedGraph:
     steps: Sequence[OriginalCall]
     artefacts: Artefacts
     explain: Callable[[GateFailed, Sequence[OriginalCall], Tolerance, Advance], GateFailed]
+    is_rounded: bool
     is_timed_here: bool
     before_rounding: Callable[[], Built]
 

@@ -61,6 +61,7 @@ def shipped(
         steps=(),
         artefacts=artefacts,
         explain=lambda error, *_: error,
+        is_rounded=False,
         is_timed_here=True,
         before_rounding=mock.Mock(),
     )

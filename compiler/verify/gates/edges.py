@@ -9,7 +9,7 @@ from compiler.verify.gate import Checked, Gate, Shipped
 def _check(shipped: Shipped, advance: Advance) -> Checked:
     name, graph = shipped.name, shipped.graph
     cases = shipped.original.edges()
-    limits = limits_at_edges(shipped.original.gate, lossy=graph.lowered.lossy)
+    limits = limits_at_edges(shipped.original.gate, lossy=graph.is_rounded)
     found = graph.artefacts.disagreement(cases, limits)
     if found is not None:
         cure = f"every pass held, so this is the runtime's optimiser: report it; {EDGE_CURE}"

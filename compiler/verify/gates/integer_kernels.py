@@ -108,7 +108,7 @@ def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: 
 
 def is_rounded_here(recipe: Recipe, shipped: Shipped) -> bool:
     """Whether a pass has rounded what runs on this machine as it ships."""
-    return shipped.graph.lowered.lossy and shipped.graph.is_timed_here
+    return shipped.graph.is_rounded and shipped.graph.is_timed_here
 
 
 def _check(shipped: Shipped, advance: Advance) -> Checked:
