@@ -48,3 +48,12 @@ class Record(pydantic.BaseModel):
     """Frozen; unknown keys refused; no conversion between types."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _require_known(cls, given: object) -> object:
+        """Told with the keys that there are, and before anything that is missing for it."""
+        unknown = [key for key in given if key not in cls.model_fields] if isinstance(given, dict) else []
+        if unknown:
+            raise PydanticCustomError("unknown_key", "unknown", {"key": unknown[0], "known": list(cls.model_fields)})
+        return given

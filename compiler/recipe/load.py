@@ -16,18 +16,16 @@ from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.record import Recipe, Target
-from compiler.recipe.tree.keys import (
-    Key,
-    apply_override,
+from compiler.recipe.tree.keys import Key, require_filled, where
+from compiler.recipe.tree.located_yaml import Node, read_document
+from compiler.recipe.tree.messages import first_problem
+from compiler.recipe.tree.overrides import apply_override
+from compiler.recipe.tree.short_forms import (
     expand_name_ranges,
     inherit_checkpoints,
     normalize_specs,
     replace_checkpoints,
-    require_filled,
-    where,
 )
-from compiler.recipe.tree.located_yaml import Node, read_document
-from compiler.recipe.tree.messages import first_problem
 from compiler.recipe.tree.standard_passes import add_default_passes
 
 RECIPES_DIR = "recipes"
@@ -99,7 +97,7 @@ def load_recipe(path_or_name: str, overrides: Sequence[str] = (), checkpoint: st
     tree = expand_name_ranges(read_document(data, _display(path)))
     tree = add_default_passes(tree)
     for override in overrides:
-        tree = apply_override(tree, override, Recipe)
+        tree = apply_override(tree, override)
         tree = add_default_passes(tree)
     require_filled(tree)
     tree = normalize_specs(expand_name_ranges(tree))
@@ -113,7 +111,7 @@ def _validate(tree: Node) -> Recipe:
     try:
         return Recipe.model_validate(tree.plain())
     except pydantic.ValidationError as error:
-        raise first_problem(tree, error.errors(include_url=False), Recipe) from None
+        raise first_problem(tree, error.errors(include_url=False)) from None
 
 
 def find_recipe(path_or_name: str) -> Path:

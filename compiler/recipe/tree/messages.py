@@ -3,14 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import yaml
 from pydantic_core import ErrorDetails
 
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
-from compiler.recipe.tree.keys import Key, child_of, child_schema, known_keys, where
+from compiler.recipe.tree.keys import SET, Key, child_of, where
 from compiler.recipe.tree.located_yaml import Node
 
 _KINDS = {
@@ -71,13 +70,13 @@ class _Problem:
         return self.error["type"] in _KINDS
 
 
-def first_problem(tree: Node, errors: Sequence[ErrorDetails], schema: Any) -> RecipeError:
+def first_problem(tree: Node, errors: Sequence[ErrorDetails]) -> RecipeError:
     """The error to show: a misspelt key, because it explains a missing one; else the first in the record's order."""
     problems = [_placed(tree, error) for error in errors]
-    unknown = [problem for problem in problems if problem.error["type"] == "extra_forbidden"]
+    unknown = [problem for problem in problems if problem.error["type"] == "unknown_key"]
     chosen = unknown[0] if unknown else _most_telling(problems)
     same = [problem for problem in problems if problem.keys == chosen.keys and problem.branch == chosen.branch]
-    return _message(tree, chosen, same, schema)
+    return _message(tree, chosen, same)
 
 
 def _placed(tree: Node, error: ErrorDetails) -> _Problem:
@@ -102,19 +101,19 @@ def _most_telling(problems: list[_Problem]) -> _Problem:
     return next((problem for problem in branches if not problem.is_type), first)
 
 
-def _message(tree: Node, problem: _Problem, same: list[_Problem], schema: Any) -> RecipeError:
+def _message(tree: Node, problem: _Problem, same: list[_Problem]) -> RecipeError:
     start, error, node = where(tree, problem.keys), problem.error, problem.node
     context = error.get("ctx", {})
     if error["type"] == "disagree":
         start = where(tree, (*problem.keys, *context["keys"]))
         return RecipeError(f"{start}: {context['message']}", cure=context["cure"])
     if error["type"] == "missing":
-        return RecipeError(f"{start}: expected this key, got none", cure=f"add {problem.keys[-1]}")
-    if error["type"] == "extra_forbidden":
-        known = known_keys(_schema_at(schema, problem.keys[:-1]))
-        return RecipeError(
-            f"{start}: expected a known key, got {problem.keys[-1]!r}", cure=did_you_mean(str(problem.keys[-1]), known)
-        )
+        cure = f"{_meant(tree, problem.keys)}add {problem.keys[-1]}"
+        return RecipeError(f"{start}: expected this key, got none", cure=cure)
+    if error["type"] == "unknown_key":
+        key, known = str(context["key"]), context["known"]
+        start = where(tree, (*problem.keys, key))
+        return RecipeError(f"{start}: expected a known key, got {key!r}", cure=did_you_mean(key, known))
     if error["loc"][-1:] == ("[key]",):
         return RecipeError(f"{start}: expected {_expected(error)}, got the key {error['input']!r}", cure="rename it")
     got = node.describe() if node else "nothing"
@@ -124,10 +123,15 @@ def _message(tree: Node, problem: _Problem, same: list[_Problem], schema: Any) -
     return RecipeError(f"{start}: expected {_expected(error)}, got {got}", cure=_value_cure(error, node))
 
 
-def _schema_at(schema: Any, keys: Sequence[Key]) -> Any:
+def _meant(node: Node, keys: Sequence[Key]) -> str:
+    """Where a key is missing because `--set` has misspelt one above it: the one that it may have meant."""
     for key in keys:
-        schema = child_schema(schema, key)
-    return schema
+        child = child_of(node, key)
+        if child is not None and child.origin == SET and isinstance(node.value, dict):
+            found = did_you_mean(str(key), [name for name, other in node.value.items() if other.origin != SET])
+            return f"{found}; else " if found.startswith("did you mean") else ""
+        node = child or node
+    return ""
 
 
 def _expected(error: ErrorDetails) -> str:

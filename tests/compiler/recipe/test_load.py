@@ -187,15 +187,18 @@ def test_override_reaches_names_with_dots(tmp_path: Path) -> None:
         ("=3", "--set: expected path.to.key=value, got '=3'; "),
         (
             "graphs.encodr.axes.batch.fixed=1",
-            "--set: expected an existing path, got 'graphs.encodr.axes.batch.fixed'; "
-            "did you mean 'encoder'? known: encoder",
+            "--set: graphs.encodr.source: expected this key, got none; "
+            "did you mean 'encoder'? known: encoder; else add source",
         ),
         (
             "gates.bugdet.size_mb=4",
-            "--set: expected an existing path, got 'gates.bugdet.size_mb'; "
+            "--set: gates.bugdet: expected a known key, got 'bugdet'; "
             "did you mean 'budget'? known: budget, parity, task",
         ),
-        ("gates.parity.decoder.max_abs=1", "--set: expected an existing path, got 'gates.parity.decoder.max_abs'; "),
+        (
+            "gates.parity.decoder.max_abs=1",
+            "--set: gates.parity.decoder.chained_steps: expected this key, got none; did you mean 'encoder'? ",
+        ),
         ("name.first=x", "--set: expected a mapping or list at name, got 'tiny'; shorten the path"),
         (
             "graphs.encoder.passes.pad_axis.fill=1",

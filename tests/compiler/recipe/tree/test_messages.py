@@ -5,22 +5,19 @@ from typing import Annotated, Literal
 import pydantic
 import pytest
 
+from compiler.recipe.field_types import Record
 from compiler.recipe.tree.located_yaml import read_document
 from compiler.recipe.tree.messages import first_problem
 
 
-class Part(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
-
+class Part(Record):
     kind: Literal["float32", "int64"] = "float32"
     ratio: float = 1.0
     choice: Annotated[int, pydantic.Field(ge=1)] | Annotated[str, pydantic.Field(pattern="^[a-z]+$")] = 1
     short: Annotated[str, pydantic.Field(min_length=1, max_length=3)] = "a"
 
 
-class Whole(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
-
+class Whole(Record):
     part: Part
     later: int = 0
 
@@ -29,7 +26,7 @@ def message(text: str) -> str:
     tree = read_document(text.encode(), "a.yaml")
     with pytest.raises(pydantic.ValidationError) as caught:
         Whole.model_validate(tree.plain())
-    return str(first_problem(tree, caught.value.errors(), Whole))
+    return str(first_problem(tree, caught.value.errors()))
 
 
 @pytest.mark.parametrize(
