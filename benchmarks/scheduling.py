@@ -57,7 +57,7 @@ POLICIES: tuple[tuple[str, Policy], ...] = (
     ("ripe always: chunks first", replace(SETTLED, ripe=1e9)),
     ("wait on purpose", replace(SETTLED, wait=not SETTLED.wait)),
     ("no share per bucket", replace(SETTLED, bucket_share=0.0)),
-    ("share per bucket 1.0", replace(SETTLED, bucket_share=1.0)),
+    ("share per bucket 0.5", replace(SETTLED, bucket_share=0.5)),
 )
 
 
@@ -203,7 +203,7 @@ def overload_table(seeds: Sequence[int], seconds: float) -> Table:
     rules = [
         ("ours", ours(), 0),
         ("ours, each drop retried 3 times", ours(), 3),
-        ("tuned strict", strict(SWEEP[-1]), 0),
+        ("strict, AR 75, chunk 160, cap 64", strict(SWEEP[-1]), 0),
     ]
     for name, make, retries in rules:
         outcomes = [play(make, load, seed, retries=retries) for seed in seeds]

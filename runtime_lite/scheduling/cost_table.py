@@ -75,8 +75,9 @@ class RowCosts:
         return self._by_rows[rows].plan
 
     def bucket_for(self, rows: int) -> tuple[int, int]:
-        """Return the smallest bucket that holds some rows, or the largest, and its cost."""
-        bucket = next((bucket for bucket in self.buckets if bucket.rows >= rows), self.buckets[-1])
+        """Return the cheapest bucket that holds some rows, or the largest, and its cost; a larger may be cheaper."""
+        fitting = [bucket for bucket in self.buckets if bucket.rows >= rows]
+        bucket = min(fitting, key=lambda bucket: bucket.plan) if fitting else self.buckets[-1]
         return bucket.rows, bucket.plan
 
     def observe(self, rows: int, ns: int) -> None:

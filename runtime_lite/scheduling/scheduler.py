@@ -252,6 +252,9 @@ class Scheduler:
             urgent.sort(key=lambda plan: _order(plan, now))
         if len(urgent) == len(self._filled):
             return self._first(urgent, now)
+        if len(self._filled) == 1 and not self._real_time:  # nobody else to think of
+            found = self._useful(next(iter(self._filled)), FOR_EVER, now)
+            return (None if found is None else found[1]), None
         plan, wake = self._fill(urgent, now)
         ripe = next((other for other in urgent if other.ripe), None)
         if plan is not None and (ripe is None or plan.entitled):

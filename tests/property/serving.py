@@ -69,7 +69,7 @@ class Life:
             costs.add(key, rows)
         self.costs = costs
         self.scheduler = Scheduler(costs, self.lanes, self.draw.choice(POLICIES))
-        self.live: set[Task] = set()
+        self.live: dict[Task, None] = {}
         self.running: dict[Run, None] = {}
         self.streams: dict[int, deque[Task]] = {}
         self.ended = self.submitted = 0
@@ -107,14 +107,14 @@ class Life:
             self.ended += 1
             return
         self.check(task.rows <= max(COSTS[key]), "a task came in that no bucket holds")
-        self.live.add(task)
+        self.live[task] = None
         if stream is not None:
             self.streams.setdefault(stream, deque()).append(task)
 
     def cancel(self) -> None:
         """A caller gives up; perhaps one whose task is long gone."""
         if self.live:
-            task = self.draw.choice(sorted(self.live, key=lambda task: (task.arrival, id(task))))
+            task = self.draw.choice(list(self.live))
             in_flight = any(task in run.tasks for run in self.running)
             gone = self.scheduler.cancel(task)
             self.check(gone is not in_flight, "what waits can be cancelled, what runs cannot")
@@ -177,7 +177,7 @@ class Life:
     def end(self, task: Task) -> None:
         """Note the one end of a task."""
         self.check(task in self.live, "a task ended twice, or never came")
-        self.live.remove(task)
+        del self.live[task]
         self.ended += 1
         if task.stream is not None:
             self.streams[task.stream].remove(task)

@@ -294,3 +294,13 @@ def test_nothing_expires_twice_and_a_storm_of_deadlines_is_swept_in_order() -> N
     assert len(dropped) == len({task for task, _ in dropped}) == count, f"seed {seed}"
     scheduler.finished(run, 50 * MS)
     assert scheduler.decide(50 * MS) == (None, [], None)
+
+
+def test_a_smaller_bucket_that_has_become_dearer_makes_no_answer_late() -> None:
+    """Costs that are learnt may not grow with the rows; the run is then the cheaper, larger bucket."""
+    costs = table({CHUNKS: {1: 10 * MS, 4: 6 * MS}})
+    scheduler = Scheduler(costs)
+    task = task_at(CHUNKS, UTTERANCE._replace(soft_ms=5, hard_ms=8), 0)
+    assert scheduler.submit(task, 0) is None
+    run = started(scheduler, 0)
+    assert (run.rows, run.expected_ns, run.tasks) == (4, 6 * MS, [task])
