@@ -27,7 +27,7 @@ import torch
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
-from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
+from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source

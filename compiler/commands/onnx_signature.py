@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from compiler import ir as house
-from compiler.capture.onnx_file import first_words, read_onnx
+from compiler.capture.onnx_source.onnx_file import first_words, read_onnx
 from compiler.errors import Place, Refused
 from compiler.runners.session import open_session
 from compiler.sizes.expressions import Dim, expression

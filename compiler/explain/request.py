@@ -10,7 +10,7 @@ from compiler import ir as house
 from compiler.analysis.layout import symbols_of
 from compiler.cache.store import StageCache
 from compiler.capture.initial_graph import step_frames
-from compiler.capture.onnx_file import read_onnx, require_runnable
+from compiler.capture.onnx_source.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import Place, RecipeError

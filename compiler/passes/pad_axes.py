@@ -36,7 +36,7 @@ from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, p
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET, Dim
 from compiler.padding.forms import FORMS
-from compiler.padding.forms.padded_node import Site
+from compiler.padding.forms.site import Site
 from compiler.padding.valid_slots import Length, ValidSlots, is_removed
 from compiler.stages import Array, Lowered, Outcome, State, StateMap, require_lowered, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis

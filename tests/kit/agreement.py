@@ -6,7 +6,7 @@ import json
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.capture.opset_conversion import raised
+from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.errors import Refused
 from compiler.passes.pad_axes import PadAxes

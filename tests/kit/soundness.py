@@ -24,7 +24,7 @@ from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side, size_of, symbols_of
 from compiler.ir import Dim, Inserter
 from compiler.padding.forms import FORMS
-from compiler.padding.forms.padded_node import Site
+from compiler.padding.forms.site import Site
 from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import open_session
 from compiler.stages import Array

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.capture.opset_conversion import raised
+from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused

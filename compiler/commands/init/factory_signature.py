@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from compiler.capture.onnx_file import first_words
+from compiler.capture.onnx_source.onnx_file import first_words
 from compiler.commands.example_feeds import shape_in
 from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import is_length, is_mask

@@ -1,7 +1,7 @@
 """Every padded form by the name under which a rule asks for it."""
 
 from compiler.padding.forms import convolution, lookup, number, recurrence, reduction
-from compiler.padding.forms.padded_node import Form
+from compiler.padding.forms.site import Form
 
 FORMS: dict[str, Form] = {
     **convolution.FORMS,

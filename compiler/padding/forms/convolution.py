@@ -17,8 +17,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Frames, Side
 from compiler.ir import Dim
-from compiler.padding.forms.padded_node import Form, Site
 from compiler.padding.forms.row_layout import rows_of, spread_rows
+from compiler.padding.forms.site import Form, Site
 
 
 def average_pool(site: Site) -> None:

@@ -25,8 +25,8 @@ from compiler.analysis.layout import Axis, Frames, Segment, Side
 from compiler.analysis.row_numbers import Planner, Sizes
 from compiler.ir import Dim
 from compiler.padding.forms.number import Writer, per_row
-from compiler.padding.forms.padded_node import Form, Site
 from compiler.padding.forms.row_layout import rows_of, spread_rows
+from compiler.padding.forms.site import Form, Site
 from compiler.padding.row_values import RowValues
 
 

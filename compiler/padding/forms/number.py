@@ -26,8 +26,8 @@ from compiler.analysis.row_numbers import (
 )
 from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS
-from compiler.padding.forms.padded_node import Form, Site
 from compiler.padding.forms.row_layout import spread_rows
+from compiler.padding.forms.site import Form, Site
 
 
 def number(site: Site) -> None:

@@ -9,8 +9,8 @@ After:
 import onnx_ir as ir
 
 from compiler.analysis.layout import has_rows, size_of
-from compiler.padding.forms.padded_node import Form, Site
 from compiler.padding.forms.row_layout import rows_of, spread_rows
+from compiler.padding.forms.site import Form, Site
 
 
 def sequence_lens(site: Site) -> None:

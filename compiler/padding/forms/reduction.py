@@ -18,7 +18,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.layout import Axis, Rows, size_of
 from compiler.ir import Dim
-from compiler.padding.forms.padded_node import Form, Site
+from compiler.padding.forms.site import Form, Site
 
 UNCENTRED = ("RMSNormalization", "SimplifiedLayerNormalization")
 """Normalisations that do not subtract the mean."""

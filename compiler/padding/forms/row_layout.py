@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from compiler.analysis.facts import refuse
 from compiler.analysis.layout import Axis, Rows
-from compiler.padding.forms.padded_node import Site
+from compiler.padding.forms.site import Site
 
 
 def rows_of(site: Site, *, fixed_at: int = 0) -> tuple[int | None, Axis]:

@@ -14,7 +14,7 @@ from compiler.analysis.judge import judge
 from compiler.analysis.layout import Axis, Rows, Segment, Side, joined
 from compiler.errors import Refused
 from compiler.padding.forms.lookup import FORMS
-from compiler.padding.forms.padded_node import Site
+from compiler.padding.forms.site import Site
 from compiler.padding.valid_slots import Length, ValidSlots
 from compiler.runners.session import run_model
 from tests.kit.graphs import node_named, parse

@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 from onnx import numpy_helper
 
-from compiler.capture.onnx_file import read_onnx
+from compiler.capture.onnx_source.onnx_file import read_onnx
 from compiler.errors import Place, SlipwayError
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> g (float[1,2] x) => (float[1,2] y) '

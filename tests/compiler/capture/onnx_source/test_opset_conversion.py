@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.capture.opset_conversion import LARGEST, raised
+from compiler.capture.onnx_source.opset_conversion import LARGEST, raised
 from compiler.errors import Refused
 from compiler.ir import OLDEST_OPSET
 from compiler.runners.session import open_session

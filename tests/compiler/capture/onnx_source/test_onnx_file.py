@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.capture.onnx_file import first_words, keep_numbers, read_onnx, require_runnable
+from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable
 from compiler.errors import Place, RecipeError, Refused
 from tests.kit.graphs import parse
 

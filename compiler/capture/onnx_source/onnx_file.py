@@ -8,8 +8,8 @@ import onnx
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.capture.onnx_limits import check_limits
-from compiler.capture.opset_conversion import raised
+from compiler.capture.onnx_source.onnx_limits import check_limits
+from compiler.capture.onnx_source.opset_conversion import raised
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
 from compiler.runners.session import open_session
 from compiler.user_code.callables import shown_path

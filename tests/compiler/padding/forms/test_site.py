@@ -2,7 +2,7 @@
 
 from compiler import ir as house
 from compiler.analysis.facts import Fact
-from compiler.padding.forms.padded_node import Site
+from compiler.padding.forms.site import Site
 from compiler.padding.valid_slots import ValidSlots
 from tests.kit.graphs import node_named, parse
 
