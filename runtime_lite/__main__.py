@@ -25,7 +25,7 @@ from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
-from runtime_lite.load import command as load
+from runtime_lite.load_test import command as load
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
 from runtime_lite.serving.top import CLEAR, watch

@@ -10,9 +10,9 @@ from runtime_lite.errors import BadInput
 from runtime_lite.format.describe import format_table
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
+from runtime_lite.scheduling.capacity import Machine, Plan, Work, most_streams, plan_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import key_of
-from runtime_lite.scheduling.planner import Machine, Plan, Work, most_streams, plan_streams
 from runtime_lite.scheduling.task import Key
 
 

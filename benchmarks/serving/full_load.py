@@ -17,7 +17,7 @@ from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Graph
-from runtime_lite.load.command import recorded_feeds
+from runtime_lite.load_test.command import recorded_feeds
 
 Measure = Callable[[], float]
 

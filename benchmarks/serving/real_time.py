@@ -16,10 +16,10 @@ from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import initial_state
 from runtime_lite.executors.executor import make_executor
 from runtime_lite.format.arrays import Array
-from runtime_lite.load.arrivals import Traffic, arrivals_of
-from runtime_lite.load.command import recorded_feeds
-from runtime_lite.load.drive import Ends, Source, drive
-from runtime_lite.load.findings import Served
+from runtime_lite.load_test.arrivals import Traffic, arrivals_of
+from runtime_lite.load_test.command import recorded_feeds
+from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.findings import Served
 from runtime_lite.scheduling.task import CHUNK
 from runtime_lite.serving.events import Request
 

@@ -31,7 +31,7 @@ from runtime_lite.errors import (
     RuntimeLiteError,
     show,
 )
-from runtime_lite.executors.child_process import (
+from runtime_lite.executors.child_main import (
     DONE,
     MOST_BYTES,
     OUT_OF_MEMORY,

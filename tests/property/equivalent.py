@@ -48,7 +48,7 @@ EQUIVALENT: dict[str, str] = {
     ),
     "analysis/rules/relative_shift:_in_frames: 0 -> 1 in `return FRAMES - min((gap for gap in gaps if isinstance(gap, "
     "int)), default=0)`": "the proof has to hold for 0 frames as well then, which only refuses more",
-    "padding/forms/convolution:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
+    "padding/forms/windows_and_borders:_with_ones: 1 -> 0 in `return insert.constant(np.insert(array, 1, [1, 1]), "
     '"per_axis")`': "two entries of 1 in front of the batch's scale, or behind it: that is 1, too",
     "analysis/rules/row_values:_problem: op == 'Gather' and (numbers_of(node.inputs[1]) is None or any((not isinstance("
     "d, int) f... -> op == 'Gather'": "the text that is returned is a refusal, so it only refuses more",

@@ -1,10 +1,10 @@
 """Every padded form by the name under which a rule asks for it."""
 
-from compiler.padding.forms import convolution, lookup, number, recurrence, reduction
+from compiler.padding.forms import lookup, number, recurrence, reduction, windows_and_borders
 from compiler.padding.forms.site import Form
 
 FORMS: dict[str, Form] = {
-    **convolution.FORMS,
+    **windows_and_borders.FORMS,
     **lookup.FORMS,
     **number.FORMS,
     **recurrence.FORMS,

@@ -13,10 +13,10 @@ from compiler.verify.gates.buckets import BUCKETS
 from compiler.verify.gates.budget import BUDGET
 from compiler.verify.gates.drift import DRIFT
 from compiler.verify.gates.edges import EDGES
+from compiler.verify.gates.golden import REPLAY
 from compiler.verify.gates.integer_kernels import INTEGER_KERNELS
 from compiler.verify.gates.invariance import INVARIANCE
 from compiler.verify.gates.parity import PARITY
-from compiler.verify.gates.replay import REPLAY
 from compiler.verify.gates.task import TASK
 
 GATES: tuple[Gate, ...] = (

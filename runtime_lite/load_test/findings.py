@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from runtime_lite.format.describe import format_table
-from runtime_lite.load.arrivals import NS_PER_S, Arrival, Kind
+from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Kind
 from runtime_lite.serving.events import Execution
 from runtime_lite.serving.ledger import Balance
 

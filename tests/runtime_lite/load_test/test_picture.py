@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from runtime_lite.load.arrivals import Arrival
-from runtime_lite.load.findings import Served
-from runtime_lite.load.picture import COLOURS, HEIGHT, LOST, MOST_POINTS, WIDTH, picture_of
-from tests.runtime_lite.load.test_findings import SOFT, chunk
+from runtime_lite.load_test.arrivals import Arrival
+from runtime_lite.load_test.findings import Served
+from runtime_lite.load_test.picture import COLOURS, HEIGHT, LOST, MOST_POINTS, WIDTH, picture_of
+from tests.runtime_lite.load_test.test_findings import SOFT, chunk
 from tests.runtime_lite.serving.happenings import MS
 
 

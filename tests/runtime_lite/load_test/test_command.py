@@ -12,8 +12,8 @@ import pytest
 
 from runtime_lite import __main__
 from runtime_lite.format.arrays import npz_from_arrays
-from runtime_lite.load.drive import drive
-from runtime_lite.load.findings import Served
+from runtime_lite.load_test.drive import drive
+from runtime_lite.load_test.findings import Served
 from tests.runtime_lite.bundles import (
     random_chunks,
     write_double_bundle,
@@ -75,7 +75,7 @@ def test_metrics_are_served_while_the_load_runs(bundle: Path, monkeypatch: pytes
             pages.append(answer.read())
         return served
 
-    monkeypatch.setattr("runtime_lite.load.command.drive", drive_and_read)
+    monkeypatch.setattr("runtime_lite.load_test.command.drive", drive_and_read)
     assert load(bundle, "--burst", 3, "--burst-every", 0.1, "--seconds", 0.1, "--metrics", port) == 0
     assert b"slipway_healthy 1.0" in pages[0]
     assert b'slipway_requests_ended_total{outcome="done",reason="",service="utterance"} 3.0' in pages[0]

@@ -2,7 +2,7 @@
 
 import itertools
 
-from runtime_lite.load.arrivals import NS_PER_S, Arrival, Traffic, arrivals_of
+from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Traffic, arrivals_of
 
 
 def of_kind(arrivals: list[Arrival], kind: str) -> list[Arrival]:

@@ -7,8 +7,8 @@ import pytest
 
 from runtime_lite import BadInput, Overloaded
 from runtime_lite.format.arrays import Array
-from runtime_lite.load.arrivals import Arrival, Traffic, arrivals_of
-from runtime_lite.load.drive import Ends, Source, drive
+from runtime_lite.load_test.arrivals import Arrival, Traffic, arrivals_of
+from runtime_lite.load_test.drive import Ends, Source, drive
 from tests.runtime_lite.serving.happenings import MS, request
 
 NOTHING: Mapping[str, Array] = {}

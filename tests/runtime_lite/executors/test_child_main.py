@@ -5,7 +5,7 @@ import mmap
 
 import numpy as np
 
-from runtime_lite.executors.child_process import ALIGNMENT, arrays_by_bucket, bytes_of_largest_bucket
+from runtime_lite.executors.child_main import ALIGNMENT, arrays_by_bucket, bytes_of_largest_bucket
 from runtime_lite.format.manifest import bucket_name, static_shape
 from tests.runtime_lite.bundles import ragged_graph, streaming_graph
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from runtime_lite.load.arrivals import NS_PER_S, Kind
-from runtime_lite.load.findings import Served
+from runtime_lite.load_test.arrivals import NS_PER_S, Kind
+from runtime_lite.load_test.findings import Served
 
 WIDTH, HEIGHT, MARGIN, GAP = 900, 340, 56, 60
 PANEL, TALL = (WIDTH - 2 * MARGIN - GAP) / 2, HEIGHT - 2 * MARGIN

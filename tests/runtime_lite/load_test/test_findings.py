@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from runtime_lite.load.arrivals import Arrival, Kind
-from runtime_lite.load.findings import Findings, Served, describe_findings, findings_of, json_of_findings
+from runtime_lite.load_test.arrivals import Arrival, Kind
+from runtime_lite.load_test.findings import Findings, Served, describe_findings, findings_of, json_of_findings
 from runtime_lite.serving.ledger import Balance, Ledger
 from tests.runtime_lite.serving.happenings import MS, execution
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime_lite.scheduling.planner import Machine, Measured, Work, most_streams, plan_streams
+from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams, plan_streams
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, utterances
 
 FAST: Measured = {CHUNKS: {1: (10 * MS, 10 * MS), 4: (16 * MS, 16 * MS)}}

@@ -13,10 +13,10 @@ from runtime_lite.errors import BadInput, GateFailed, show
 from runtime_lite.format.arrays import Array, arrays_from_file
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.golden import golden_from_npz
-from runtime_lite.load.arrivals import Kind, Traffic, arrivals_of
-from runtime_lite.load.drive import Ends, Source, drive
-from runtime_lite.load.findings import Findings, Served, describe_findings, findings_of, json_of_findings
-from runtime_lite.load.picture import picture_of
+from runtime_lite.load_test.arrivals import Kind, Traffic, arrivals_of
+from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.findings import Findings, Served, describe_findings, findings_of, json_of_findings
+from runtime_lite.load_test.picture import picture_of
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE

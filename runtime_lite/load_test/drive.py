@@ -7,8 +7,8 @@ from typing import Protocol
 
 from runtime_lite.errors import BadInput, Overloaded
 from runtime_lite.format.arrays import Array
-from runtime_lite.load.arrivals import NS_PER_S, Arrival, Kind
-from runtime_lite.load.findings import Served
+from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Kind
+from runtime_lite.load_test.findings import Served
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
 
 
