@@ -139,6 +139,11 @@ class RowCosts:
         return known[rows]
 
     def _plans_changed(self) -> None:
+        dearest = 0
+        for bucket in self.buckets:
+            if not bucket.known:  # a guess is never a reason to take more rows than are needed
+                bucket.plan = max(bucket.table, dearest)
+            dearest = max(dearest, bucket.plan)
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
         self._clearing = [0.0]

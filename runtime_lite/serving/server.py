@@ -170,6 +170,7 @@ class Server:
         self._tickets: dict[int, Ticket[Any]] = {}
         self._queued = 0
         self._flying: dict[Batch, None] = {}
+        self._warm: set[tuple[Key, int]] = set()
         self._runs = self._failures = 0
         self._last_fault = ""
         self._streams: dict[int, LiveStream] = {}
@@ -398,11 +399,14 @@ class Server:
         return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
-        """A lane is free again."""
+        """A lane is free again. The first run of a bucket may have opened its session: it says nothing of the others."""
         del self._flying[batch]
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
-        self._scheduler.finished(batch.run, now, failed)
+        bucket = batch.run.key, batch.run.rows
+        self._scheduler.finished(batch.run, now, failed or bucket not in self._warm)
+        if not failed:
+            self._warm.add(bucket)
 
     def _settle(self, part: Part, answer: Answer, now: int) -> None:
         """Move a stream on and end a request, or put its response."""
@@ -825,6 +829,7 @@ class Server:
                 versions, self._to_close = self._to_close, []
                 for version in versions:
                     self._scheduler.forget(version.name)
+                    self._warm = {bucket for bucket in self._warm if bucket[0].model != version.name}
                     self._costs.remove_model(version.name)
             for ring in bells:
                 ring()

@@ -150,3 +150,11 @@ def test_the_best_bucket_follows_what_is_learnt() -> None:
     for _ in range(WINDOW):
         costs.observe(8, 60)
     assert costs.best_bucket(1, 5) == (1, 10)
+
+
+def test_a_guess_is_never_a_reason_to_take_more_rows_than_are_needed() -> None:
+    costs = RowCosts({1: None, 4: None})
+    costs.observe(1, 900 * NS_PER_MS)  # dearer than what was guessed for four rows
+    assert costs.bucket_for(1) == (1, 900 * NS_PER_MS)
+    assert costs.best_bucket(1, 1) == (1, 900 * NS_PER_MS)
+    assert costs.bucket_for(2)[0] == 4
