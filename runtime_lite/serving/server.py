@@ -399,7 +399,7 @@ class Server:
         return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
 
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
-        """A lane is free again. The first run of a bucket may have opened its session: it says nothing of the others."""
+        """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
         del self._flying[batch]
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
