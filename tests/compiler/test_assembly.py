@@ -134,7 +134,7 @@ def test_a_gate_that_only_what_ships_fails_names_the_node_of_the_pass_that_round
     project.replace("tiny.yaml", GATE, "net: {max_abs: 1.0e-5, chained_steps: 8, lossy: {max_abs: 1.0e-3}}")
     sabotage(monkeypatch, "pack_states", spoil)
     monkeypatch.setattr(passes.pass_kinds()["pack_states"], "lossy", True)
-    monkeypatch.setattr(PassParity, "compare", lambda *arguments: (Difference("logits", 1, 0.0, 1.0, 0, 0.0, 0.0), 1.0))
+    monkeypatch.setattr(PassParity, "compare", lambda *_, **__: (Difference("logits", 1, 0.0, 1.0, 0, 0.0, 0.0), 1.0))
     ended = project.build()
     assert ended.code == 4, ended.err
     for word in ("stage verify batch=1, graph net, node ", "op Softmax", "source tiny_asr.py:", "1 node is to blame"):
