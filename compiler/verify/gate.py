@@ -229,12 +229,12 @@ class Gate:
 
 
 def require(findings: Sequence[Finding], stage: str, cure: str) -> None:
-    """Raise if a finding does not hold; what could not be looked at is none that fails.
+    """Raise if a finding does not hold; what could not be looked at, and says why, is none that fails.
 
     Raises:
         GateFailed: names the first, with all findings.
     """
-    failed = next((each for each in findings if each.holds is False), None)
+    failed = next((each for each in findings if each.holds is False or (each.holds is None and not each.detail)), None)
     if failed is None:
         return
     of, detail = (f" of {failed.subject}" if failed.subject else ""), failed.detail
