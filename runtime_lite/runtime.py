@@ -51,13 +51,11 @@ class Runtime:
         """Check the options; no thread is started.
 
         Raises:
-            BadInput: a number is out of its range, or `check_finite` is not a boolean.
+            BadInput: a number is out of its range, or another argument is of another type.
         """
         _check_count("threads", threads, MAX_THREADS)
-        if type(check_finite) is not bool:
-            raise BadInput(
-                f"Runtime: expected check_finite as True or False, got {show(check_finite)}; give one of them"
-            )
+        _check_switch("Runtime", "check_finite", check_finite)
+        _check_observers(observers)
         _check_count("workers", workers, MAX_WORKERS)
         _check_count("max_streams", max_streams, MAX_STREAMS)
         self._threads = threads
@@ -99,6 +97,7 @@ class Runtime:
                 f"Runtime.load: expected a priority from {-MOST_PRIORITY} to {MOST_PRIORITY}, got {show(priority)}; "
                 "leave it out"
             )
+        _check_switch("Runtime.load", "warm_up", warm_up)
         version = self._open("load", path, executors, allow_host_code)
         try:
             costs = _warm_up(version) if warm_up else {}
@@ -156,10 +155,7 @@ class Runtime:
     ) -> Version:
         if not callable(executors):
             raise BadInput(f"Runtime.{what}: expected executors as a function, got {show(executors)}; leave it out")
-        if type(allow_host_code) is not bool:
-            raise BadInput(
-                f"Runtime.{what}: expected allow_host_code as True or False, got {show(allow_host_code)}; leave it out"
-            )
+        _check_switch(f"Runtime.{what}", "allow_host_code", allow_host_code)
         if allow_host_code and executors is make_executor:
             executors = make_trusted_executor
         bundle = read_bundle(path)
@@ -252,6 +248,24 @@ def _check_count(name: str, value: int, most: int) -> None:
         raise BadInput(
             f"Runtime: expected {name} from 1 to {most}, got {show(value)}; this machine has {os.cpu_count()} cores"
         )
+
+
+def _check_switch(where: str, name: str, value: bool) -> None:
+    if type(value) is not bool:
+        raise BadInput(
+            f"{where}: expected {name} as True or False, got {show(value)}; give one of them, or leave it out"
+        )
+
+
+def _check_observers(observers: Sequence[Observer]) -> None:
+    hears = [name for name in vars(Observer) if not name.startswith("_")]
+    odd = not isinstance(observers, list | tuple)
+    for one in [observers] if odd else observers:
+        if odd or any(not callable(getattr(one, name, None)) for name in hears):
+            raise BadInput(
+                f"Runtime: expected observers as a list of objects with {', '.join(hears)}, got {show(one)}; "
+                "see runtime_lite.serving.events.Observer"
+            )
 
 
 def _check_same_interface(old: Bundle, new: Bundle) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import runtime_lite
 from runtime_lite import Model, Runtime, RuntimeLiteError, Stream
-from tests.runtime_lite.bundles import random_row, write_ragged_bundle, write_streaming_bundle
+from tests.runtime_lite.bundles import random_chunks, random_row, write_ragged_bundle, write_streaming_bundle
 
 
 class Odd:
@@ -78,7 +78,16 @@ def on_stream(call: Callable[[Stream, Any], object]) -> Call:
     return on_model(lambda model, odd: call(model.open_stream(), odd))
 
 
+def on_runtime(call: Callable[[Runtime, Model, Any], object]) -> Call:
+    def do(path: Path, odd: Any) -> object:
+        with Runtime() as runtime:
+            return call(runtime, runtime.load(path), odd)
+
+    return do
+
+
 ROW = random_row(4)
+CHUNK = random_chunks(1)[0]
 RAGGED: dict[str, Call] = {
     "run feeds": on_model(lambda model, odd: model.run(odd)),
     "run one feed": on_model(lambda model, odd: model.run({**ROW, "x": odd})),
@@ -90,18 +99,44 @@ RAGGED: dict[str, Call] = {
     "run_many feeds": on_model(lambda model, odd: model.run_many(odd)),
     "run_many one feed": on_model(lambda model, odd: model.run_many([ROW, odd])),
     "run_many graph": on_model(lambda model, odd: model.run_many([ROW], odd)),
+    "submit feeds": on_model(lambda model, odd: model.submit(odd).result(9)),
+    "submit graph": on_model(lambda model, odd: model.submit(ROW, odd).result(9)),
+    "submit lengths": on_model(lambda model, odd: model.submit(ROW, lengths=odd).result(9)),
+    "submit service": on_model(lambda model, odd: model.submit(ROW, service=odd).result(9)),
+    "submit deadline_ms": on_model(lambda model, odd: model.submit(ROW, deadline_ms=odd).result(9)),
+    "submit priority": on_model(lambda model, odd: model.submit(ROW, priority=odd).result(9)),
     "runner graph": on_model(lambda model, odd: model.runner(odd)),
     "open_stream of a graph without states": on_model(lambda model, odd: model.open_stream(odd)),
 }
 STREAMING: dict[str, Call] = {
     "open_stream graph": on_model(lambda model, odd: model.open_stream(odd)),
     "open_stream rows": on_model(lambda model, odd: model.open_stream(rows=odd)),
+    "open_stream service": on_model(lambda model, odd: model.open_stream(service=odd)),
+    "open_stream priority": on_model(lambda model, odd: model.open_stream(priority=odd)),
+    "open_stream credits": on_model(lambda model, odd: model.open_stream(credits=odd)),
+    "open_stream idle_s": on_model(lambda model, odd: model.open_stream(idle_s=odd)),
+    "open_stream period_ms": on_model(lambda model, odd: model.open_stream(period_ms=odd)),
+    "push sequence": on_stream(lambda stream, odd: stream.push({"x": CHUNK}, odd)),
+    "submit_all feeds": on_stream(lambda stream, odd: stream.submit_all(odd)),
+    "restore snapshot": on_stream(lambda stream, odd: stream.restore(odd)),
     "push feeds": on_stream(lambda stream, odd: stream.push(odd)),
     "push one feed": on_stream(lambda stream, odd: stream.push({"x": odd})),
 }
 OTHERS: dict[str, Call] = {
     "Runtime threads": lambda path, odd: Runtime(odd),
     "Runtime check_finite": lambda path, odd: Runtime(check_finite=odd),
+    "Runtime workers": lambda path, odd: Runtime(workers=odd),
+    "Runtime max_streams": lambda path, odd: Runtime(max_streams=odd),
+    "Runtime observers": lambda path, odd: Runtime(observers=odd),
+    "resize workers": lambda path, odd: Runtime().resize(odd),
+    "drain limit_s": lambda path, odd: Runtime().drain(odd),
+    "swap model": lambda path, odd: Runtime().swap(odd, path),
+    "swap path": on_runtime(lambda runtime, model, odd: runtime.swap(model, odd)),
+    "load priority": lambda path, odd: Runtime().load(path, priority=odd),
+    "load warm_up": lambda path, odd: Runtime().load(path, warm_up=odd),
+    "in_child executors": lambda path, odd: runtime_lite.in_child(odd),
+    "in_child limit_s": lambda path, odd: runtime_lite.in_child(limit_s=odd),
+    "in_child open_s": lambda path, odd: runtime_lite.in_child(open_s=odd),
     "load path": lambda path, odd: Runtime().load(odd),
     "load executors": lambda path, odd: load_with(path, None if callable(odd) else odd),
     "read_bundle": lambda path, odd: runtime_lite.read_bundle(odd),
