@@ -402,7 +402,7 @@ SOURCES = [
         "outputs that are no tensors",
         model("return self.output(x), *grown", "return [self.output(x)], *grown"),
         WRONG,
-        ("logits", "got list", "tensor"),
+        ("got a list of 1", "among the results", "return each by itself"),
     ),
     Row(
         "model fixes a declared axis",
