@@ -46,7 +46,15 @@ class EngineAbsent(RuntimeLiteError):
     exit_code = 5
 
 
-class ExecutorFailed(RuntimeLiteError):
+class _WithReason(RuntimeLiteError):
+    """Base of what ends a request without its caller's fault, with a reason that programs can tell apart."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ExecutorFailed(_WithReason):
     """A run took its process along, or lacked memory; no state has changed, and the next run finds a new process.
 
     Attributes:
@@ -55,12 +63,8 @@ class ExecutorFailed(RuntimeLiteError):
 
     exit_code = 5
 
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
-
-class Overloaded(RuntimeLiteError):
+class Overloaded(_WithReason):
     """The runtime does not take the request; nothing of it was queued.
 
     Attributes:
@@ -69,12 +73,8 @@ class Overloaded(RuntimeLiteError):
 
     exit_code = 5
 
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
-
-class Dropped(RuntimeLiteError):
+class Dropped(_WithReason):
     """A request was let go of before it was done; its answer, if there was one, is not delivered.
 
     Attributes:
@@ -82,10 +82,6 @@ class Dropped(RuntimeLiteError):
     """
 
     exit_code = 5
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Cancelled(RuntimeLiteError):

@@ -42,6 +42,7 @@ class Version:
         pins: parts that are queued or run, and open streams.
         retired: whether it is to be closed with its last pin.
         gone: set once its sessions are.
+        warm: keys and row buckets that have run, and so have their session.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Version:
     pins: int = 0
     retired: bool = False
     gone: threading.Event = field(default_factory=threading.Event)
+    warm: set[tuple[Key, int]] = field(default_factory=set)
     _keys: dict[tuple[str | int, ...], Key] = field(default_factory=dict)
 
     def key(self, runner: GraphRunner, feeds: Sequence[Feed]) -> Key:

@@ -170,7 +170,6 @@ class Server:
         self._tickets: dict[int, Ticket[Any]] = {}
         self._queued = 0
         self._flying: dict[Batch, None] = {}
-        self._warm: set[tuple[Key, int]] = set()
         self._runs = self._failures = 0
         self._last_fault = ""
         self._streams: dict[int, LiveStream] = {}
@@ -295,12 +294,7 @@ class Server:
             part.queued = True
             self._queued += 1
         else:
-            self._release(part)
-            if part.stream is not None:
-                part.stream.flying = None
-            self._drop(part.ticket, refusal, now)
-            if part.stream is not None:
-                self._lose(part.stream, 0, now)
+            self._let_go(part, refusal, now)
 
     def _dispatch(self, now: int, me: Hand[Batch] | None) -> Batch | None:
         """Hand out what the scheduler decides; the first run is for the hand that asks, if one does."""
@@ -308,7 +302,10 @@ class Server:
         while self._queued:
             decision = self._scheduler.decide(now)
             for task, reason in decision.dropped:
-                self._dropped(_part_of(task), reason, now)
+                part = _part_of(task)
+                self._queued -= 1
+                part.queued = False
+                self._let_go(part, reason, now)
             if decision.run is None:
                 if decision.wake is not None:
                     self._crew.ring_at(decision.wake)
@@ -326,10 +323,8 @@ class Server:
                 self._crew.hand_over(batch, next((hand for hand in wished if hand is not None), None))
         return mine
 
-    def _dropped(self, part: Part, reason: str, now: int) -> None:
-        """The scheduler let go of a part."""
-        self._queued -= 1
-        part.queued = False
+    def _let_go(self, part: Part, reason: str, now: int) -> None:
+        """A part that the scheduler does not have, or no longer: its request ends, and so do those behind it."""
         self._release(part)
         if part.stream is not None:
             part.stream.flying = None
@@ -403,10 +398,11 @@ class Server:
         del self._flying[batch]
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
-        bucket = batch.run.key, batch.run.rows
-        self._scheduler.finished(batch.run, now, failed or bucket not in self._warm)
-        if not failed:
-            self._warm.add(bucket)
+        bucket, warm = (batch.run.key, batch.run.rows), _part_of(batch.run.tasks[0]).version.warm
+        is_cold = bucket not in warm
+        if is_cold and not failed:
+            warm.add(bucket)
+        self._scheduler.finished(batch.run, now, failed or is_cold)
 
     def _settle(self, part: Part, answer: Answer, now: int) -> None:
         """Move a stream on and end a request, or put its response."""
@@ -829,7 +825,6 @@ class Server:
                 versions, self._to_close = self._to_close, []
                 for version in versions:
                     self._scheduler.forget(version.name)
-                    self._warm = {bucket for bucket in self._warm if bucket[0].model != version.name}
                     self._costs.remove_model(version.name)
             for ring in bells:
                 ring()

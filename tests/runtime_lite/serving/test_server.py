@@ -15,6 +15,7 @@ import pytest
 from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.task import BULK, UTTERANCE
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
 from tests.runtime_lite.bundles import (
@@ -62,6 +63,18 @@ def in_thread(call: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=call)
     thread.start()
     return thread
+
+
+# What is learnt
+
+
+def test_the_first_run_of_a_bucket_is_not_learnt_as_its_cost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have opened the session."""
+    learnt: list[int] = []
+    monkeypatch.setattr(CostTable, "observe", lambda self, key, rows, ns: learnt.append(rows))
+    for rows in (1, 4, 1, 1, 4):
+        place.model.run(feed(0, rows), "plain")
+    assert learnt == [1, 1, 4]
 
 
 # Who runs
