@@ -45,10 +45,22 @@ def _options(where: str, spec: PassSpec) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedPass:
-    """A pass and the key of its result."""
+    """A pass and what follows from its place.
+
+    Attributes:
+        made: the pass.
+        key: of its result.
+        was_rounded: whether a pass before it rounds on purpose: half precision, int8.
+    """
 
     made: Pass
     key: str
+    was_rounded: bool
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the graph behind it is rounded."""
+        return self.was_rounded or self.made.lossy
 
 
 def plan_of(key: str, specs: Sequence[PassSpec]) -> list[PlannedPass]:
@@ -58,8 +70,9 @@ def plan_of(key: str, specs: Sequence[PassSpec]) -> list[PlannedPass]:
         key: of what the first pass is given.
         specs: as the recipe has them.
     """
-    plan = []
+    plan: list[PlannedPass] = []
     for spec in specs:
         key = key_of(PassInputs(key, spec))
-        plan.append(PlannedPass(make_pass(spec.name, spec.options, placements()), key))
+        was_rounded = bool(plan) and plan[-1].is_rounded
+        plan.append(PlannedPass(make_pass(spec.name, spec.options, placements()), key, was_rounded))
     return plan

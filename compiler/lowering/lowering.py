@@ -57,7 +57,7 @@ class Lowering:
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes)
         last = self.plan[-1].key if self.plan else key
-        self.is_rounded = any(each.made.lossy for each in self.plan)
+        self.is_rounded = bool(self.plan) and self.plan[-1].is_rounded
         self.target_key = key_of(TargetInputs(last, target.name, repr(target), self.buckets))
 
     def is_known(self) -> bool:
@@ -76,9 +76,8 @@ class Lowering:
                 self._done(handle, found[0])
 
     def _run_passes(self) -> Lowered:
-        lowered, compared, is_rounded = self._start(), None, False
+        lowered, compared = self._start(), None
         for each in self.plan:
-            was_rounded, is_rounded = is_rounded, is_rounded or each.made.lossy
             with self.progress.stage(self.name, each.made.name) as handle:
                 started, before = time.perf_counter(), _copy_of(lowered)
                 outcome = self._apply(each, before, lowered)
@@ -89,11 +88,9 @@ class Lowering:
                     report, compared = known[0], None
                 else:
                     steps = self._replay(each.made.name, before, outcome)
-                    if compared is None or was_rounded != is_rounded or not _is_same(before, lowered):
-                        compared = self.parity.compare(
-                            each.made.name, before, lowered, handle.advance, was_rounded=was_rounded,
-                            is_rounded=is_rounded,
-                        )  # fmt: skip
+                    rounded = {"was_rounded": each.was_rounded, "is_rounded": each.is_rounded}
+                    if compared is None or each.was_rounded != each.is_rounded or not _is_same(before, lowered):
+                        compared = self.parity.compare(each.made.name, before, lowered, handle.advance, **rounded)
                     report = _report_of(each.made.name, before, outcome, steps, *compared, started)
                     self.kept.keep_report(each.key, report, records)
                 self._done(handle, report)
@@ -156,15 +153,7 @@ class Lowering:
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
             self.kept.keep(self.target_key, {"emitted": b"1"})
-            files = len({artifact.file for artifact in built.artifacts})
-            report = StageReport(
-                self.name,
-                self.target.name,
-                time.perf_counter() - started,
-                refused=built.refused,
-                detail=f"{len(built.artifacts)} graphs in {files} files",
-            )
-            self._done(handle, report)
+            self._done(handle, _report_of_target(self.name, self.target.name, built, started))
         return built
 
     def _done(self, handle: StageHandle, report: StageReport) -> None:
@@ -190,6 +179,12 @@ def _report_of(
         sqnr_db=worst.sqnr_db,
         precision=outcome.precision,
     )
+
+
+def _report_of_target(graph: str, stage: str, built: Built, started: float) -> StageReport:
+    files = len({artifact.file for artifact in built.artifacts})
+    detail = f"{len(built.artifacts)} graphs in {files} files"
+    return StageReport(graph, stage, time.perf_counter() - started, refused=built.refused, detail=detail)
 
 
 def _copy_of(lowered: Lowered) -> Lowered:

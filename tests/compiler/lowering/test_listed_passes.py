@@ -42,3 +42,8 @@ def test_a_key_follows_from_all_that_came_before() -> None:
     assert len({each.key for each in plan}) == 3
     assert plan_of("captured", specs[:2]) == plan[:2]
     assert plan_of("other", specs)[0].key != plan[0].key
+
+
+def test_what_comes_behind_a_pass_that_rounds_is_rounded() -> None:
+    plan = plan_of("captured", [PassSpec(name=name) for name in ("simplify", "quantize_dynamic", "simplify")])
+    assert [(each.was_rounded, each.is_rounded) for each in plan] == [(False, False), (False, True), (True, True)]
