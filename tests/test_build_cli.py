@@ -20,6 +20,7 @@ from compiler.records.build_report import BuildReport
 from compiler.records.findings import at_most
 from compiler.report.page import report_page
 from compiler.report.progress import Progress
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
 RECIPE = """\
@@ -391,7 +392,7 @@ def test_interrupt_is_one_line_and_exit_code_130(tmp_path: Path, number: signal.
     process = start(STALLING_PIPELINE, tmp_path)
     wait_until_ready(process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")
     assert not (tmp_path / "out").exists()
@@ -405,7 +406,7 @@ def test_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=20) == 141
+    assert process.wait(timeout=PATIENCE_S) == 141
     assert err == ""
 
 

@@ -15,6 +15,7 @@ import pytest
 from compiler.report import progress
 from tests.kit.models.project import ALWAYS, TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
+from tests.kit.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -157,7 +158,7 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
     while "capture" not in (line := started.stdout.readline()) and "data" not in line:
         assert line, "the build ended before its first stage"
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=300)
+    _, err = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 130, err
     assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")
     assert len(err.splitlines()) == 2
@@ -177,7 +178,7 @@ def test_killed_while_writing_leaves_a_whole_bundle(moment: str, project: Projec
     before = digest_of(project.folder / "bundle")
     script = f"def die(*given, **named): os.kill(os.getpid(), signal.SIGKILL)\n{KILL_AT[moment]}"
     started = process(project, script)
-    started.communicate(timeout=300)
+    started.communicate(timeout=PATIENCE_S)
     assert started.returncode == -signal.SIGKILL
     assert digest_of(project.folder / "bundle") == before
     assert project.run("verify", "bundle").code == 0
@@ -217,7 +218,7 @@ def test_damaged_results_are_made_again(damage: Callable[[Path], object], projec
 
 def finish(*started: "subprocess.Popen[str]") -> None:
     for each in started:
-        _, err = each.communicate(timeout=300)
+        _, err = each.communicate(timeout=PATIENCE_S)
         assert (each.returncode, err) == (0, "")
 
 

@@ -15,6 +15,7 @@ import pytest
 from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
 from runtime_lite.format import reader
 from tests.attacks.edits import stopped
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import edit_manifest, write_streaming_bundle
 
 GRAPH = "graphs/streaming.batch1.onnx"
@@ -165,7 +166,7 @@ def test_a_file_replaced_after_the_check_neither_redirects_nor_blocks(
         swap(directory / GRAPH)
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(PATIENCE_S)
     assert len(refused) == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import runtime_lite
 from runtime_lite import Model, Runtime, RuntimeLiteError, Stream
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import random_chunks, random_row, write_ragged_bundle, write_streaming_bundle
 
 
@@ -99,12 +100,12 @@ RAGGED: dict[str, Call] = {
     "run_many feeds": on_model(lambda model, odd: model.run_many(odd)),
     "run_many one feed": on_model(lambda model, odd: model.run_many([ROW, odd])),
     "run_many graph": on_model(lambda model, odd: model.run_many([ROW], odd)),
-    "submit feeds": on_model(lambda model, odd: model.submit(odd).result(9)),
-    "submit graph": on_model(lambda model, odd: model.submit(ROW, odd).result(9)),
-    "submit lengths": on_model(lambda model, odd: model.submit(ROW, lengths=odd).result(9)),
-    "submit service": on_model(lambda model, odd: model.submit(ROW, service=odd).result(9)),
-    "submit deadline_ms": on_model(lambda model, odd: model.submit(ROW, deadline_ms=odd).result(9)),
-    "submit priority": on_model(lambda model, odd: model.submit(ROW, priority=odd).result(9)),
+    "submit feeds": on_model(lambda model, odd: model.submit(odd).result(PATIENCE_S)),
+    "submit graph": on_model(lambda model, odd: model.submit(ROW, odd).result(PATIENCE_S)),
+    "submit lengths": on_model(lambda model, odd: model.submit(ROW, lengths=odd).result(PATIENCE_S)),
+    "submit service": on_model(lambda model, odd: model.submit(ROW, service=odd).result(PATIENCE_S)),
+    "submit deadline_ms": on_model(lambda model, odd: model.submit(ROW, deadline_ms=odd).result(PATIENCE_S)),
+    "submit priority": on_model(lambda model, odd: model.submit(ROW, priority=odd).result(PATIENCE_S)),
     "runner graph": on_model(lambda model, odd: model.runner(odd)),
     "open_stream of a graph without states": on_model(lambda model, odd: model.open_stream(odd)),
 }

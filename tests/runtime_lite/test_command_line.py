@@ -15,6 +15,7 @@ from runtime_lite import Model, __main__, read_bundle, write_tar
 from runtime_lite.format.arrays import npz_from_arrays
 from runtime_lite.format.golden import Golden, npz_from_golden
 from runtime_lite.serving.metrics import Metrics
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     edit_manifest,
     random_chunks,
@@ -297,7 +298,7 @@ def test_ctrl_c_ends_a_real_process_with_one_line(streaming: Path, delay_ms: int
             assert process.stdout.readline() == "timing\n"
             time.sleep(delay_ms / 1000)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert (process.returncode, errors) == (130, "interrupted, nothing was written\n")

@@ -16,6 +16,7 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.golden import npz_from_golden
 from runtime_lite.format.manifest import Graph
 from runtime_lite.verify import verify_model
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     CACHE,
     WIDTH,
@@ -159,7 +160,7 @@ def test_a_second_push_at_the_same_time_is_refused(model: Model, monkeypatch: py
 
     def wait(self: OnnxExecutor, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
         inside.set()
-        assert leave.wait(10)
+        assert leave.wait(PATIENCE_S)
         return run(self, sizes, feeds)
 
     monkeypatch.setattr(OnnxExecutor, "run", wait)
@@ -167,11 +168,11 @@ def test_a_second_push_at_the_same_time_is_refused(model: Model, monkeypatch: py
     with model.open_stream("streaming") as stream:
         thread = threading.Thread(target=stream.push, args=({"x": chunk},))
         thread.start()
-        assert inside.wait(10)
+        assert inside.wait(PATIENCE_S)
         with pytest.raises(BadInput, match="expected one push at a time, got a push during another"):
             stream.push({"x": chunk})
         leave.set()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert stream.state.lengths["cache"].tolist() == [3]
 
 
@@ -187,7 +188,7 @@ def test_run_from_many_threads_equals_run_alone(model: Model) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     for got, expected in zip(together, alone, strict=True):
         assert got is not None
         np.testing.assert_array_equal(got, expected)

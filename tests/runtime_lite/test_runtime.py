@@ -15,6 +15,7 @@ from runtime_lite.bench import bench_model
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import verify_model
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     PLAIN_TEXT,
     WEIGHT,
@@ -249,7 +250,7 @@ def test_swaps_under_load_fail_nothing_and_mix_no_versions(bundle: Path, tmp_pat
 
         def work(seed: int) -> None:
             while not stop.is_set():
-                got = model.submit(feeds[seed], "plain").result(30)["y"]
+                got = model.submit(feeds[seed], "plain").result(PATIENCE_S)["y"]
                 if not any(np.allclose(got, answer, rtol=0.0, atol=ATOL) for answer in answers[seed]):
                     wrong.append(got)
 
@@ -260,7 +261,7 @@ def test_swaps_under_load_fail_nothing_and_mix_no_versions(bundle: Path, tmp_pat
             runtime.swap(model, bundle if at % 2 else new)
         stop.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert wrong == []
         ledger = runtime.ledger
         assert ledger.submitted == ledger.count("done") and ledger.balanced
@@ -278,7 +279,7 @@ def test_loading_and_unloading_under_load_ends_every_request(bundle: Path) -> No
                 model.close()
                 for ticket in tickets:
                     try:
-                        ticket.result(30)
+                        ticket.result(PATIENCE_S)
                     except Dropped as error:
                         if error.reason != "model closed":
                             unexpected.append(error)
@@ -287,7 +288,7 @@ def test_loading_and_unloading_under_load_ends_every_request(bundle: Path) -> No
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         assert unexpected == [] and runtime.ledger.live == 0 and runtime.ledger.balanced
         assert runtime.health().healthy
 
@@ -307,7 +308,7 @@ def test_a_model_that_is_warm_opens_no_session_for_a_request(bundle: Path, monke
 def test_a_drained_runtime_refuses_and_reports(bundle: Path) -> None:
     with Runtime() as runtime:
         model = runtime.load(bundle)
-        model.submit({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain").result(30)
+        model.submit({"x": random_chunks(1)[0], "shift": np.array([0])}, "plain").result(PATIENCE_S)
         with pytest.raises(BadInput, match=r"Runtime\.drain: expected limit_s as seconds from 0 on, got -1"):
             runtime.drain(-1)
         report = runtime.drain(10)

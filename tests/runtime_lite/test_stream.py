@@ -18,6 +18,7 @@ from runtime_lite.format.manifest import Axis
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.serving.ticket import Ticket
 from runtime_lite.stream import Stream
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     STEP,
     WIDTH,
@@ -64,7 +65,7 @@ def test_streams_of_any_age_share_a_run_and_each_has_the_answers_it_has_alone(pl
     tickets = [stream.submit(chunks[age][2 * age]) for age, stream in enumerate(streams)]
     place.release()
     for age, ticket in enumerate(tickets):
-        assert_close(ticket.result(20)["y"], truth[age][2 * age])
+        assert_close(ticket.result(PATIENCE_S)["y"], truth[age][2 * age])
     assert place.runs == [{"batch": 4}]
 
 
@@ -97,12 +98,12 @@ def test_random_streams_beside_each_other_are_bit_equal_to_each_alone(tmp_path: 
             for at, ticket in pending.items():
                 if at in taken_back:
                     with pytest.raises(Cancelled):
-                        ticket.result(20)
+                        ticket.result(PATIENCE_S)
                     assert streams[at].sequence == positions[at]
                 else:
-                    np.testing.assert_array_equal(ticket.result(20)["y"], truth[at][positions[at]])
+                    np.testing.assert_array_equal(ticket.result(PATIENCE_S)["y"], truth[at][positions[at]])
                     positions[at] += 1
-            assert np.isnan(nan.result(20)["y"]).all()
+            assert np.isnan(nan.result(PATIENCE_S)["y"]).all()
         assert len(place.runs) < sum(lengths)  # they did share runs
 
 
@@ -120,7 +121,7 @@ def test_answers_of_a_stream_leave_in_the_order_of_its_chunks(bundle: Path) -> N
             assert done == sorted(done, reverse=True)  # never a later one before an earlier one
             pause.wait(0.0005)
         for row in tickets:
-            assert_close([ticket.result(20)["y"] for ticket in row], truth)
+            assert_close([ticket.result(PATIENCE_S)["y"] for ticket in row], truth)
 
 
 def test_chunks_out_of_order_are_refused_and_change_nothing(place: Place) -> None:
@@ -145,7 +146,7 @@ def test_chunks_out_of_order_are_refused_and_change_nothing(place: Place) -> Non
         with pytest.raises(BadInput, match="expected a stream at rest, got one with a chunk on its way"):
             call()
     place.release()
-    assert_close(queued.result(20)["y"], truth[2])
+    assert_close(queued.result(PATIENCE_S)["y"], truth[2])
     assert_close(stream.push(chunks[3])["y"], truth[3])
 
 
@@ -157,10 +158,10 @@ def test_what_is_taken_back_before_it_runs_takes_the_chunks_behind_it_along(plac
     tickets = [stream.submit(chunk) for chunk in chunks]
     assert tickets[1].cancel()
     place.release()
-    assert_close(tickets[0].result(20)["y"], truth[0])
+    assert_close(tickets[0].result(PATIENCE_S)["y"], truth[0])
     for ticket in tickets[2:]:
         with pytest.raises(Dropped, match="a chunk before it was lost"):
-            ticket.result(20)
+            ticket.result(PATIENCE_S)
     assert stream.sequence == 1
     assert_close(stream.push(chunks[1])["y"], truth[1])
 
@@ -173,8 +174,8 @@ def test_credits_bound_what_a_stream_may_queue(place: Place) -> None:
         stream.submit(feeds(1)[0])
     place.release()
     for ticket in tickets:
-        ticket.result(20)
-    stream.submit(feeds(1)[0]).result(20)
+        ticket.result(PATIENCE_S)
+    stream.submit(feeds(1)[0]).result(PATIENCE_S)
 
 
 def test_slots_bound_the_streams_and_come_back(bundle: Path) -> None:
@@ -303,7 +304,7 @@ def test_a_stream_that_ends_drops_what_it_has_not_answered(place: Place) -> None
     place.release()
     for ticket in tickets:
         with pytest.raises(Dropped, match="closed"):
-            ticket.result(20)
+            ticket.result(PATIENCE_S)
     assert place.runs == []
 
 
@@ -313,18 +314,18 @@ def test_a_commit_after_the_end_reaches_no_other_stream(bundle: Path) -> None:
 
         def stop(sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> None:
             inside.set()
-            assert leave.wait(20)
+            assert leave.wait(PATIENCE_S)
 
         place.hook = stop
         old = place.model.open_stream()
         late = old.submit(feeds(1, seed=8)[0])
-        assert inside.wait(20)
+        assert inside.wait(PATIENCE_S)
         old.close()
         place.hook = lambda *_: None
         with place.model.open_stream() as new:  # takes the slot while the old chunk still runs
             ticket = new.submit(feeds(1)[0])
             leave.set()
-            assert_close(ticket.result(20)["y"], place.model.run(feeds(1)[0])["y"])
+            assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feeds(1)[0])["y"])
             assert new.sequence == 1
         with pytest.raises(Dropped):
-            late.result(20)
+            late.result(PATIENCE_S)

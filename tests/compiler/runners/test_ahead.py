@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from compiler.runners.ahead import ahead, on_all_cores
+from tests.kit.patience import PATIENCE_S
 
 
 def test_items_come_in_order_and_all_of_them() -> None:
@@ -23,7 +24,7 @@ def test_the_next_item_is_made_while_the_caller_works() -> None:
             yield index
 
     for index in ahead(items()):
-        assert all(event.wait(timeout=60) for event in made[: index + 2])
+        assert all(event.wait(PATIENCE_S) for event in made[: index + 2])
 
 
 def test_no_more_than_the_depth_is_made_ahead() -> None:

@@ -20,6 +20,7 @@ from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.scheduler import Decision, Scheduler
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.server import Server
+from tests.kit.patience import PATIENCE_S
 
 Sizes = Mapping[str, int]
 Hook = Callable[[Sizes, Mapping[str, Array]], object]
@@ -134,12 +135,12 @@ class Gate:
 
     def __call__(self, *_: object) -> None:
         self.inside.set()
-        assert self.leave.wait(20)
+        assert self.leave.wait(PATIENCE_S)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for what another thread is about to do."""
-    pause, until = threading.Event(), time.monotonic() + 20
+    pause, until = threading.Event(), time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < until
         pause.wait(0.0005)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime_lite import ExecutorFailed, Model, Runtime, in_child
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import random_chunks, truth_of_stream, write_streaming_bundle
 from tests.runtime_lite.executors.test_child import children
 
@@ -45,7 +46,7 @@ def test_streams_survive_their_executor(tmp_path: Path) -> None:
             for child in children(os.getpid()) - before:
                 os.kill(child, signal.SIGKILL)
         for thread in pushing:
-            thread.join(60.0)
+            thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in pushing)
         books = runtime.ledger
     assert wrong == []

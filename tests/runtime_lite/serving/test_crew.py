@@ -3,6 +3,7 @@
 import threading
 
 from runtime_lite.serving.crew import Crew, Hand
+from tests.kit.patience import PATIENCE_S
 
 
 def make_crew(done: list[tuple[int, str]], finished: threading.Event, wanted: int) -> Crew[int]:
@@ -39,7 +40,7 @@ def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -
     assert (first.sleep(), second.sleep()) == (2, 1)
     crew.hand_over(3, None)
     crew.hand_over(4, first)
-    assert finished.wait(10)
+    assert finished.wait(PATIENCE_S)
     assert sorted(item for item, _ in done) == [3, 4]
     assert all(name.startswith("runtime_lite worker") for _, name in done)
     crew.stop()
@@ -50,7 +51,7 @@ def test_a_worker_is_used_again() -> None:
     finished = threading.Event()
     crew = make_crew(done, finished, 1)
     crew.hand_over(1, None)
-    assert finished.wait(10)
+    assert finished.wait(PATIENCE_S)
     crew.hand_over(2, None)
     crew.stop()
     assert [item for item, _ in done] == [1, 2] and len({name for _, name in done}) == 1

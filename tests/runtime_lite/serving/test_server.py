@@ -18,6 +18,7 @@ from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.task import BULK, UTTERANCE
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     WIDTH,
     random_chunks,
@@ -96,7 +97,7 @@ def test_what_was_submitted_is_run_by_a_worker(place: Place) -> None:
     ran_by: list[str] = []
     place.hook = lambda *_: ran_by.append(threading.current_thread().name)
     ticket = place.model.submit(feed(1), "plain")
-    assert_close(ticket.result(20)["y"], place.model.run(feed(1), "plain")["y"])
+    assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feed(1), "plain")["y"])
     assert ran_by[0].startswith("runtime_lite worker")
     assert ticket.done() and ticket.outcome == "done" and not ticket.cancel()
 
@@ -106,7 +107,7 @@ def test_callers_that_wait_run_what_is_decided_for_others_too(place: Place) -> N
     held = gate()
     place.hook = held
     first = in_thread(lambda: place.model.run(feed(0), "plain"))
-    assert held.inside.wait(20)
+    assert held.inside.wait(PATIENCE_S)
     answers: dict[int, Array] = {}
     others = [
         in_thread(lambda seed=seed: answers.update({seed: place.model.run(feed(seed), "plain")["y"]}))  # type: ignore[misc]
@@ -116,7 +117,7 @@ def test_callers_that_wait_run_what_is_decided_for_others_too(place: Place) -> N
     place.hook = lambda *_: None
     held.leave.set()
     for thread in (first, *others):
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert place.runs == [{"batch": 1, "frames": 3}, {"batch": 4, "frames": 3}]
     for seed, answer in answers.items():
         assert_close(answer, place.model.run(feed(seed), "plain")["y"])
@@ -128,7 +129,7 @@ def test_requests_that_may_share_a_run_do(place: Place) -> None:
     tickets = [place.model.submit(feed(seed), "plain") for seed in range(6)]
     assert place.server.health().queued == 6
     place.release()
-    answers = [ticket.result(20)["y"] for ticket in tickets]
+    answers = [ticket.result(PATIENCE_S)["y"] for ticket in tickets]
     assert place.runs == [{"batch": 4, "frames": 3}] * 2
     for seed, answer in enumerate(answers):
         assert_close(answer, place.model.run(feed(seed), "plain")["y"])
@@ -137,11 +138,11 @@ def test_requests_that_may_share_a_run_do(place: Place) -> None:
 def test_a_lane_more_runs_two_at_once(bundle: Path) -> None:
     with serve(bundle, lanes=2) as place:
         both = threading.Barrier(2)
-        place.hook = lambda *_: both.wait(20)
+        place.hook = lambda *_: both.wait(PATIENCE_S)
         tickets = [
             place.model.submit({"x": random_chunks(1)[0][:, :n], "shift": np.array([1])}, "plain") for n in (2, 3)
         ]
-        assert [ticket.result(20)["y"].shape[1] for ticket in tickets] == [2, 3]
+        assert [ticket.result(PATIENCE_S)["y"].shape[1] for ticket in tickets] == [2, 3]
 
 
 def test_lanes_come_and_go_while_streams_are_live(bundle: Path) -> None:
@@ -156,25 +157,25 @@ def test_lanes_come_and_go_while_streams_are_live(bundle: Path) -> None:
             place.server.resize(lanes)
         for row, y in zip(tickets, truth, strict=True):
             for ticket in row:
-                assert_close(ticket.result(20)["y"], y)
+                assert_close(ticket.result(PATIENCE_S)["y"], y)
         # four runs at once, and of fewer lanes those in flight end before the next one starts
         place.server.resize(4)
         held, inside = threading.Event(), threading.Semaphore(0)
 
         def hook(*_: object) -> None:
             inside.release()
-            assert held.wait(20)
+            assert held.wait(PATIENCE_S)
 
         place.hook = hook
         place.scheduler.held = True
         waiting = [place.model.submit(feed(seed, rows=4), "plain") for seed in range(6)]
         place.release()
-        assert all(inside.acquire(timeout=20) for _ in range(4))
+        assert all(inside.acquire(timeout=PATIENCE_S) for _ in range(4))
         place.server.resize(1)
         assert place.server.health().running == 4
         held.set()
         for ticket in waiting:
-            ticket.result(20)
+            ticket.result(PATIENCE_S)
         assert place.server._lanes == [0]
 
 
@@ -182,7 +183,7 @@ def test_an_interrupted_leader_gives_the_rows_of_others_to_others(place: Place) 
     held = gate()
     place.hook = held
     first = in_thread(lambda: place.model.run(feed(0), "plain"))
-    assert held.inside.wait(20)
+    assert held.inside.wait(PATIENCE_S)
     ticket = place.model.submit(feed(1), "plain")
     caught: list[BaseException] = []
 
@@ -201,10 +202,10 @@ def test_an_interrupted_leader_gives_the_rows_of_others_to_others(place: Place) 
     second = in_thread(interrupted)
     wait_until(lambda: place.server.health().queued == 2)
     held.leave.set()
-    first.join(20)
-    second.join(20)
+    first.join(PATIENCE_S)
+    second.join(PATIENCE_S)
     assert len(caught) == 1
-    assert_close(ticket.result(20)["y"], place.model.run(feed(1), "plain")["y"])
+    assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feed(1), "plain")["y"])
     assert place.server.balance().ends["interactive", "cancelled", "interrupted"] == 1
 
 
@@ -220,10 +221,10 @@ def test_a_bad_item_fails_alone(place: Place, bad: int) -> None:
     for at, ticket in enumerate(tickets):
         if at == bad:
             with pytest.raises(InternalError, match="poisoned"):
-                ticket.result(20)
+                ticket.result(PATIENCE_S)
             assert ticket.outcome == "failed"
         else:
-            assert_close(ticket.result(20)["y"], place.model.run(feed(at), "plain")["y"])
+            assert_close(ticket.result(PATIENCE_S)["y"], place.model.run(feed(at), "plain")["y"])
     assert place.server.balance().ends["interactive", "failed", "InternalError"] == 1
 
 
@@ -244,11 +245,11 @@ def test_streams_beside_a_bad_chunk_go_on_and_its_own_stays_as_it_was(place: Pla
     behind = streams[2].submit({"x": chunks[1][2:3]})
     place.release()
     for at in (0, 1, 3):
-        assert_close(tickets[at].result(20)["y"], expected[at][1])
+        assert_close(tickets[at].result(PATIENCE_S)["y"], expected[at][1])
     with pytest.raises(InternalError):
-        tickets[2].result(20)
+        tickets[2].result(PATIENCE_S)
     with pytest.raises(Dropped, match="a chunk before it was lost"):
-        behind.result(20)
+        behind.result(PATIENCE_S)
     assert streams[2].sequence == 1 and streams[2].state is before
     assert_close(streams[2].push({"x": chunks[1][2:3]})["y"], expected[2][1])
 
@@ -264,7 +265,7 @@ def test_a_wrong_feed_never_reaches_a_queue(place: Place) -> None:
             place.model.submit(feed(1), "plain", **options)
     assert place.server.balance().submitted == 1
     place.release()
-    assert good.result(20).keys() == {"y"}
+    assert good.result(PATIENCE_S).keys() == {"y"}
 
 
 @pytest.mark.parametrize("neighbour", [np.nan, np.inf, 3e38, 0.0])
@@ -278,11 +279,11 @@ def test_lengths_near_every_edge_have_their_answer_beside_any_neighbour(tmp_path
                 tickets = [place.model.submit(row) for row in (*rows, poison)]
                 place.release()
                 for ticket, row in zip(tickets, rows, strict=False):
-                    found = ticket.result(20)
+                    found = ticket.result(PATIENCE_S)
                     y, mean = truth_of_ragged(row["x"], row["tokens"])
                     assert_close(found["y"], y)
                     assert_close(found["mean"], mean)
-                tickets[2].result(20)
+                tickets[2].result(PATIENCE_S)
         assert {"batch": 4, "time": 8} in place.runs
 
 
@@ -297,17 +298,17 @@ def test_a_request_is_taken_back_wherever_it_is(place: Place) -> None:
     place.hook = held
     place.scheduler.held = False
     running = place.model.submit(feed(2), "plain")
-    assert held.inside.wait(20)
+    assert held.inside.wait(PATIENCE_S)
     assert running.cancel()
     held.leave.set()
     for ticket in (queued, running):
         with pytest.raises(
             Cancelled, match=r"plain\.submit: expected a request in progress, got one that was cancelled"
         ):
-            ticket.result(20)
+            ticket.result(PATIENCE_S)
     place.hook = lambda *_: None
     done = place.model.submit(feed(3), "plain")
-    done.result(20)
+    done.result(PATIENCE_S)
     assert not done.cancel() and done.outcome == "done"
     assert len(place.runs) == 2  # what was queued never ran
 
@@ -321,16 +322,16 @@ def test_a_deadline_drops_what_is_queued_and_what_comes_late(bundle: Path) -> No
         clock.advance_to(60 * NS_PER_MS)
         place.release()
         with pytest.raises(Dropped) as dropped:
-            queued.result(20)
+            queued.result(PATIENCE_S)
         assert dropped.value.reason == "deadline"
-        endless.result(20)
+        endless.result(PATIENCE_S)
         place.hook = lambda *_: clock.advance_to(clock() + 100 * NS_PER_MS)
         late = place.model.submit(feed(3), "plain", deadline_ms=50)
         with pytest.raises(Dropped) as dropped:
-            late.result(20)
+            late.result(PATIENCE_S)
         assert dropped.value.reason == "late"
         with pytest.raises(Dropped):
-            place.model.submit(feed(3), "plain", service=UTTERANCE._replace(hard_ms=99.0)).result(20)
+            place.model.submit(feed(3), "plain", service=UTTERANCE._replace(hard_ms=99.0)).result(PATIENCE_S)
 
 
 def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) -> None:
@@ -348,7 +349,7 @@ def test_waiting_gives_up_and_the_request_goes_on(place: Place) -> None:
     with pytest.raises(TimeoutError, match="not ready after"):
         ticket.result(0.01)
     place.release()
-    assert ticket.result(20).keys() == {"y"}
+    assert ticket.result(PATIENCE_S).keys() == {"y"}
 
 
 def test_coroutines_await_share_runs_and_take_back_what_they_leave(place: Place) -> None:
@@ -392,7 +393,7 @@ def test_what_a_request_held_is_freed_with_it_without_a_collector(place: Place) 
         place.model.run(fed(1), "plain")
         place.model.run_many([fed(2), fed(3)], "plain")
         kept = place.model.submit(fed(4), "plain")
-        kept.result(20)
+        kept.result(PATIENCE_S)
         place.scheduler.held = True
         cancelled = place.model.submit(fed(5), "plain")
         cancelled.cancel()
@@ -415,7 +416,7 @@ def test_draining_takes_nothing_new_and_names_what_the_limit_cuts_off(place: Pla
     held = gate()
     place.hook = held
     running = place.model.submit(feed(1), "plain")
-    assert held.inside.wait(20)
+    assert held.inside.wait(PATIENCE_S)
     queued = [place.model.submit(feed(seed), "plain") for seed in (2, 3)]
     report = place.server.drain(0.01)
     assert report.finished == 0 and report.dropped == tuple(t.number for t in (running, *queued))
@@ -430,7 +431,7 @@ def test_draining_takes_nothing_new_and_names_what_the_limit_cuts_off(place: Pla
     held.leave.set()
     for ticket in (running, *queued):
         with pytest.raises(Dropped, match="drained"):
-            ticket.result(20)
+            ticket.result(PATIENCE_S)
     assert place.server.health().draining
 
 
@@ -441,7 +442,7 @@ def test_draining_waits_for_what_was_admitted(place: Place) -> None:
     thread = in_thread(lambda: reports.append(place.server.drain(20)))
     wait_until(lambda: place.server.health().draining)
     place.release()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert reports[0].finished == 5 and reports[0].dropped == ()
     assert all(ticket.outcome == "done" for ticket in tickets)
 
@@ -453,12 +454,12 @@ def test_health_tells_of_a_run_that_hangs_and_of_runs_that_fail(bundle: Path) ->
         held = gate()
         place.hook = held
         ticket = place.model.submit(feed(1), "plain")
-        assert held.inside.wait(20)
+        assert held.inside.wait(PATIENCE_S)
         assert place.server.health().healthy
         clock.advance_to(60_000 * NS_PER_MS)
         assert place.server.health().reason == "a run of 'plain' takes 60.0 s"
         held.leave.set()
-        ticket.result(20)
+        ticket.result(PATIENCE_S)
         assert place.server.health().healthy
         place.hook = fail_on_mark
         for _ in range(3):
@@ -473,17 +474,17 @@ def test_a_closed_model_waits_for_its_run_and_drops_the_rest(place: Place) -> No
     held = gate()
     place.hook = held
     running = place.model.submit(feed(1), "plain")
-    assert held.inside.wait(20)
+    assert held.inside.wait(PATIENCE_S)
     queued = place.model.submit(feed(2), "plain")
     closing = in_thread(place.model.close)
     with pytest.raises(Dropped, match="model closed"):
-        queued.result(20)
+        queued.result(PATIENCE_S)
     assert place.closed == 0 and closing.is_alive()  # not while the run is in flight
     held.leave.set()
-    closing.join(20)
+    closing.join(PATIENCE_S)
     assert place.closed == 2
     with pytest.raises(Dropped, match="model closed"):
-        running.result(20)
+        running.result(PATIENCE_S)
 
 
 class Ear:
@@ -524,9 +525,9 @@ def test_an_observer_hears_what_the_ledger_counts(bundle: Path) -> None:
         tickets = [place.model.submit(f, "plain") for f in (feed(1), poisoned(), feed(2))]
         tickets[2].cancel()
         place.release()
-        assert tickets[0].result(20).keys() == {"y"}
+        assert tickets[0].result(PATIENCE_S).keys() == {"y"}
         with pytest.raises(InternalError):
-            tickets[1].result(20)
+            tickets[1].result(PATIENCE_S)
         with place.model.open_stream("streaming") as stream:
             stream.push({"x": random_chunks(1)[0]})
     ends = {key: ear.ends.count(key) for key in ear.ends}
@@ -553,7 +554,9 @@ def test_many_callers_at_once_have_the_answers_of_one(bundle: Path) -> None:
                 kind, at = order.randrange(4), order.randrange(8)
                 if kind == 0 and not close(place.model.run(feed(at), "plain")["y"], expected[at]):
                     wrong.append("run")
-                elif kind == 1 and not close(place.model.submit(feed(at), "plain").result(20)["y"], expected[at]):
+                elif kind == 1 and not close(
+                    place.model.submit(feed(at), "plain").result(PATIENCE_S)["y"], expected[at]
+                ):
                     wrong.append("submit")
                 elif kind == 2:
                     place.model.submit(feed(at), "plain").cancel()
@@ -565,6 +568,6 @@ def test_many_callers_at_once_have_the_answers_of_one(bundle: Path) -> None:
 
         threads = [in_thread(lambda seed=seed: work(seed)) for seed in range(6)]  # type: ignore[misc]
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in threads)
         assert wrong == []

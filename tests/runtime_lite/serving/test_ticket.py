@@ -12,6 +12,7 @@ from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import VirtualClock
 from runtime_lite.serving.server import SLOW_READER_NS
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import random_chunks, write_streaming_bundle
 from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_until
 
@@ -92,7 +93,7 @@ def test_a_slow_reader_pauses_its_own_stream_and_is_ended(bundle: Path) -> None:
         chunks = chunks_of(9)
         slow, quick = place.model.open_stream(), place.model.open_stream()
         responses = slow.submit_all(chunks, room=3)
-        assert len(quick.submit_all(chunks, room=9).result(20)) == 9  # nobody else is hurt
+        assert len(quick.submit_all(chunks, room=9).result(PATIENCE_S)) == 9  # nobody else is hurt
         assert slow.sequence == 3 and not responses.done()
         reader = iter(responses)
         next(reader)
@@ -121,7 +122,7 @@ def test_taking_back_a_request_of_many_leaves_the_stream_where_its_runs_left_it(
         with pytest.raises(Cancelled):
             next(iter(responses))
         with pytest.raises(Dropped, match="a chunk before it was lost"):
-            behind.result(20)
+            behind.result(PATIENCE_S)
         assert_close(stream.push(chunks[2], sequence=2)["y"], truth[2])
 
 
