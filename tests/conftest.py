@@ -1,5 +1,6 @@
 """Seeds and markers; fixtures with logic live beside the tests that use them."""
 
+import gc
 import os
 import random
 import sys
@@ -23,3 +24,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         sys.modules["torch"].manual_seed(SEED)
     if item.get_closest_marker("device") and "SLIPWAY_DEVICE" not in os.environ:
         pytest.skip("needs an accelerator; set SLIPWAY_DEVICE=1 on a machine that has one")
+
+
+def pytest_sessionstart() -> None:
+    """Collect without the garbage collector: it would look at the growing heap of tests again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of the garbage collector's sight: it lives to the end."""
+    gc.freeze()
+    gc.enable()
