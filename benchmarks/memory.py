@@ -61,6 +61,16 @@ def _rows_of(bundle: Path) -> tuple[int, ...]:
         return graph.row_buckets
 
 
+def of_all_buckets_mb(bundle: Path) -> dict[str, float]:
+    """MB resident with every bucket of a bundle open, by contender."""
+    contenders = dict(_contenders(_rows_of(bundle)))
+    return {
+        name.partition(":")[0]: _in_a_process(measure, bundle, rows)[0]
+        for name, (measure, rows) in contenders.items()
+        if name.endswith(": all")
+    }
+
+
 def _contenders(rows: Sequence[int]) -> Iterator[tuple[str, tuple[Measure, list[int]]]]:
     """What is run, by name; `all buckets` follows what it is divided by."""
     for name, measure in (("sessions of fixed rows", _fixed), ("one session", _open), ("runtime_lite", _runtime)):

@@ -1,11 +1,12 @@
 """What serving costs and gives: the runtime beside ONNX Runtime alone and beside a real Triton server, in one run.
 
     python -m benchmarks.serving --quick
-    python -m benchmarks.serving --bundle dist/streaming_asr-cpu --json serving.json
+    python -m benchmarks.serving --bundle dist/streaming_asr-cpu --offline dist/offline_asr-offline_cpu
+    python -m benchmarks.serving --bundle dist/streaming_asr-cpu --only crash --quick
 
 Contenders take turns, round after round, so that heat and other load hit all alike; ratios are per round, and the
-tables show their median with the 10th and 90th percentile. `full load` and `real time` need a bundle with a streaming
-graph.
+tables show their median with the 10th and 90th percentile. All parts but `overhead` and `triton` need a bundle with a
+streaming graph, `transcripts` and `source_ratios` that of the trained recogniser.
 """
 
 import argparse
@@ -20,9 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.serving.against_triton import measure_against_triton
+from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
 from benchmarks.serving.overhead import measure_overhead
 from benchmarks.serving.real_time import cores, measure_real_time
+from benchmarks.serving.source_ratios import measure_source_ratios
+from benchmarks.serving.transcripts import measure_transcripts
 from benchmarks.serving.triton_server import Absent
 
 Rows = list[dict[str, Any]]
@@ -31,27 +35,15 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Measure what is asked for, print tables, and keep the numbers with `--json`."""
     options = _parse()
-    quick, lanes = options.quick, options.lanes
-    rounds, calls = (5, 200) if quick else (20, 1000)
-    sections: dict[str, Callable[[], Rows]] = {
-        "overhead": lambda: measure_overhead(rounds, calls),
-        "triton": lambda: measure_against_triton(options.cache, rounds, calls),
-        "full load": lambda: measure_full_load(options.bundle, options.graph, lanes, rounds, 1.0 if quick else 5.0),
-        "real time": lambda: measure_real_time(
-            options.bundle, options.graph, lanes, options.period_ms / 1e3, 4.0 if quick else 20.0
-        ),
-    }
     console = Console(width=None if sys.stdout.isatty() else 170)
-    console.print(f"{cores()} cores, {lanes} lanes, load {os.getloadavg()[0]:.1f} at the start")
+    console.print(f"{cores()} cores, {options.lanes} lanes, load {os.getloadavg()[0]:.1f} at the start")
     found: dict[str, Rows | str] = {}
-    for name, measure in sections.items():
-        if options.only and name not in options.only:
-            continue
-        if name in ("full load", "real time") and options.bundle is None:
+    for name in options.only or PARTS:
+        if name not in WITHOUT_BUNDLE and options.bundle is None:
             found[name] = "skipped: no --bundle"
         else:
             try:
-                found[name] = measure()
+                found[name] = PARTS[name](options)
             except Absent as error:
                 found[name] = f"skipped: {error}"
         console.print(_shown(name, found[name]))
@@ -59,15 +51,63 @@ def main() -> None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
+def _overhead(options: argparse.Namespace) -> Rows:
+    return measure_overhead(*((5, 200) if options.quick else (20, 1000)))
+
+
+def _triton(options: argparse.Namespace) -> Rows:
+    return measure_against_triton(options.cache, *((5, 200) if options.quick else (20, 1000)))
+
+
+def _full_load(options: argparse.Namespace) -> Rows:
+    rounds, seconds = (5, 1.0) if options.quick else (20, 5.0)
+    return measure_full_load(options.bundle, options.graph, options.lanes, rounds, seconds)
+
+
+def _real_time(options: argparse.Namespace) -> Rows:
+    seconds = 4.0 if options.quick else 20.0
+    return measure_real_time(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, seconds)
+
+
+def _crash(options: argparse.Namespace) -> Rows:
+    return measure_crash(options.bundle, options.graph, options.lanes, 3 if options.quick else 20)
+
+
+def _transcripts(options: argparse.Namespace) -> Rows:
+    return measure_transcripts(options.bundle, options.lanes, 24 if options.quick else 64)
+
+
+def _source_ratios(options: argparse.Namespace) -> Rows:
+    rounds, seconds = (3, 2.0) if options.quick else (10, 10.0)
+    period_s = options.period_ms / 1e3
+    return measure_source_ratios(
+        options.bundle, options.offline, options.graph, options.lanes, period_s, rounds, seconds
+    )
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+    "overhead": _overhead,
+    "triton": _triton,
+    "full_load": _full_load,
+    "real_time": _real_time,
+    "crash": _crash,
+    "transcripts": _transcripts,
+    "source_ratios": _source_ratios,
+}
+
+WITHOUT_BUNDLE = ("overhead", "triton")
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The runtime beside ONNX Runtime alone and a real Triton server.")
     parser.add_argument("--quick", action="store_true", help="few rounds and short trials")
     parser.add_argument("--bundle", type=Path, help="bundle with a streaming graph")
+    parser.add_argument("--offline", type=Path, help="the same recogniser's bundle for whole utterances")
     parser.add_argument("--graph", default="encoder", help="its graph (default encoder)")
     parser.add_argument("--period-ms", type=float, default=640.0, help="audio of a chunk (default 640)")
     parser.add_argument("--lanes", type=int, default=cores(), help="runs at once (default: cores)")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the environment of Triton is kept")
-    parser.add_argument("--only", action="append", choices=["overhead", "triton", "full load", "real time"])
+    parser.add_argument("--only", action="append", choices=list(PARTS), help="this part alone")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     return parser.parse_args()
 

@@ -99,22 +99,22 @@ def _rows_of(graph: Graph, artifact: Artifact) -> int:
 
 
 def _served(model: Model, name: str, graph: Graph, seconds: float) -> Measure:
-    """Streams that each push the next chunk as soon as the one before is answered."""
+    streams = STREAMS_PER_ROW * graph.row_buckets[-1]
+    return lambda: pushed_per_s(model, name, streams, seconds)
+
+
+def pushed_per_s(model: Model, name: str, streams: int, seconds: float) -> float:
+    """Chunks per second of so many streams, each of which pushes the next one as soon as the one before is answered."""
     feeds = recorded_feeds(model, name)
-
-    def measure() -> float:
-        count = STREAMS_PER_ROW * graph.row_buckets[-1]
-        with contextlib.ExitStack() as open_streams:
-            streams = [open_streams.enter_context(model.open_stream(name)) for _ in range(count)]
-            start = time.perf_counter()
-            waiting = deque((stream, stream.submit(feeds[0])) for stream in streams)
-            done = 0
-            while waiting:
-                stream, ticket = waiting.popleft()
-                ticket.result()
-                done += 1
-                if time.perf_counter() < start + seconds:
-                    waiting.append((stream, stream.submit(feeds[done % len(feeds)])))
-            return done / (time.perf_counter() - start)
-
-    return measure
+    with contextlib.ExitStack() as open_streams:
+        opened = [open_streams.enter_context(model.open_stream(name)) for _ in range(streams)]
+        start = time.perf_counter()
+        waiting = deque((stream, stream.submit(feeds[0])) for stream in opened)
+        done = 0
+        while waiting:
+            stream, ticket = waiting.popleft()
+            ticket.result()
+            done += 1
+            if time.perf_counter() < start + seconds:
+                waiting.append((stream, stream.submit(feeds[done % len(feeds)])))
+        return done / (time.perf_counter() - start)

@@ -1,10 +1,11 @@
-"""A real Triton server for comparison: the binary of the nvidia-pytriton wheel, in an environment of its own.
+"""A real Triton server: the binary of the nvidia-pytriton wheel, with its Python backend, in an environment of its own.
 
-The model is an echo of four numbers in the server's Python backend, the only one in the wheel, with dynamic batching up
-to 64 rows. The environment is made once, below a cache folder, and needs a network then.
+The environment is made once, below a cache folder, and needs a network then. For comparison there is a model that
+echoes four numbers, with dynamic batching up to 64 rows.
 """
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -19,13 +20,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.serving.triton_client import MODEL, WIDTH
 
 WHEEL = "nvidia-pytriton==0.7.0"
-BESIDE = ("numpy<2", "tritonclient[grpc]==2.73.0")
-"""numpy 2 in the environment of the Python backend gives other bytes without a word."""
+BESIDE = ("numpy<2", "tritonclient[grpc]==2.73.0", f"onnxruntime=={importlib.metadata.version('onnxruntime')}")
+"""numpy 2 in the environment of the Python backend gives other bytes without a word. ONNX Runtime is for models that
+embed `runtime_lite`."""
 
 START_S = 60.0
 
@@ -60,7 +62,8 @@ def environment(cache: Path) -> Path:
     """
     folder = cache / "triton"
     python = folder / "bin" / "python"
-    if (folder / "complete").is_file():
+    complete, wanted = folder / "complete", "\n".join((WHEEL, *BESIDE))
+    if complete.is_file() and complete.read_text() == wanted:
         return python
     shutil.rmtree(folder, ignore_errors=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -73,42 +76,57 @@ def environment(cache: Path) -> Path:
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
             raise Absent(f"{WHEEL} could not be installed: {last}")
-    (folder / "complete").touch()
+    complete.write_text(wanted)
     return python
 
 
+class Server(NamedTuple):
+    """A server that runs.
+
+    Attributes:
+        process: of it.
+        python: interpreter of its environment, which has a client too.
+        grpc: port on this machine.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    python: Path
+    grpc: int
+
+
 @contextlib.contextmanager
-def triton(cache: Path) -> Iterator["TritonClient"]:
-    """A server with the echo model, and a client of it in another process; both end with the block.
+def serving(cache: Path, models: Path, name: str, *options: str) -> Iterator[Server]:
+    """A server of a folder of models; it ends with the block.
+
+    Args:
+        cache: where its environment is kept.
+        models: a model repository.
+        name: a model in it that is to be ready first.
+        options: further ones of the server.
 
     Raises:
         Absent: it cannot be had, or does not start.
     """
-    python = environment(cache)
+    python = environment(cache.absolute())
     packages = next((python.parents[1] / "lib").glob("python3.*/site-packages"))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _write_repository(folder, packages)
+        _copy_backend(folder / "backends" / "python", packages)
         http, grpc = _free_port(), _free_port()
         libraries = (sysconfig.get_config_var("LIBDIR"), str(packages / "nvidia_pytriton.libs"))
         surroundings = os.environ | {
             "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
             "LD_LIBRARY_PATH": os.pathsep.join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]),
         }
-        command = [str(packages / "pytriton/tritonserver/bin/tritonserver"), f"--model-repository={folder / 'models'}"]
+        command = [str(packages / "pytriton/tritonserver/bin/tritonserver"), f"--model-repository={models}"]
         command += [f"--backend-directory={folder / 'backends'}", "--allow-metrics=false", "--log-verbose=0"]
-        command += [
-            "--http-address=127.0.0.1",
-            "--grpc-address=127.0.0.1",
-            f"--http-port={http}",
-            f"--grpc-port={grpc}",
-        ]
+        command += ["--http-address=127.0.0.1", f"--http-port={http}"]
+        command += ["--grpc-address=127.0.0.1", f"--grpc-port={grpc}", *options]
         with open(folder / "log", "wb") as log:
             server = subprocess.Popen(command, env=surroundings, stdout=log, stderr=log)
         try:
-            _wait_until_ready(server, http, folder / "log")
-            with TritonClient(python, grpc) as client:
-                yield client
+            _wait_until_ready(server, http, name, folder / "log")
+            yield Server(server, python, grpc)
         finally:
             server.send_signal(signal.SIGTERM)
             try:
@@ -118,17 +136,28 @@ def triton(cache: Path) -> Iterator["TritonClient"]:
                 server.wait()
 
 
-def _write_repository(folder: Path, packages: Path) -> None:
-    """The model, and the backend with the stub of this Python beside it."""
-    model = folder / "models" / MODEL
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text(CONFIG)
-    (model / "1" / "model.py").write_text(ECHO)
+@contextlib.contextmanager
+def triton(cache: Path) -> Iterator["TritonClient"]:
+    """A server with the echo model, and a client of it in another process; both end with the block.
+
+    Raises:
+        Absent: it cannot be had, or does not start.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        model = Path(scratch, MODEL)
+        (model / "1").mkdir(parents=True)
+        (model / "config.pbtxt").write_text(CONFIG)
+        (model / "1" / "model.py").write_text(ECHO)
+        with serving(cache, Path(scratch), MODEL) as server, TritonClient(server.python, server.grpc) as client:
+            yield client
+
+
+def _copy_backend(folder: Path, packages: Path) -> None:
+    """The Python backend, with the stub of this Python beside it."""
     home = packages / "pytriton/tritonserver"
-    backend = folder / "backends" / "python"
-    shutil.copytree(home / "backends/python", backend, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(home / "backends/python", folder, ignore=shutil.ignore_patterns("__pycache__"))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    shutil.copy2(home / "python_backend_stubs" / version / "triton_python_backend_stub", backend)
+    shutil.copy2(home / "python_backend_stubs" / version / "triton_python_backend_stub", folder)
 
 
 def _free_port() -> int:
@@ -138,11 +167,11 @@ def _free_port() -> int:
     return port
 
 
-def _wait_until_ready(server: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+def _wait_until_ready(server: "subprocess.Popen[bytes]", port: int, name: str, log: Path) -> None:
     end = monotonic() + START_S
     while monotonic() < end and server.poll() is None:
         with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/models/{MODEL}/ready", timeout=1.0).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/models/{name}/ready", timeout=1.0).close()
             return
         sleep(0.1)
     last = (log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]

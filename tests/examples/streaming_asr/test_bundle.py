@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import runtime_lite
+from benchmarks.serving.transcripts import KINDS, heard_in_company
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import states_of
 from compiler.ir import SOURCE_KEY, dims_of
@@ -122,3 +123,13 @@ def test_rows_of_a_batch_are_what_they_are_alone(made: Made) -> None:
                 for row, expected in enumerate(alone):
                     scale = max(1.0, float(np.max(np.abs(expected[step]))))
                     assert float(np.max(np.abs(together[row : row + 1] - expected[step]))) <= 1e-5 * scale
+
+
+def test_transcripts_in_company_are_those_of_each_stream_alone(made: Made) -> None:
+    heard = heard_in_company(made.path, lanes=2, streams=18, seed=1)
+    assert {each.planned.kind for each in heard} == set(KINDS)
+    assert len({each.planned.priority for each in heard}) > 2
+    for each in heard:
+        assert each.together == each.alone, each.planned
+        assert each.deviation <= 1e-5, each.planned
+    assert sum(len(each.alone.split()) for each in heard) > 50
