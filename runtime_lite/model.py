@@ -25,7 +25,8 @@ from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
 from runtime_lite.serving.batch import StreamOptions, Version, make_part
-from runtime_lite.serving.server import RetiredError, Server
+from runtime_lite.serving.refusals import RetiredError
+from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
 from runtime_lite.stream import Stream
 

@@ -21,8 +21,9 @@ from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
+from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
-from runtime_lite.serving.server import DrainReport, Health, Server
+from runtime_lite.serving.server import Server
 
 MAX_THREADS = 1024
 MAX_WORKERS = 256

@@ -14,7 +14,8 @@ from runtime_lite.calls.state import StreamState, copy_of_state, initial_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.batch import LiveStream, Part, make_part
-from runtime_lite.serving.server import Server, Start
+from runtime_lite.serving.live_streams import Start
+from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from runtime_lite.errors import BadInput, EngineAbsent
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
-from runtime_lite.serving.server import Health
+from runtime_lite.serving.health import Health
 
 NS_PER_S = 1e9
 

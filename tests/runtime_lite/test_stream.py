@@ -268,7 +268,7 @@ def test_any_interleaving_of_ends_cancels_and_expiries_loses_no_slot(bundle: Pat
                         try:
                             live.append(place.model.open_stream(idle_s=0.002))
                         except Overloaded:
-                            assert place.server._slots.taken == 4
+                            assert place.server._streams.slots_taken == 4
                     case 1 if live:
                         live.pop(order.randrange(len(live))).close()
                     case 2 if tickets:
@@ -282,7 +282,7 @@ def test_any_interleaving_of_ends_cancels_and_expiries_loses_no_slot(bundle: Pat
                     case 6 if live:
                         with contextlib.suppress(BadInput, Overloaded):
                             tickets.append(order.choice(live).submit(feeds(1)[0]))
-                assert place.server._slots.taken == place.server.health().streams <= 4
+                assert place.server._streams.slots_taken == place.server.health().streams <= 4
                 assert place.server.balance().balanced
 
 

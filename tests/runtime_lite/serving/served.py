@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from runtime_lite.errors import InternalError
 from runtime_lite.executors.executor import make_executor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import bucket_name
@@ -21,6 +22,7 @@ from runtime_lite.scheduling.scheduler import Decision, Scheduler
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.server import Server
 from tests.kit.patience import PATIENCE_S
+from tests.runtime_lite.bundles import WIDTH, random_chunks
 
 Sizes = Mapping[str, int]
 Hook = Callable[[Sizes, Mapping[str, Array]], object]
@@ -122,7 +124,7 @@ def serve(
         place.server.stop()
     balance = place.server.balance()
     assert balance.balanced and balance.live == 0
-    assert place.server.health().streams == 0 == place.server._slots.taken
+    assert place.server.health().streams == 0 == place.server._streams.slots_taken
     assert place.server.health().running == 0 == place.server.health().queued
 
 
@@ -136,6 +138,37 @@ class Gate:
     def __call__(self, *_: object) -> None:
         self.inside.set()
         assert self.leave.wait(PATIENCE_S)
+
+
+def gate() -> Gate:
+    """A closed gate."""
+    return Gate(threading.Event(), threading.Event())
+
+
+def in_thread(call: Callable[[], object]) -> threading.Thread:
+    """Start a call in a thread of its own."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+MARK = 77.0
+
+
+def feed(seed: int, rows: int = 1) -> dict[str, Array]:
+    """A feed of the graph `plain`."""
+    return {"x": random_chunks(1, rows, seed)[0], "shift": np.arange(rows) + seed}
+
+
+def poisoned(rows: int = 1) -> dict[str, Array]:
+    """A feed of the graph `plain` with which `fail_on_mark` fails."""
+    return {"x": np.full((rows, 3, WIDTH), MARK, np.float32), "shift": np.zeros(rows, np.int64)}
+
+
+def fail_on_mark(sizes: Sizes, feeds: Mapping[str, Array]) -> None:
+    """A hook: runs fail in which a poisoned feed is."""
+    if (feeds["x"] == MARK).any():
+        raise InternalError("poisoned")
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

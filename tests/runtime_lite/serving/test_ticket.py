@@ -11,7 +11,7 @@ import pytest
 from runtime_lite.errors import BadInput, Cancelled, Dropped, InternalError
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import VirtualClock
-from runtime_lite.serving.server import SLOW_READER_NS
+from runtime_lite.serving.live_streams import SLOW_READER_NS
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import random_chunks, write_streaming_bundle
 from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_until

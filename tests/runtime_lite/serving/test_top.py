@@ -5,8 +5,8 @@ import math
 import pytest
 
 from runtime_lite import BadInput
+from runtime_lite.serving.health import Health
 from runtime_lite.serving.metrics import Metrics
-from runtime_lite.serving.server import Health
 from runtime_lite.serving.top import percentile, read_page, view, watch
 from tests.runtime_lite.serving.happenings import MS, execution, request
 from tests.runtime_lite.serving.test_metrics import tell

@@ -1,0 +1,168 @@
+"""What becomes of admitted requests: their parts are queued, answered or let go of, and every request ends once.
+
+The end of a request takes along what hangs on it: parts that are queued leave the queues, chunks that wait behind one
+that will not run are dropped, and whoever waits is woken. Used under the server's lock.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from runtime_lite.errors import Dropped
+from runtime_lite.scheduling.task import Task
+from runtime_lite.serving.batch import LiveStream, Part
+from runtime_lite.serving.events import News, Outcome
+from runtime_lite.serving.ledger import Ledger
+from runtime_lite.serving.refusals import LOST
+from runtime_lite.serving.rule import Rule
+from runtime_lite.serving.ticket import Outputs, Responses, Ticket
+from runtime_lite.serving.versions import Versions
+
+
+class Fates:
+    """The requests of one server that are alive.
+
+    Args:
+        scheduler: has the parts that are queued.
+        versions: which parts need.
+        news: hears how requests end.
+        dismiss: wakes a caller that runs what is decided while it waits.
+
+    Attributes:
+        ledger: the books.
+        tickets: requests that are alive, by number.
+        queued: parts that the scheduler has and that do not run.
+    """
+
+    def __init__(self, scheduler: Rule, versions: Versions, news: News, dismiss: Callable[[Any], object]) -> None:
+        """Start without a request."""
+        self.ledger = Ledger()
+        self.tickets: dict[int, Ticket[Any]] = {}
+        self.queued = 0
+        self._scheduler, self._versions, self._news, self._dismiss = scheduler, versions, news, dismiss
+        self._bells: list[Callable[[], object]] = []
+        self._quiet: threading.Event | None = None
+
+    def enter(self, ticket: Ticket[Any]) -> None:
+        """Give a request its number; from here on it is alive."""
+        ticket.number = self.ledger.submit(ticket.service)
+        self.tickets[ticket.number] = ticket
+
+    # Parts
+
+    def queue(self, part: Part, now: int) -> None:
+        """Give a part to the scheduler; one that is refused takes its request along."""
+        self._versions.pin(part.version)
+        refusal = self._scheduler.submit(part.task, now)
+        if refusal is None:
+            part.queued = True
+            self.queued += 1
+        else:
+            self.let_go(part, refusal, now)
+
+    def unqueue(self, part: Part) -> None:
+        """The scheduler has a part no more: it runs, or was dropped."""
+        part.queued = False
+        self.queued -= 1
+
+    def release(self, part: Part) -> None:
+        """A part is neither queued nor runs any more; its task, which queues may remember, lets go of it."""
+        part.task.payload = None
+        self._versions.unpin(part.version)
+
+    def let_go(self, part: Part, reason: str, now: int) -> None:
+        """A part that the scheduler does not have, or no longer: its request ends, and so do those behind it."""
+        self.release(part)
+        if part.stream is not None:
+            part.stream.flying = None
+        self.drop(part.ticket, reason, now)
+        if part.stream is not None:
+            self.lose(part.stream, 0, now)
+
+    def lose(self, stream: LiveStream, first: int, now: int) -> None:
+        """Drop the chunks that wait in a stream from some place on: one before them did not run."""
+        lost = [stream.waiting.pop() for _ in range(len(stream.waiting) - first)][::-1]
+        for ticket in dict.fromkeys(part.ticket for part in lost):
+            self.drop(ticket, LOST, now)
+
+    # Ends
+
+    def put(self, ticket: Ticket[Any], index: int, outputs: list[Outputs], now: int) -> None:
+        """Keep the answer of a part; the last one ends its request."""
+        is_last = ticket.put(index, outputs)
+        if isinstance(ticket, Responses):
+            self._bells += ticket.wakers
+            ticket.wakers = []
+            if ticket.request is not None:
+                self._news.note("responded", ticket.request, index, now)
+        if is_last:
+            self.end(ticket, "done", "", None, now)
+
+    def drop(self, ticket: Ticket[Any], reason: str, now: int) -> None:
+        """End a request without an answer, unless it has ended."""
+        if ticket.outcome is None:
+            error = Dropped(
+                f"{ticket.where}: expected an answer, got none: {reason}; submit it again when it can be served", reason
+            )
+            self.end(ticket, "dropped", reason, error, now)
+
+    def end(self, ticket: Ticket[Any], outcome: Outcome, reason: str, error: BaseException | None, now: int) -> None:
+        """End a request that is alive: the one place where one ends."""
+        ticket.end(outcome, reason, error)
+        self.ledger.end(ticket.number, outcome, reason)
+        del self.tickets[ticket.number]
+        if ticket.parts:
+            stream = ticket.parts[0].stream
+            if stream is not None:
+                stream.requests -= 1
+            if outcome != "done":
+                self._withdraw(ticket, stream, now)
+        self._bells += ticket.wakers
+        ticket.wakers = []
+        if ticket.hand is not None:
+            self._dismiss(ticket.hand)
+        ticket.parts, ticket.hand = [], None  # no circles: what a request held is freed with it, not by the collector
+        if ticket.request is not None:
+            self._news.note("ended", ticket.request, outcome, reason, now)
+        if self._quiet is not None and not self.tickets:
+            self._quiet.set()
+
+    def _withdraw(self, ticket: Ticket[Any], stream: LiveStream | None, now: int) -> None:
+        """Take what does not run yet of a request out of the queues; what was behind it in its stream is lost."""
+        for part in ticket.parts:
+            if part.queued:
+                self._scheduler.cancel(part.task)
+                self.unqueue(part)
+                self.release(part)
+                if stream is not None:
+                    stream.flying = None
+                    self.lose(stream, 0, now)
+        if stream is not None:
+            behind = next((at for at, part in enumerate(stream.waiting) if part.ticket is ticket), None)
+            if behind is not None:
+                self.lose(stream, behind, now)
+
+    # Who waits
+
+    @property
+    def any_bells(self) -> bool:
+        """Whether somebody should ask `bells`."""
+        return bool(self._bells)
+
+    def bells(self) -> list[Callable[[], object]]:
+        """What wakes those whose requests have ended or been answered, to be called outside of the lock; once."""
+        bells, self._bells = self._bells, []
+        return bells
+
+    def quiet(self) -> threading.Event:
+        """Return what is set as soon as no request is alive."""
+        self._quiet = threading.Event()
+        if not self.tickets:
+            self._quiet.set()
+        return self._quiet
+
+
+def part_of(task: Task) -> Part:
+    """What a task of the scheduler stands for."""
+    assert isinstance(task.payload, Part)
+    return task.payload

@@ -1,0 +1,272 @@
+"""The open streams of a server: the slots that their states lie in, the chunk that each has in flight, and their ends.
+
+Used under the server's lock.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.state import StreamState
+from runtime_lite.errors import BadInput
+from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.serving.batch import LiveStream, StreamOptions, Version
+from runtime_lite.serving.events import News, StreamChange
+from runtime_lite.serving.fates import Fates
+from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
+from runtime_lite.serving.rule import Rule
+from runtime_lite.serving.slots import Slots
+from runtime_lite.serving.ticket import Responses, Ticket
+from runtime_lite.serving.versions import Versions
+
+SLOW_READER_NS = 30_000 * NS_PER_MS
+"""A stream whose reader leaves its ring full for so long is ended."""
+
+
+class Start(NamedTuple):
+    """What a stream goes on from.
+
+    Attributes:
+        state: what it carries.
+        done: how many chunks made it.
+    """
+
+    state: StreamState
+    done: int
+
+
+class LiveStreams:
+    """The streams of one server.
+
+    Args:
+        most: streams that may be open at once.
+        scheduler: counts streams that have a period.
+        fates: of their chunks.
+        versions: which streams are pinned to.
+        news: hears of what happens to streams.
+        ring_at: asks for a tick at some time.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        scheduler: Rule,
+        fates: Fates,
+        versions: Versions,
+        news: News,
+        ring_at: Callable[[int], object],
+    ) -> None:
+        """Start without a stream."""
+        self._most, self._slots = most, Slots(most)
+        self._scheduler, self._fates, self._versions, self._news = scheduler, fates, versions, news
+        self._ring_at = ring_at
+        self._open: dict[int, LiveStream] = {}
+        self._opened = 0
+        self._dues: list[tuple[int, int, str]] = []
+
+    # Opening and ending
+
+    def open(
+        self,
+        version: Version,
+        runner: GraphRunner,
+        rows: int,
+        options: StreamOptions,
+        start: Start,
+        restored: bool,
+        gate: str,
+        now: int,
+    ) -> LiveStream:
+        """Open a stream, as `Server.open_stream` says.
+
+        Args:
+            version: as there.
+            runner: as there.
+            rows: as there.
+            options: as there.
+            start: what it goes on from.
+            restored: whether that is what another stream carried; its version may be retired.
+            gate: why nothing new is taken, or empty.
+            now: the time.
+
+        Raises:
+            RetiredError: the version takes no new stream.
+            Overloaded: there is no room for it.
+        """
+        where = f"{runner.name}.open_stream"
+        if version.gone.is_set() or (version.retired and not restored):
+            raise RetiredError
+        hold = None if gate else self._slots.take(start.state)
+        if hold is None:
+            raise overloaded(where, gate or f"all {self._most} slots are taken")
+        self._opened += 1
+        if options.period_ns is not None:
+            key = version.first_key(runner)
+            refusal = self._scheduler.open_stream(self._opened, key, options.service, options.period_ns)
+            if refusal is not None:
+                self._slots.free(hold)
+                raise overloaded(where, refusal)
+        self._versions.pin(version)
+        stream = LiveStream(self._opened, version, runner, rows, hold, options, now, done=start.done)
+        self._open[stream.number] = stream
+        if options.idle_ns is not None:
+            self._watch(stream, now + options.idle_ns, IDLE)
+        self._tell(stream, "restored" if restored else "opened", "", now)
+        return stream
+
+    def end(self, stream: LiveStream, change: StreamChange, reason: str, now: int) -> bool:
+        """End a stream and drop what it has not answered; whether it was open."""
+        if stream.ended:
+            return False
+        stream.ended = reason
+        del self._open[stream.number]
+        self._slots.free(stream.hold)
+        self._scheduler.close_stream(stream.number)
+        pending = [*([stream.flying] if stream.flying else []), *stream.waiting]
+        stream.waiting.clear()
+        for part in pending:
+            self._fates.drop(part.ticket, reason, now)
+        self._versions.unpin(stream.version)
+        self._tell(stream, change, "" if change == "closed" else reason, now)
+        return True
+
+    def end_of_version(self, version: Version, now: int) -> None:
+        """End all streams that are pinned to a version that is unloaded."""
+        for stream in [each for each in self._open.values() if each.version is version]:
+            self.end(stream, "closed", MODEL_CLOSED, now)
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    @property
+    def slots_taken(self) -> int:
+        """How many slots hold a state."""
+        return self._slots.taken
+
+    # States
+
+    def state(self, stream: LiveStream) -> StreamState | None:
+        """What a stream carries; None once it has ended."""
+        return self._slots.state(stream.hold)
+
+    def commit(self, stream: LiveStream, state: StreamState) -> None:
+        """Move a stream on: a chunk's run succeeded. One that has ended stays as it is."""
+        if self._slots.commit(stream.hold, state):
+            stream.done += 1
+
+    def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start], now: int) -> None:
+        """Let a stream carry on from something else, as `Server.exchange` says."""
+        self.check(stream, where)
+        state = self._slots.state(stream.hold)
+        if stream.requests or stream.flying is not None or state is None:
+            raise BadInput(
+                f"{where}: expected a stream at rest, got one with a chunk on its way; wait for its answer first"
+            )
+        state, stream.done = change(Start(state, stream.done))
+        self._slots.commit(stream.hold, state)
+        stream.last = now
+
+    # Chunks
+
+    def check(self, stream: LiveStream, where: str) -> None:
+        """Refuse a stream that has ended.
+
+        Raises:
+            BadInput: it has.
+        """
+        if stream.ended == MODEL_CLOSED:
+            expected, got, cure = "a stream of an open model", "one of a closed model", "load the bundle again"
+        elif stream.ended == "closed":
+            expected, got, cure = "an open stream", "a closed one", "open another with open_stream()"
+        elif stream.ended:
+            expected, got, cure = "an open stream", f"one that ended: {stream.ended}", "open another with open_stream()"
+        else:
+            return
+        raise BadInput(f"{where}: expected {expected}, got {got}; {cure}")
+
+    def check_chunk(self, stream: LiveStream, ticket: Ticket[Any]) -> None:
+        """Refuse what must not follow in a stream: a push during another, or a chunk out of order.
+
+        Raises:
+            BadInput: it must not, or the stream has ended.
+        """
+        self.check(stream, ticket.where)
+        if ticket.hand is not None and stream.requests:
+            raise BadInput(
+                f"{ticket.where}: expected one push at a time, got a push during another; "
+                "give each thread a stream of its own"
+            )
+        expected = next_chunk(stream)
+        if ticket.sequence is not None and ticket.sequence != expected:
+            raise BadInput(
+                f"{ticket.where}: expected chunk {expected} of the stream, got {ticket.sequence}; "
+                "push every chunk once and in order"
+            )
+
+    def advance(self, stream: LiveStream, now: int) -> None:
+        """Queue the next chunk of a stream, if none is in flight and its reader keeps up."""
+        while stream.flying is None and stream.waiting:
+            part = stream.waiting[0]
+            if isinstance(part.ticket, Responses) and part.ticket.full:
+                if stream.full_since is None:
+                    stream.full_since = now
+                    self._watch(stream, now + SLOW_READER_NS, SLOW)
+                    self._tell(stream, "paused", SLOW, now)
+                return
+            stream.flying = stream.waiting.popleft()
+            self._fates.queue(part, now)
+
+    def resume(self, ticket: Responses, now: int) -> bool:
+        """Go on with a stream whose reader made room in its ring; whether it had paused."""
+        stream = ticket.parts[0].stream if ticket.parts else None
+        if stream is None or stream.full_since is None or ticket.full:
+            return False
+        stream.full_since = None
+        self._tell(stream, "resumed", "", now)
+        self.advance(stream, now)
+        return True
+
+    # Time
+
+    def _watch(self, stream: LiveStream, due: int, kind: str) -> None:
+        heapq.heappush(self._dues, (due, stream.number, kind))
+        self._ring_at(self._dues[0][0])
+
+    def expire(self, now: int) -> None:
+        """End the streams that idled, or whose readers did not come back; ask for the next tick."""
+        while self._dues and self._dues[0][0] <= now:
+            _, number, kind = heapq.heappop(self._dues)
+            stream = self._open.get(number)
+            if stream is not None and kind == SLOW:
+                self._end_if_slow(stream, now)
+            elif stream is not None:
+                self._end_if_idle(stream, now)
+        if self._dues:
+            self._ring_at(self._dues[0][0])
+
+    def _end_if_slow(self, stream: LiveStream, now: int) -> None:
+        if stream.full_since is not None:
+            if now - stream.full_since >= SLOW_READER_NS:
+                self.end(stream, "slow", SLOW, now)
+            else:
+                self._watch(stream, stream.full_since + SLOW_READER_NS, SLOW)
+
+    def _end_if_idle(self, stream: LiveStream, now: int) -> None:
+        assert stream.options.idle_ns is not None
+        since = now if stream.flying is not None or stream.waiting else stream.last
+        if now - since >= stream.options.idle_ns:
+            self.end(stream, "expired", IDLE, now)
+        else:
+            self._watch(stream, since + stream.options.idle_ns, IDLE)
+
+    def _tell(self, stream: LiveStream, change: StreamChange, reason: str, now: int) -> None:
+        if self._news.wanted:
+            self._news.note("stream_changed", stream.version.name, stream.number, change, reason, now)
+
+
+def next_chunk(stream: LiveStream) -> int:
+    """The number of the chunk that a stream expects."""
+    return stream.done + len(stream.waiting) + (stream.flying is not None)

@@ -1,0 +1,242 @@
+"""The runs of a server: decided, handed to a thread, executed, and settled part by part.
+
+A lane is one run in flight. A chunk whose run succeeded has moved its stream on, even if its caller no longer wants the
+answer; a chunk that did not run has not, and takes those behind it along. `execute` is called outside of the server's
+lock and takes it; everything else is used under it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from runtime_lite.errors import BadInput
+from runtime_lite.scheduling.clock import Clock
+from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.scheduler import Run
+from runtime_lite.serving.batch import Answer, Part, places_used, run_parts, step_parts
+from runtime_lite.serving.crew import Crew, Hand
+from runtime_lite.serving.events import Execution, News
+from runtime_lite.serving.fates import Fates, part_of
+from runtime_lite.serving.health import fault_of_runs
+from runtime_lite.serving.live_streams import LiveStreams
+from runtime_lite.serving.refusals import LATE
+from runtime_lite.serving.rule import Rule
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """A decided run on its lane.
+
+    Attributes:
+        run: what was decided.
+        lane: which of the lanes.
+        number: counted per runtime, from 1.
+        decided: when.
+    """
+
+    run: Run
+    lane: int
+    number: int
+    decided: int
+
+
+class Runs:
+    """The runs of one server.
+
+    Args:
+        lanes: runs that may be in flight at once.
+        scheduler: decides them.
+        costs: its cost table.
+        crew: the threads that run them.
+        fates: of the requests whose parts run.
+        streams: whose chunks run.
+        news: hears of runs.
+        clock: monotonic nanoseconds.
+        lock: the server's.
+        after: what the server does outside of its lock when something may have ended.
+    """
+
+    def __init__(
+        self,
+        lanes: int,
+        scheduler: Rule,
+        costs: CostTable,
+        crew: Crew[Batch],
+        fates: Fates,
+        streams: LiveStreams,
+        news: News,
+        clock: Clock,
+        lock: threading.Lock,
+        after: Callable[[], object],
+    ) -> None:
+        """Start with nothing in flight."""
+        self._scheduler, self._costs, self._crew, self._fates = scheduler, costs, crew, fates
+        self._streams, self._news, self._clock, self._lock, self._after = streams, news, clock, lock, after
+        self._lanes, self._most_lanes = list(range(lanes))[::-1], lanes
+        self._flying: dict[Batch, None] = {}
+        self._decided = self._failures = 0
+        self._last_fault = ""
+
+    @property
+    def flying(self) -> int:
+        """How many are in flight."""
+        return len(self._flying)
+
+    def fault(self, now: int) -> str:
+        """What is wrong with the runs; nothing when they end and succeed."""
+        return fault_of_runs([batch.run for batch in self._flying], self._failures, self._last_fault, now)
+
+    def resize(self, lanes: int) -> None:
+        """Let more or fewer be in flight at once; what runs goes on."""
+        self._scheduler.resize(lanes)
+        taken = {batch.lane for batch in self._flying}
+        self._lanes = [lane for lane in range(lanes) if lane not in taken][::-1]
+        self._most_lanes = lanes
+
+    def dispatch(self, now: int, me: Hand[Batch] | None) -> Batch | None:
+        """Hand out what the scheduler decides; the first run is for the hand that asks, if one does."""
+        mine = None
+        while self._fates.queued:
+            decision = self._scheduler.decide(now)
+            for task, reason in decision.dropped:
+                part = part_of(task)
+                self._fates.unqueue(part)
+                self._fates.let_go(part, reason, now)
+            if decision.run is None:
+                if decision.wake is not None:
+                    self._crew.ring_at(decision.wake)
+                break
+            self._decided += 1
+            batch = Batch(decision.run, self._lanes.pop(), self._decided, now)
+            self._flying[batch] = None
+            for task in decision.run.tasks:
+                self._fates.unqueue(part_of(task))
+            if me is not None and mine is None:
+                mine = batch
+            else:
+                wished = (part_of(task).ticket.hand for task in decision.run.tasks)
+                self._crew.hand_over(batch, next((hand for hand in wished if hand is not None), None))
+        return mine
+
+    def execute(self, batch: Batch, hand: Hand[Batch]) -> Batch | None:
+        """Run a batch, settle it, and return what the hand is to run next; without anything it sleeps."""
+        parts = [part_of(task) for task in batch.run.tasks]
+        try:
+            answers = run_parts(parts, lambda some: self._attempt(batch, some, retry=len(some) < len(parts)))
+        except BaseException:  # an interrupt of the thread that runs it, not of those whose rows are in it
+            self._abandon(batch, parts, hand)
+            raise
+        with self._lock:
+            now = self._clock()
+            self._note_failures(batch, answers)
+            self._land(batch, now, failed=any(isinstance(answer, Exception) for _, answer in answers))
+            for part, answer in answers:
+                self._settle(part, answer, now)
+            following = self.dispatch(now, None if hand.done is not None and hand.done() else hand)
+            if following is None:
+                self._crew.rest(hand)
+        self._after()
+        return following
+
+    def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answer]:
+        """Run some parts of a batch, and tell of it."""
+        run, axis = batch.run, parts[0].runner.graph.batch_axis
+        rows = sum(part.task.rows for part in parts)
+        sizes = dict(run.key.sizes)
+        if axis is not None:
+            sizes[axis] = self._rows_for(run, rows) if retry else run.rows
+        states = [None if part.stream is None else self._streams.state(part.stream) for part in parts]
+        began, fault = self._clock(), None
+        try:
+            return step_parts(parts, states, sizes)
+        except BaseException as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            if self._news.wanted:
+                used, places = places_used(parts, sizes)
+                numbers = tuple(part.ticket.number for part in parts)
+                ended = self._clock()
+                told = Execution(
+                    batch.number,
+                    batch.lane,
+                    run.key.model,
+                    run.key.graph,
+                    sizes,
+                    rows,
+                    used,
+                    places,
+                    numbers,
+                    batch.decided,
+                    began,
+                    ended,
+                    run.expected_ns,
+                    fault,
+                    retry,
+                )
+                self._news.note("executed", told)
+
+    def _rows_for(self, run: Run, rows: int) -> int:
+        return next(size for size in self._costs.row_buckets(run.key) if size >= rows)
+
+    def _land(self, batch: Batch, now: int, failed: bool) -> None:
+        """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
+        del self._flying[batch]
+        if batch.lane < self._most_lanes:
+            self._lanes.append(batch.lane)
+        bucket, warm = (batch.run.key, batch.run.rows), part_of(batch.run.tasks[0]).version.warm
+        is_cold = bucket not in warm
+        if is_cold and not failed:
+            warm.add(bucket)
+        self._scheduler.finished(batch.run, now, failed or is_cold)
+
+    def _settle(self, part: Part, answer: Answer, now: int) -> None:
+        """Move a stream on and end a request, or put its response."""
+        ticket, stream = part.ticket, part.stream
+        self._fates.release(part)
+        if stream is not None:
+            stream.flying, stream.last = None, now
+        if isinstance(answer, Exception):
+            if ticket.outcome is None:
+                self._fates.end(ticket, "failed", type(answer).__name__, answer, now)
+            if stream is not None:
+                self._fates.lose(stream, 0, now)
+            return
+        outputs, states = answer
+        if stream is not None:
+            self._streams.commit(stream, states[0])
+        if ticket.outcome is None:
+            if part.task.hard is not None and now > part.task.hard:
+                self._fates.drop(ticket, LATE, now)
+            else:
+                self._fates.put(ticket, part.index, outputs, now)
+        if stream is not None:
+            self._streams.advance(stream, now)
+
+    def _abandon(self, batch: Batch, parts: Sequence[Part], hand: Hand[Batch]) -> None:
+        """Give a run that its thread was torn from to others, without what that thread had asked for."""
+        with self._lock:
+            now = self._clock()
+            self._land(batch, now, failed=True)
+            for part in parts:
+                self._fates.release(part)
+                if part.ticket.hand is hand or part.ticket.outcome is not None:
+                    if part.stream is not None:
+                        part.stream.flying = None
+                    if part.ticket.outcome is None:
+                        self._fates.end(part.ticket, "cancelled", "interrupted", None, now)
+                    if part.stream is not None:
+                        self._fates.lose(part.stream, 0, now)
+                else:
+                    part.task = replace(part.task)
+                    part.task.payload = part
+                    self._fates.queue(part, now)
+            self.dispatch(now, None)
+
+    def _note_failures(self, batch: Batch, answers: Sequence[tuple[Part, Answer]]) -> None:
+        faults = [answer for _, answer in answers if isinstance(answer, Exception) and not isinstance(answer, BadInput)]
+        if len(faults) < len(answers):
+            self._failures = 0
+        else:
+            self._failures += 1
+            self._last_fault = f"{batch.run.key.model}: {type(faults[0]).__name__}: {faults[0]}"

@@ -1,0 +1,76 @@
+"""The loaded bundles of a server: what they cost, and when the last one who needs a version has let go of it.
+
+Used under the server's lock; what is to be closed is closed outside of it, by `Server`.
+"""
+
+from collections.abc import Mapping
+
+from runtime_lite.format.manifest import bucket_name
+from runtime_lite.scheduling.cost_table import CostTable, costs_of_graph, key_of
+from runtime_lite.serving.batch import Version
+from runtime_lite.serving.events import ModelChange, News
+from runtime_lite.serving.rule import Rule
+
+
+class Versions:
+    """The versions of one server.
+
+    Args:
+        scheduler: forgets what is closed.
+        costs: its cost table.
+        news: hears of what is loaded, swapped and unloaded.
+    """
+
+    def __init__(self, scheduler: Rule, costs: CostTable, news: News) -> None:
+        """Start without any."""
+        self._scheduler, self._costs, self._news = scheduler, costs, news
+        self._to_close: list[Version] = []
+
+    def add(self, version: Version, threads: int, measured: Mapping[tuple[str, str], int], now: int) -> None:
+        """Take in a version, as `Server.add` says."""
+        for name, runner in version.runners.items():
+            alone = runner.batching_fault() is not None
+            known = version.bundle.costs.get(name, {})
+            for key, table in costs_of_graph(version.name, name, runner.graph, known, threads, alone).items():
+                self._costs.add(key, table)
+            for artifact in runner.graph.artifacts:
+                cost = measured.get((name, bucket_name(artifact.sizes)))
+                if cost is not None:
+                    key = key_of(version.name, name, runner.graph, artifact.sizes, alone)
+                    self._costs.observe(key, artifact.sizes.get(str(runner.graph.batch_axis), 1), cost)
+        self._tell(version, "loaded", now)
+
+    def pin(self, version: Version) -> None:
+        """Somebody needs a version."""
+        version.pins += 1
+
+    def unpin(self, version: Version) -> None:
+        """Somebody needs a version no more; with the last one, what is retired is to be closed."""
+        version.pins -= 1
+        if version.retired and not version.pins:
+            self._to_close.append(version)
+
+    def retire(self, version: Version, change: ModelChange, now: int) -> None:
+        """Let nobody new need a version."""
+        if not version.retired:
+            version.retired = True
+            self._tell(version, change, now)
+            if not version.pins:
+                self._to_close.append(version)
+
+    @property
+    def any_to_close(self) -> bool:
+        """Whether somebody should ask `leaving`."""
+        return bool(self._to_close)
+
+    def leaving(self) -> list[Version]:
+        """Forget the versions that nobody needs any more, and return them to be closed."""
+        versions, self._to_close = self._to_close, []
+        for version in versions:
+            self._scheduler.forget(version.name)
+            self._costs.remove_model(version.name)
+        return versions
+
+    def _tell(self, version: Version, change: ModelChange, now: int) -> None:
+        if self._news.wanted:
+            self._news.note("model_changed", version.name, change, now)

@@ -1,0 +1,156 @@
+"""Every request ends once, in whatever way, and takes along what hangs on it."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime_lite.errors import Cancelled, Dropped, Overloaded
+from runtime_lite.format.arrays import Array
+from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.scheduling.task import BULK, UTTERANCE
+from tests.kit.patience import PATIENCE_S
+from tests.runtime_lite.bundles import (
+    write_double_bundle,
+)
+from tests.runtime_lite.serving.served import (
+    Place,
+    assert_close,
+    feed,
+    gate,
+    serve,
+    wait_until,
+)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_double_bundle(tmp_path_factory.mktemp("double"))
+
+
+@pytest.fixture
+def place(bundle: Path) -> Iterator[Place]:
+    with serve(bundle) as opened:
+        yield opened
+
+
+def test_a_request_is_taken_back_wherever_it_is(place: Place) -> None:
+    place.scheduler.held = True
+    queued = place.model.submit(feed(1), "plain")
+    assert queued.cancel() and not queued.cancel()
+    held = gate()
+    place.hook = held
+    place.scheduler.held = False
+    running = place.model.submit(feed(2), "plain")
+    assert held.inside.wait(PATIENCE_S)
+    assert running.cancel()
+    held.leave.set()
+    for ticket in (queued, running):
+        with pytest.raises(
+            Cancelled, match=r"plain\.submit: expected a request in progress, got one that was cancelled"
+        ):
+            ticket.result(PATIENCE_S)
+    place.hook = lambda *_: None
+    done = place.model.submit(feed(3), "plain")
+    done.result(PATIENCE_S)
+    assert not done.cancel() and done.outcome == "done"
+    assert len(place.runs) == 2  # what was queued never ran
+
+
+def test_a_deadline_drops_what_is_queued_and_what_comes_late(bundle: Path) -> None:
+    clock = VirtualClock()
+    with serve(bundle, clock=clock) as place:
+        place.scheduler.held = True
+        queued = place.model.submit(feed(1), "plain", deadline_ms=50)
+        endless = place.model.submit(feed(2), "plain", service=BULK)
+        clock.advance_to(60 * NS_PER_MS)
+        place.release()
+        with pytest.raises(Dropped) as dropped:
+            queued.result(PATIENCE_S)
+        assert dropped.value.reason == "deadline"
+        endless.result(PATIENCE_S)
+        place.hook = lambda *_: clock.advance_to(clock() + 100 * NS_PER_MS)
+        late = place.model.submit(feed(3), "plain", deadline_ms=50)
+        with pytest.raises(Dropped) as dropped:
+            late.result(PATIENCE_S)
+        assert dropped.value.reason == "late"
+        with pytest.raises(Dropped):
+            place.model.submit(feed(3), "plain", service=UTTERANCE._replace(hard_ms=99.0)).result(PATIENCE_S)
+
+
+def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) -> None:
+    clock = VirtualClock()
+    with serve(bundle, clock=clock) as place:
+        with pytest.raises(Overloaded) as refusal:
+            place.model.submit(feed(1), "plain", deadline_ms=5)  # a run takes 10 ms
+        assert refusal.value.reason == "cannot be answered in time"
+        assert place.server.balance().count("dropped") == 1
+
+
+def test_waiting_gives_up_and_the_request_goes_on(place: Place) -> None:
+    place.scheduler.held = True
+    ticket = place.model.submit(feed(1), "plain")
+    with pytest.raises(TimeoutError, match="not ready after"):
+        ticket.result(0.01)
+    place.release()
+    assert ticket.result(PATIENCE_S).keys() == {"y"}
+
+
+def test_coroutines_await_share_runs_and_take_back_what_they_leave(place: Place) -> None:
+    async def scenario() -> list[dict[str, Array]]:
+        place.scheduler.held = True
+        tickets = [place.model.submit(feed(seed), "plain") for seed in range(4)]
+        left = place.model.submit(feed(9), "plain")
+        waiting = asyncio.ensure_future(_answer(left))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert left.outcome == "cancelled"
+        answers = asyncio.gather(*(_answer(ticket) for ticket in tickets))
+        await asyncio.sleep(0)
+        place.release()
+        return await asyncio.wait_for(answers, PATIENCE_S)
+
+    for seed, answer in enumerate(asyncio.run(scenario())):
+        assert_close(answer["y"], place.model.run(feed(seed), "plain")["y"])
+    assert place.runs[0] == {"batch": 4, "frames": 3}
+
+
+async def _answer(ticket: Any) -> dict[str, Array]:
+    found: dict[str, Array] = await ticket
+    return found
+
+
+def test_what_a_request_held_is_freed_with_it_without_a_collector(place: Place) -> None:
+    """A feed that lives on until a collection is memory that grows with the load."""
+    gc.collect()
+    gc.disable()
+    try:
+        gone: list[weakref.ref[Array]] = []
+
+        def fed(seed: int) -> dict[str, Array]:
+            given = feed(seed)
+            gone.append(weakref.ref(given["x"]))
+            return given
+
+        place.model.run(fed(1), "plain")
+        place.model.run_many([fed(2), fed(3)], "plain")
+        kept = place.model.submit(fed(4), "plain")
+        kept.result(PATIENCE_S)
+        place.scheduler.held = True
+        cancelled = place.model.submit(fed(5), "plain")
+        cancelled.cancel()
+        place.release()
+        with place.model.open_stream("streaming") as stream:
+            chunk = {"x": fed(6)["x"]}
+            stream.push(chunk)
+            del chunk
+        place.model.run(feed(9), "plain")  # the worker has let go of its last run
+        wait_until(lambda: not any(each() is not None for each in gone))
+    finally:
+        gc.enable()
