@@ -3,7 +3,8 @@
 streams       the time that their chunks take of the lanes, at the batch that their number lets form, stays at or below
               `MAX_UTILISATION`
 chunks        one in flight per stream; further ones wait in order, as many as the stream has credits
-single tasks  refused if the work queued before them and their own run already pass the hard deadline
+single tasks  refused if the work queued before them and their own run already pass the hard deadline; work that goes
+              first counts `OVERTAKEN` times, as more of it comes meanwhile
 """
 
 from collections import deque
@@ -12,13 +13,16 @@ from dataclasses import dataclass, field
 
 from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.task import WAITING, Task
+from runtime_lite.scheduling.task import WAITING, ServiceClass, Task
 
 MAX_UTILISATION = 0.75
 """Part of the lanes' time that streams may take; beyond it, queues that only chance builds outgrow a soft target."""
 
 CREDITS = 8
 """Chunks of one stream that may be here at once, the one in flight included."""
+
+OVERTAKEN = 2.5
+"""How much goes before a task of what is queued beside its own queue now, as that is filled up while it waits."""
 
 FULL = "utilisation"
 NO_CREDIT = "credits"
@@ -147,7 +151,8 @@ def ends_late(
 ) -> bool:
     """Whether the work of the same or a higher class that is queued, and its own run, pass a task's hard deadline.
 
-    Of its own class only what has an earlier soft target counts; it is judged by the latest queued.
+    Of its own queue what has an earlier soft target counts, judged by the latest queued. The other queues of its class
+    get as much time as its own until it runs, so of each as much counts as of its own, or all of it if that is less.
 
     Args:
         task: not queued yet.
@@ -159,15 +164,21 @@ def ends_late(
     """
     if task.hard is None:
         return False
-    ahead = sum(max(0, until - now) for until in busy_until)
-    rows_ahead = (queue.rows * queue.costs.best_rate for queue in queues if _goes_first(queue, task))
-    return now + (ahead + sum(rows_ahead)) / lanes + own_cost > task.hard
+    running = sum(max(0, until - now) for until in busy_until)
+    before, higher, equal = 0.0, 0.0, []
+    for queue in queues:
+        work = queue.rows * queue.costs.best_rate
+        if queue.service.name != task.service.name:
+            higher += work if _goes_first(queue.service, task.service) else 0.0
+        elif queue.key != task.key:
+            equal.append(work)
+        elif task.soft >= queue.newest_soft:
+            before = work
+    overtaking = OVERTAKEN * (higher + sum(min(work, before) for work in equal))
+    return now + (running + before + overtaking) / lanes + own_cost > task.hard
 
 
-def _goes_first(queue: TaskQueue, task: Task) -> bool:
-    other, own = queue.service, task.service
-    if other.name == own.name:
-        return task.soft >= queue.newest_soft
+def _goes_first(other: ServiceClass, own: ServiceClass) -> bool:
     if other.real_time != own.real_time:
         return other.real_time
     return other.priority >= own.priority

@@ -175,9 +175,7 @@ class Scheduler:
         if task.hard is not None:
             own = queue.costs.bucket_for(task.rows)[1]
             busy_until = [run.started + run.expected_ns for run in self._running]
-            lanes = float(self._lanes)
-            if not task.service.real_time:
-                lanes *= max(1.0 - self._shares.real_time_part(now), 0.05)
+            lanes = self._shares.lanes_for(task.service, now)
             if ends_late(task, own, self._filled, lanes, busy_until, now):
                 return TOO_LATE
         if task.stream is not None:
@@ -425,6 +423,9 @@ class Scheduler:
         queue.last_cost = cost
         self._running[run] = None
         self._shares.spend(queue, cost, plan.entitled, self._filled)
+        if not queue.service.real_time:
+            least = sum(task.rows * self._costs.of(task.key).best_rate for task in tasks)
+            self._shares.note_efficiency(least, cost)
         return run
 
     def _fill_rows(self, plan: _Plan, free: int, tasks: list[Task], now: int) -> int:

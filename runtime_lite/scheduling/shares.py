@@ -3,6 +3,9 @@
 A class has an account that fills with its share of the lanes' time, up to what that makes in one second, and that its
 runs empty. While the account can pay for a run, the class is entitled to it, whatever else is queued. Runs in slack
 that nobody else needs empty the account, too, but make no debt.
+
+What of the lanes' time is left for efficient work is measured here, too: how much real-time runs took lately, and how
+much longer efficient runs took than their rows would at the best bucket.
 """
 
 from collections.abc import Iterable
@@ -14,6 +17,12 @@ from runtime_lite.scheduling.task import ServiceClass
 
 WINDOW_NS = 1_000_000_000
 """Time over which shares hold."""
+
+LEAST_LEFT = 0.05
+"""Of the lanes' time, what efficient work is taken to get at least."""
+
+RUNS_REMEMBERED = 20
+"""Efficient runs over which their efficiency is averaged, the older the less."""
 
 
 @dataclass(slots=True)
@@ -39,6 +48,7 @@ class Shares:
         self._accounts: dict[str, Account] = {}
         self._since = 0
         self._real_time = [0, 0]
+        self._efficiency = 1.0
 
     def resize(self, lanes: int) -> None:
         """Count the time of another number of lanes from now on."""
@@ -81,7 +91,17 @@ class Shares:
         if queue.service.real_time:
             self._real_time[1] += cost
 
-    def real_time_part(self, now: int) -> float:
+    def note_efficiency(self, least_ns: float, cost: int) -> None:
+        """Note that an efficient run costs so much, and what its rows would have cost at the best bucket."""
+        self._efficiency += (least_ns / cost - self._efficiency) / RUNS_REMEMBERED
+
+    def lanes_for(self, service: ServiceClass, now: int) -> float:
+        """Return how many lanes a class has, in lanes that run nothing else, and at the best bucket."""
+        if service.real_time:
+            return float(self._lanes)
+        return self._lanes * max((1.0 - self._real_time_part(now)) * self._efficiency, LEAST_LEFT)
+
+    def _real_time_part(self, now: int) -> float:
         """Return the part of the lanes' time that real-time runs took lately."""
         since = now - self._since
         if since >= WINDOW_NS:

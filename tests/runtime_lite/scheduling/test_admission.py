@@ -81,6 +81,25 @@ def test_what_waits_behind_a_task_of_its_own_class_does_not_count() -> None:
     assert not ends_late(short(soft=9, hard=15), 10 * MS, [queue], 1, [], 0)
 
 
+def of_class(seconds: int, count: int) -> TaskQueue:
+    """Tasks of one class that come first, each 10 ms."""
+    queue = TaskQueue(
+        UTTERANCE, utterances(seconds), table({utterances(seconds): {1: 10 * MS}}).of(utterances(seconds))
+    )
+    for _ in range(count):
+        queue.push(Task(utterances(seconds), UTTERANCE, 0, 5 * MS, 1000 * MS))
+    return queue
+
+
+@pytest.mark.parametrize(("own", "other", "least_ms"), [(0, 9, 10), (1, 0, 20), (1, 9, 45), (2, 9, 80), (3, 1, 65)])
+def test_other_queues_of_the_class_count_as_much_as_what_is_before_it(own: int, other: int, least_ms: int) -> None:
+    """Two and a half times, as they are filled up meanwhile; all that is queued there if that is less."""
+    queues = [of_class(5, own), of_class(15, other)]
+    filled = [queue for queue in queues if queue.rows]
+    assert not ends_late(short(soft=10, hard=least_ms), 10 * MS, filled, 1, [], 0)
+    assert ends_late(short(soft=10, hard=least_ms - 1), 10 * MS, filled, 1, [], 0)
+
+
 def test_runs_in_flight_count_and_lanes_share_the_work() -> None:
     assert ends_late(short(), 10 * MS, [], 1, [11 * MS], 0)
     assert not ends_late(short(), 10 * MS, [], 2, [11 * MS], 0)

@@ -274,6 +274,20 @@ def test_a_low_class_gets_its_share_of_a_full_device(share: float) -> None:
     assert max(gaps) <= 1000 * MS
 
 
+def test_an_overload_is_over_with_its_traffic() -> None:
+    """Three times what the device carries for 4 s, then 0.7 times; what was let in is answered, and then is gone."""
+    draw, seconds = random.Random(11), (2, 5, 15)
+    arrivals = [(at / 200, draw.choice(seconds)) for at in range(4 * 200)]
+    arrivals += [(4 + at / 47, draw.choice(seconds)) for at in range(4 * 47)]
+    costs = table({utterances(length): affine(6.2, 2 * length, (1, 4, 16)) for length in seconds})
+    tasks = [task_at(utterances(length), UTTERANCE, int(at * 1000 * MS)) for at, length in arrivals]
+    script = Script(tasks).play(Scheduler(costs), costs)
+    last_missed = max(task.arrival for task in script.ended)
+    assert 3900 * MS < last_missed < 5000 * MS
+    dropped = sum(reason == EXPIRED for reason in script.ended.values())
+    assert dropped < 0.15 * len(script.ended), "what cannot be answered is refused, not kept and dropped"
+
+
 def test_nothing_expires_twice_and_a_storm_of_deadlines_is_swept_in_order() -> None:
     """Row 6: all tasks expire together; every one ends once, dropped at its latest start, whatever else happens."""
     seed, count = 6, 20_000

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.shares import WINDOW_NS, Shares
-from runtime_lite.scheduling.task import UTTERANCE, task_at
-from tests.runtime_lite.scheduling.traffic import MS, table, utterances
+from runtime_lite.scheduling.shares import LEAST_LEFT, WINDOW_NS, Shares
+from runtime_lite.scheduling.task import CHUNK, UTTERANCE, task_at
+from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, table, utterances
 
 LOW = UTTERANCE._replace(share=0.1)
 
@@ -60,3 +60,17 @@ def test_a_bucket_that_others_outrun_is_owed_its_part() -> None:
     assert short.owed == pytest.approx(17.5 * MS), "paid, as it was owed as much"
     shares.spend(short, 100 * MS, False, [short, long])
     assert short.owed == 0, "what it was not owed makes no debt"
+
+
+def test_efficient_work_has_the_lanes_that_real_time_work_leaves_as_well_as_it_uses_them() -> None:
+    shares = Shares(2, 0.5)
+    assert (shares.lanes_for(CHUNK, 0), shares.lanes_for(UTTERANCE, 0)) == (2, 2)
+    chunks = TaskQueue(CHUNK, CHUNKS, table().of(CHUNKS))
+    shares.spend(chunks, 500 * MS, False, [chunks])
+    assert shares.lanes_for(UTTERANCE, 0) == pytest.approx(1.5), "half of one of two lanes is taken"
+    for _ in range(200):
+        shares.note_efficiency(30.0, 40)
+    assert shares.lanes_for(UTTERANCE, 0) == pytest.approx(1.5 * 0.75, rel=1e-3)
+    assert shares.lanes_for(CHUNK, 0) == 2
+    shares.spend(chunks, 9000 * MS, False, [chunks])
+    assert shares.lanes_for(UTTERANCE, 0) == 2 * LEAST_LEFT, "never nothing"
