@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import signal
 import sys
 
 import hypothesis
@@ -24,6 +25,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         sys.modules["torch"].manual_seed(SEED)
     if item.get_closest_marker("device") and "SLIPWAY_DEVICE" not in os.environ:
         pytest.skip("needs an accelerator; set SLIPWAY_DEVICE=1 on a machine that has one")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C work in the processes that tests start: a shell that runs the suite in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart() -> None:
