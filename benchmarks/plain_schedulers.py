@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.mixed_traffic import CHUNKS, ROWS, STEPS
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Decision, Run
+from runtime_lite.scheduling.decision import Decision, Run
 from runtime_lite.scheduling.task import Key, Task
 
 NS_PER_MS = 1_000_000

@@ -35,7 +35,8 @@ from benchmarks.mixed_traffic import (
 from benchmarks.plain_schedulers import SWEEP, Fifo, RoundRobin, Strict, Windows
 from runtime_lite.scheduling.clock import VirtualClock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import SETTLED, Policy, Scheduler
+from runtime_lite.scheduling.decision import SETTLED, Policy
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import Decides, simulate
 from runtime_lite.scheduling.task import CHUNK, INTERACTIVE, UTTERANCE, Key, ServiceClass, task_at
 

@@ -12,7 +12,8 @@ from heapq import merge
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Run, Scheduler
+from runtime_lite.scheduling.decision import Run
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, Task, task_at
 

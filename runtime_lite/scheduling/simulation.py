@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from runtime_lite.scheduling.clock import VirtualClock
-from runtime_lite.scheduling.scheduler import Decision, Run
+from runtime_lite.scheduling.decision import Decision, Run
 from runtime_lite.scheduling.task import Task
 
 

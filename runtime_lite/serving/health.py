@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.scheduler import Run
+from runtime_lite.scheduling.decision import Run
 
 STUCK_NS, STUCK_RATIO = 5_000 * NS_PER_MS, 20
 """A run is stuck when it takes this long, and this many times longer than expected."""

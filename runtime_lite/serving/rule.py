@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from runtime_lite.scheduling.scheduler import Decision, Run
+from runtime_lite.scheduling.decision import Decision, Run
 from runtime_lite.scheduling.task import Key, ServiceClass, Task
 
 

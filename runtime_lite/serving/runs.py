@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Run
+from runtime_lite.scheduling.decision import Run
 from runtime_lite.serving.batch import Answer, Part, places_used, run_parts, step_parts
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.events import Execution, News

@@ -21,7 +21,8 @@ from collections import deque
 
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Policy, Run, Scheduler
+from runtime_lite.scheduling.decision import Policy, Run
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, Key, Task, task_at
 
 MS = NS_PER_MS

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from runtime_lite.scheduling.admission import OpenStream, Streams
+from runtime_lite.scheduling.decision import Decision
 from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.scheduler import Decision, Scheduler
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import Key, Task
 from tests.property.serving import BrokenPromise, Life
 

@@ -6,21 +6,9 @@ import random
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, NO_CREDIT, TOO_LARGE, TOO_LATE
-from runtime_lite.scheduling.scheduler import EXPIRED, Policy, Run, Scheduler
-from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, Key, ServiceClass, Task, task_at
-from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, Script, affine, table, utterances
-
-PLAIN = UTTERANCE._replace(name="plain", share=0.0)
-
-
-def chunk(at_ms: float, stream: int | None = None, soft_ms: float = 160) -> Task:
-    return task_at(CHUNKS, CHUNK._replace(soft_ms=soft_ms), int(at_ms * MS), stream=stream)
-
-
-def started(scheduler: Scheduler, now_ms: float) -> Run:
-    run = scheduler.decide(int(now_ms * MS)).run
-    assert run is not None
-    return run
+from runtime_lite.scheduling.scheduler import EXPIRED, Scheduler
+from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE, Key, ServiceClass, Task, task_at
+from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, Script, affine, chunk, started, table, utterances
 
 
 def test_a_task_that_is_alone_runs_at_once_in_the_smallest_bucket() -> None:
@@ -60,21 +48,6 @@ def test_the_bucket_is_padded_or_split_by_its_measured_cost() -> None:
             scheduler.finished(run, now)
             rows.append(run.rows)
         assert rows == sizes
-
-
-def test_a_batch_is_no_larger_than_lets_its_head_meet_the_soft_target() -> None:
-    scheduler = Scheduler(table())
-    for _ in range(64):
-        scheduler.submit(chunk(0, soft_ms=10), 0)
-    assert started(scheduler, 0).rows == 16
-
-
-def test_late_batches_never_shrink() -> None:
-    """The regression of drain mode: when no size can meet the soft target, the efficient one runs."""
-    scheduler = Scheduler(table())
-    for _ in range(64):
-        scheduler.submit(chunk(0), 0)
-    assert len(started(scheduler, 1000).tasks) == 64
 
 
 def test_a_load_that_the_device_can_carry_recovers_from_a_pause() -> None:
@@ -129,51 +102,6 @@ def test_a_task_that_a_full_batch_would_answer_too_late_runs_in_a_smaller_one() 
         scheduler.submit(task, 0)
     run = started(scheduler, 0)
     assert all(task.hard is None or run.expected_ns <= task.hard for task in run.tasks)
-
-
-def test_offline_work_runs_in_the_slack_that_real_time_work_leaves() -> None:
-    """Chunks that gain by waiting let an utterance go first, as long as they still start in time."""
-    costs = table()
-    scheduler = Scheduler(costs)
-    waiting, utterance = chunk(0), task_at(utterances(5), PLAIN, 0)
-    scheduler.submit(waiting, 0)
-    scheduler.submit(utterance, 0)
-    assert started(scheduler, 0).tasks == [utterance]
-    tight = Scheduler(costs)
-    tight.submit(chunk(0, soft_ms=8), 0)
-    tight.submit(task_at(utterances(5), PLAIN, 0), 0)
-    assert started(tight, 0).key == CHUNKS
-
-
-def test_a_real_time_batch_that_gains_nothing_by_waiting_goes_first() -> None:
-    scheduler = Scheduler(table({CHUNKS: affine(0, 1), utterances(5): affine(6.2, 1.25)}))
-    scheduler.submit(task_at(utterances(5), PLAIN, 0), 0)
-    scheduler.submit(chunk(0), 0)
-    assert started(scheduler, 0).key == CHUNKS
-
-
-def test_offline_runs_are_no_longer_than_chunks_to_come_can_wait() -> None:
-    """A full batch of 15 s utterances takes 246 ms; with live chunks of a soft target of 160 ms it is made smaller."""
-    costs = table()
-    for stream, most in ((None, 64), (1, 32)):
-        scheduler = Scheduler(costs)
-        if stream is not None:
-            scheduler.submit(chunk(0), 0)
-            scheduler.finished(started(scheduler, 0), 5 * MS)
-        for _ in range(64):
-            scheduler.submit(task_at(utterances(15), PLAIN, 5 * MS), 5 * MS)
-        assert started(scheduler, 5).rows == most
-
-
-def test_the_period_of_streams_tells_how_long_a_run_may_be() -> None:
-    """One announced stream that has just sent leaves most of its period to a run longer than its soft target."""
-    costs = table({CHUNKS: {1: 5 * MS}, utterances(15): {1: 500 * MS}})
-    scheduler = Scheduler(costs)
-    assert scheduler.open_stream(1, CHUNKS, CHUNK, 640 * MS) is None
-    scheduler.submit(chunk(0, stream=1), 0)
-    scheduler.finished(started(scheduler, 0), 5 * MS)
-    scheduler.submit(task_at(utterances(15), PLAIN, 5 * MS), 5 * MS)
-    assert started(scheduler, 5).key == utterances(15)
 
 
 def test_free_rows_are_filled_from_shorter_buckets_and_other_classes() -> None:
@@ -234,29 +162,6 @@ def test_what_cannot_be_answered_in_time_is_refused_when_it_comes() -> None:
     short = UTTERANCE._replace(hard_ms=25)
     answers = [scheduler.submit(task_at(CHUNKS, short, 0), 0) for _ in range(4)]
     assert answers == [None, None, TOO_LATE, TOO_LATE]
-
-
-def test_several_lanes_run_at_once() -> None:
-    scheduler = Scheduler(table({CHUNKS: {1: 10 * MS}, utterances(5): {1: 500 * MS}}), lanes=2)
-    scheduler.submit(chunk(0), 0)
-    scheduler.submit(task_at(utterances(5), PLAIN, 0), 0)
-    scheduler.submit(task_at(utterances(5), PLAIN, 0), 0)
-    keys = [started(scheduler, 0).key, started(scheduler, 0).key]
-    assert set(keys) == {CHUNKS, utterances(5)}, "the other lane is free for chunks, so a long run may take one"
-    assert scheduler.decide(0).run is None
-
-
-def test_waiting_on_purpose_ends_with_the_next_expected_chunk() -> None:
-    scheduler = Scheduler(table(), policy=Policy(wait=True))
-    for stream in (1, 2):
-        scheduler.open_stream(stream, CHUNKS, CHUNK, 640 * MS)
-    for stream, at in ((1, 0), (2, 50)):
-        scheduler.submit(chunk(at, stream=stream), at * MS)
-        scheduler.finished(started(scheduler, at), (at + 5) * MS)
-    scheduler.submit(chunk(640, stream=1), 640 * MS)
-    assert scheduler.decide(640 * MS) == (None, [], 690 * MS)
-    scheduler.submit(chunk(690, stream=2), 690 * MS)
-    assert len(started(scheduler, 690).tasks) == 2
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])

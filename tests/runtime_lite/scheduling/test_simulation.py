@@ -1,7 +1,8 @@
 """The virtual device."""
 
 from runtime_lite.scheduling.clock import VirtualClock
-from runtime_lite.scheduling.scheduler import Decision, Scheduler
+from runtime_lite.scheduling.decision import Decision
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, Script, table

@@ -6,12 +6,14 @@ import pytest
 
 from runtime_lite.scheduling import scheduler as module
 from runtime_lite.scheduling.admission import Streams
+from runtime_lite.scheduling.choice import FOR_EVER, Chooser
 from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.scheduler import FOR_EVER, Scheduler
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.shares import Shares
 from runtime_lite.scheduling.task import Task
 from tests.runtime_lite.scheduling import test_admission as admission
+from tests.runtime_lite.scheduling import test_choice as choice
 from tests.runtime_lite.scheduling import test_cost_table as costs
 from tests.runtime_lite.scheduling import test_scheduler as rules
 
@@ -31,7 +33,7 @@ def by_deadline(self: TaskQueue, task: Task) -> None:
 original_push = TaskQueue.push
 
 WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
-    "late batches shrink": (RowCosts, "best_bucket_within", shrinks, rules.test_late_batches_never_shrink),
+    "late batches shrink": (RowCosts, "best_bucket_within", shrinks, choice.test_late_batches_never_shrink),
     "late batches shrink, at length": (
         RowCosts,
         "best_bucket_within",
@@ -57,10 +59,10 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         lambda: rules.test_a_low_class_gets_its_share_of_a_full_device(0.2),
     ),
     "offline work takes what it likes": (
-        Scheduler,
+        Chooser,
         "_slack",
         lambda self, urgent, now: (FOR_EVER, None),
-        rules.test_offline_runs_are_no_longer_than_chunks_to_come_can_wait,
+        choice.test_offline_runs_are_no_longer_than_chunks_to_come_can_wait,
     ),
     "the smallest bucket that holds them": (
         RowCosts,
@@ -78,7 +80,7 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         TaskQueue,
         "next_expected",
         lambda self, now: None,
-        rules.test_waiting_on_purpose_ends_with_the_next_expected_chunk,
+        choice.test_waiting_on_purpose_ends_with_the_next_expected_chunk,
     ),
     "everybody comes in": (
         module,

@@ -5,15 +5,20 @@ from dataclasses import dataclass, field
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Run
+from runtime_lite.scheduling.decision import Run
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import Decides, simulate
-from runtime_lite.scheduling.task import Key, Task
+from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, Task, task_at
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 MS = NS_PER_MS
 
 CHUNKS = Key("asr", "encoder")
 """4 + 0.35 B ms."""
+
+
+PLAIN = UTTERANCE._replace(name="plain", share=0.0)
+"""Efficient work that claims no share."""
 
 
 def utterances(seconds: int) -> Key:
@@ -78,3 +83,15 @@ class Script:
             lambda run, now: self.runs.append(run),
         )
         return self
+
+
+def chunk(at_ms: float, stream: int | None = None, soft_ms: float = 160) -> Task:
+    """A chunk that comes at some time."""
+    return task_at(CHUNKS, CHUNK._replace(soft_ms=soft_ms), int(at_ms * MS), stream=stream)
+
+
+def started(scheduler: Scheduler, now_ms: float) -> Run:
+    """The run that is decided now."""
+    run = scheduler.decide(int(now_ms * MS)).run
+    assert run is not None
+    return run

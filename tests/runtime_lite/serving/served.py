@@ -18,7 +18,8 @@ from runtime_lite.format.reader import Bundle, read_bundle
 from runtime_lite.model import Model, make_version
 from runtime_lite.scheduling.clock import NS_PER_MS, Clock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.scheduler import Decision, Scheduler
+from runtime_lite.scheduling.decision import Decision
+from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.server import Server
 from tests.kit.patience import PATIENCE_S

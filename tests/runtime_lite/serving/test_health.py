@@ -3,7 +3,7 @@
 import pytest
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.scheduler import Run
+from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.task import Key
 from runtime_lite.serving.health import fault_of_runs
 
