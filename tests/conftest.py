@@ -39,6 +39,5 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was collected out of the garbage collector's sight: it lives to the end."""
-    gc.freeze()
+    """Let the garbage collector work again."""
     gc.enable()
