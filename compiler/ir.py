@@ -315,11 +315,15 @@ NAMES_KEY = "slipway.names"
 
 
 def names_taken(graph: ir.Graph) -> set[str]:
-    """The value names of a graph, kept with the graph and grown by `fresh_name`; names of removed values stay taken."""
+    """The value names of a graph, kept with the graph and grown by `fresh_name`; names of removed values stay taken.
+
+    So do those after which a node is named whose value has another name by now.
+    """
     taken = graph.meta.get(NAMES_KEY)
     if not isinstance(taken, set):
         taken = {str(value.name) for value in graph.inputs} | set(graph.initializers)
         taken |= {str(output.name) for node in graph for output in node.outputs}
+        taken |= {str(node.name).removesuffix("_node") for node in graph}
         graph.meta[NAMES_KEY] = taken
     return taken
 

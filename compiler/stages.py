@@ -46,11 +46,11 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class RowPlace:
-    """Where a graph that is written for one row has the batch in an input or output; callers have it in front.
+    """Where a graph has the batch in an input or output, or a 1 or nothing for it; callers have it in front.
 
     Attributes:
         tensor: the graph input or output.
-        axis: the axis with a 1 in its place, or None where there is no such axis.
+        axis: the axis of the batch, or with a 1 in its place; None where there is no such axis.
     """
 
     tensor: str
@@ -62,7 +62,8 @@ class RowPlace:
 
     def dims(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """The graph's shape of the tensor as callers see it."""
-        return (1, *(size for axis, size in enumerate(dims) if axis != self.axis))
+        rows = 1 if self.axis is None or not dims else dims[self.axis]
+        return (rows, *(size for axis, size in enumerate(dims) if axis != self.axis))
 
     def to_graph(self, array: Array) -> Array:
         """A caller's array [1, ...] as the graph takes it."""
@@ -152,8 +153,8 @@ class Lowered:
         padded_axes: axes padded behind, as declared; pad_axes fills in their minimum.
         is_padded: whether pad_axes has run; cache axes have as many entries as slots from then on.
         rows_independent: whether rows of one batch are proved independent: the licence to batch.
-        row_places: for a graph that is written for one row, every input and output that is to have a batch axis;
-            add_batch_axis empties it.
+        row_places: for a graph that is written for one row, every input and output that is to have a batch axis; else
+            those that have it elsewhere than in front. add_batch_axis empties it.
         calibration: the recipe's own data, for passes that measure; None where the recipe has no calibration data.
         state_maps: from the original's states (cut to the slots of their caches) to the present ones, in order.
     """

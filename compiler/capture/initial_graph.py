@@ -1,6 +1,6 @@
 """The captured graph as the first pass is given it: the states and axes that a recipe declares, checked against it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import onnx_ir as ir
 
@@ -8,6 +8,7 @@ from compiler import ir as house
 from compiler.errors import Place, RecipeError, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
+from compiler.sizes.growth import grows_by
 from compiler.stages import Lowered, PaddedAxis, RowPlace, State
 from runtime_lite.format.cache_axis import CacheAxis
 
@@ -39,8 +40,8 @@ def initial_graph(
         _check_room(places, graph, cache)
         _check_overflow(places, graph, cache, steps)
     _check_state_sizes(model, states, rows, graph)
-    if spec.batch is not None and not rows:
-        _check_rows_first(model, spec.batch, graph)
+    if spec.batch is not None and not spec.is_for_one_row:
+        _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
     fed_back = {state.output for state in states}
     data_outputs = tuple(name for name in spec.outputs if name not in fed_back)
     padded = tuple(_padded_axis(spec, name) for name in spec.padded)
@@ -102,11 +103,11 @@ def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, steps: i
         )
 
 
-def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
+def _check_rows_first(model: ir.Model, batch: str, moved: Collection[str], graph: str) -> None:
     """The axis with buckets counts rows, which are padded, cut back and compared along the first axis."""
     for value in (*model.graph.inputs, *model.graph.outputs):
         dims = house.dims_of(value)
-        if dims is None or (dims and dims[0] == house.symbol(batch)):
+        if dims is None or str(value.name) in moved or (dims and dims[0] == house.symbol(batch)):
             continue
         if not dims or isinstance(dims[0], int) or house.symbol(batch) in dims[1:]:
             raise Refused(
@@ -118,15 +119,25 @@ def _check_rows_first(model: ir.Model, batch: str, graph: str) -> None:
 
 def _row_places(spec: Graph, model: ir.Model) -> tuple[RowPlace, ...]:
     """Where an original for one row has the batch: as the recipe says, in states as they go in, else in a first 1."""
+    given = {name: RowPlace(name, each.row_place) for name, each in spec.inputs.items() if each.original is not None}
     if not spec.is_for_one_row:
-        return ()
-    inputs = {name: RowPlace(name, given.row_place) for name, given in spec.inputs.items()}
+        return (*given.values(), *_rows_elsewhere(spec, model))
+    inputs = given
     fed = {state.output: inputs[state.input].axis for state in states_of(spec)}
     outputs = []
     for name, value in house.outputs_named(model).items():
         dims = house.dims_of(value)
         outputs.append(RowPlace(name, fed[name] if name in fed else 0 if dims and dims[0] == 1 else None))
     return (*inputs.values(), *outputs)
+
+
+def _rows_elsewhere(spec: Graph, model: ir.Model) -> Iterator[RowPlace]:
+    """The outputs whose batch is not their first axis."""
+    for name, value in house.outputs_named(model).items():
+        dims = house.dims_of(value) or ()
+        places = [at for at, dim in enumerate(dims) if spec.batch is not None and dim == house.symbol(spec.batch)]
+        if len(places) == 1 and places[0] > 0:
+            yield RowPlace(name, places[0])
 
 
 def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
@@ -179,9 +190,9 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
             if frames and len(frames) == len(sizes):
                 return sum(frames)
         back = house.dims_of(house.outputs_named(model)[state.output])
-        added_frames = None if back is None else back[frames_axis] - house.symbol(axis)
-        if added_frames is not None and added_frames.is_Integer and added_frames > 0:
-            return int(added_frames)
+        grown = None if back is None else grows_by(back[frames_axis], axis)
+        if grown is not None:
+            return grown
     raise Refused(
         f"no cache is joined along {axis!r} with a fixed number of new frames",
         cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",

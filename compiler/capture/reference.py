@@ -38,7 +38,7 @@ def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[
         None if first is None else torch_module.load_module(places, graph, first, "first_call"),
         spec,
         states_of(spec),
-        start().row_places if spec.is_for_one_row else (),
+        start().row_places,
     )
 
 

@@ -27,6 +27,7 @@ import torch
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
+from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.recipe.graph import Graph
@@ -184,7 +185,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
         with _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
             program = torch.onnx.export(
                 module,
-                arguments,
+                arguments_of(module.forward, names, arguments),
                 dynamo=True,
                 dynamic_shapes=dynamic,
                 opset_version=OPSET,
@@ -337,7 +338,7 @@ def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) 
     plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return (*shapes[:plain], tuple(shapes[plain:]))
-    return tuple(shapes)
+    return arguments_of(module.forward, names, shapes)
 
 
 def _dim(axis: str, spec: Graph) -> Any:
@@ -352,32 +353,24 @@ def _try(
     shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
     try:
         with torch.no_grad(), READ_TRACER.watching():
-            results = module(*arguments)
+            results = list(leaves_of(module(*arguments_of(module.forward, names, arguments))))
     except Exception as error:
         raise RecipeError(
             f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
             cure=_cure_of_call(module, names),
             place=dataclasses.replace(place, source=users_line(error)),
         ) from error
-    nested = [each for each in results if isinstance(each, tuple | list)] if isinstance(results, tuple | list) else []
-    if nested:
+    if len(results) != len(spec.outputs):
         raise RecipeError(
-            f"expected tensors side by side, got a {type(nested[0]).__name__} of {len(nested[0])} among the results",
-            cure="return each by itself, as in return y, *caches",
-            place=place,
-        )
-    count = len(results) if isinstance(results, tuple | list) else 1
-    if count != len(spec.outputs):
-        raise RecipeError(
-            f"expected {len(spec.outputs)} outputs as in the recipe, got {count} from the model",
+            f"expected {len(spec.outputs)} outputs as in the recipe, got {len(results)} from the model",
             cure="list every result of forward under outputs, in order",
             place=place,
         )
-    for name, result in zip(spec.outputs, results if isinstance(results, tuple | list) else (results,), strict=True):
+    for name, result in zip(spec.outputs, results, strict=True):
         if not isinstance(result, torch.Tensor):
             raise RecipeError(
                 f"expected a tensor as output {name}, got {type(result).__name__}",
-                cure="return tensors side by side, neither nested nor by name",
+                cure="return tensors, side by side or in lists and tuples",
                 place=place,
             )
 
@@ -389,7 +382,7 @@ def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
     if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return (
             f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: take each by itself, or several as "
-            "*caches; around a forward that takes a list of them write a module that does so"
+            f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
         )
     return "check order, shapes and dtypes of inputs in the recipe against the model's forward"
 
@@ -453,11 +446,12 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
                 raise _fixed_axis(wanted, name, got, place)
 
 
-def results_of(module: torch.nn.Module, arguments: Sequence[Array]) -> list[Array]:
+def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
     """What a module answers, one array per result."""
+    tensors = [torch.from_numpy(np.array(array, order="C")) for array in arguments]
     with torch.no_grad(), READ_TRACER.watching():
-        results = module(*(torch.from_numpy(np.array(array, order="C")) for array in arguments))
-    return [result.numpy() for result in (results if isinstance(results, tuple | list) else (results,))]
+        results = module(*arguments_of(module.forward, names, tensors))
+    return [result.numpy() for result in leaves_of(results)]
 
 
 class TorchReference:
@@ -506,7 +500,7 @@ class TorchReference:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
         arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
-        arrays = results_of(module, arguments)
+        arrays = results_of(module, names, arguments)
         return {
             name: places[name].to_caller(array) if name in places else array
             for name, array in zip(self.spec.outputs, arrays, strict=True)

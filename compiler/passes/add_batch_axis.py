@@ -1,5 +1,7 @@
 """Let a graph that is written for one row compute many rows at once, each as the original does.
 
+A graph that has rows, but not in front of every input and output, gets them there by Transpose.
+
 Before:
     x [1, time, 80], cache [4, 128, 64]
     h = Reshape(x, [1, time, 2, 40]); c = Gather(cache, 0); p = ReduceSum(h, axis 0)
@@ -18,18 +20,19 @@ Source: batching by construction, one rule per operator: compiler/batching.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import ClassVar
 
 import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
-from compiler.batching.form import Form
+from compiler.batching.form import Form, moved
 from compiler.batching.lifter import LiftedNode, Lifter
 from compiler.batching.rules import RULES
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
-from compiler.stages import Lowered, Outcome
+from compiler.stages import Lowered, Outcome, RowPlace
 
 OLDEST_OPSET = 13
 """Before it, axes of Squeeze and Unsqueeze are attributes, and Softmax works on merged axes."""
@@ -54,9 +57,49 @@ class AddBatchAxis:
             return Outcome(lowered)
         if lowered.batch_axis is None:
             raise Refused("the recipe names no batch axis", cure="give one axis buckets, in front of every input")
-        forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
-        matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
+        if _has_rows(lowered.model, lowered.batch_axis):
+            places = {each.tensor: each for each in lowered.row_places}
+            matched = sum(_move(model, places) for model in lowered.models)
+        else:
+            forms = {each.tensor: Form(0, each.axis) for each in lowered.row_places}
+            matched = sum(_add(model, lowered.batch_axis, forms) for model in lowered.models)
         return Outcome(dataclasses.replace(lowered, row_places=()), matched=matched, rewritten=matched)
+
+
+def _has_rows(model: ir.Model, batch: str) -> bool:
+    """Whether the graph is written for many rows."""
+    return any(house.symbol(batch) in (house.dims_of(value) or ()) for value in model.graph.inputs)
+
+
+def _move(model: ir.Model, places: Mapping[str, RowPlace]) -> int:
+    """Put the batch in front of inputs and outputs that have it elsewhere; how many."""
+    count = 0
+    first = next(iter(model.graph), None)
+    for value in [each for each in model.graph.inputs if str(each.name) in places]:
+        place, dims = places[str(value.name)], list(value.shape or ())
+        assert place.axis is not None
+        uses, insert = list(value.uses()), house.Inserter(model, AddBatchAxis.name, before=first)
+        back = insert.op(
+            "Transpose", [value], {"perm": moved(len(dims), 0, place.axis)}, name=f"{value.name}_rows", shape=dims
+        )
+        for use in uses:
+            use.node.replace_input_with(use.idx, back)
+        value.shape = ir.Shape([dims[place.axis], *dims[: place.axis], *dims[place.axis + 1 :]])
+        count += 1
+    for index, value in enumerate(list(model.graph.outputs)):
+        name, rank = str(value.name), len(value.shape or ())
+        if name not in places:
+            continue
+        place = places[name]
+        assert place.axis is not None
+        insert = house.Inserter(model, AddBatchAxis.name, source=house.source_of(value.producer()))
+        front = insert.op("Transpose", [value], {"perm": moved(rank, place.axis, 0)}, name=f"{name}_in_front")
+        value.name = house.fresh_name(model.graph, f"{name}_as_made")
+        model.graph.outputs[index], front.name = front, name
+        count += 1
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    return count
 
 
 def _add(model: ir.Model, batch: str, forms: dict[str, Form]) -> int:

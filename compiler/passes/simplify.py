@@ -10,9 +10,9 @@ A piece of a sequence that is cut from a tensor is cut from the tensor itself.
 Requires: nothing.
 Ensures: no Constant or Identity nodes between others, no unread nodes, initializers that are read.
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
-Numerics: exact, infinities, NaN and the sign of zero included. `compiler/simplification/rules.py` lists its rules, and
-    those of onnxscript's optimizer that are left out; constants are what ONNX Runtime computes on one thread of the
-    building machine.
+Numerics: exact, infinities, NaN and the sign of zero included. The rules, and those of onnxscript left out, are listed
+    in `rules.py` and `writes.py` of compiler/simplification; constants are what ONNX Runtime computes on one thread
+    of the building machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
 """
@@ -29,6 +29,7 @@ from compiler.analysis.known_sizes import Numbers
 from compiler.simplification.constants import fold
 from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
 from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
+from compiler.simplification.writes import WRITES
 from compiler.stages import Lowered, Outcome
 
 
@@ -87,7 +88,7 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     if arrays is not None:
         constants = [candidate.insert.constant(array, "folded") for array in arrays]
         return _take_over(candidate, node.outputs, constants)
-    rule = RULES.get(node.op_type) if house.is_op(node, node.op_type) else None
+    rule = {**RULES, **WRITES}.get(node.op_type) if house.is_op(node, node.op_type) else None
     simpler = (None if rule is None else rule(candidate)) or known_integers(candidate)
     if simpler is not None:
         return _take_over(candidate, node.outputs[:1], [simpler])

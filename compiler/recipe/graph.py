@@ -41,6 +41,18 @@ class Graph(Record):
         axes = given.get("axes")
         return {**given, "axes": _named_lengths(given["inputs"], axes)} if isinstance(axes, dict) else given
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _rows_in_front(cls, given: Any) -> Any:
+        """A shape with the batch elsewhere is the original's; callers have the batch in front."""
+        if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
+            return given
+        axes = given.get("axes")
+        batch = [name for name, axis in axes.items() if _counts_rows(axis)] if isinstance(axes, dict) else []
+        if len(batch) != 1:
+            return given
+        return {**given, "inputs": {name: _in_front(each, batch[0]) for name, each in given["inputs"].items()}}
+
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
         _check_distinct("outputs", self.outputs)
@@ -64,7 +76,7 @@ class Graph(Record):
     @property
     def is_for_one_row(self) -> bool:
         """Whether the original is written for one row."""
-        return any(given.original is not None for given in self.inputs.values())
+        return any(given.original is not None and self.batch not in given.original for given in self.inputs.values())
 
     @property
     def batch(self) -> str | None:
@@ -107,6 +119,24 @@ def _check_axes(graph: Graph) -> None:
             if name in graph.inputs and graph.inputs[name].length_of != axis:
                 message = f"expected a new name for the input it adds, got {name!r}, which is an input"
                 raise disagree(message, "rename it, or write length_of at that input", "axes", axis, key)
+
+
+def _counts_rows(axis: Any) -> bool:
+    """Whether an axis, as written, is that of the batch."""
+    return isinstance(axis, dict) and axis.get("buckets") is not None and axis.get("length_input") is None
+
+
+def _in_front(given: Any, batch: str) -> Any:
+    """An input whose shape, as written, has the batch elsewhere than in front."""
+    shape = given.get("shape") if isinstance(given, dict) else None
+    if (
+        not isinstance(shape, tuple)
+        or given.get("original") is not None
+        or shape.count(batch) != 1
+        or not shape.index(batch)
+    ):
+        return given
+    return {**given, "shape": (batch, *(size for size in shape if size != batch)), "original": shape}
 
 
 def _named_lengths(inputs: dict[Any, Any], axes: dict[Any, Any]) -> dict[Any, Any]:
@@ -173,11 +203,13 @@ def _check_states(graph: Graph) -> None:
 
 
 def _check_originals(graph: Graph) -> None:
-    """A graph is written for one row in all of its inputs or in none."""
+    """A graph is written for one row in all of its inputs or in none; where it has the batch, it may lie elsewhere."""
     given = [name for name, spec in graph.inputs.items() if spec.original is not None]
     if not given:
         return
     for name, spec in graph.inputs.items():
+        if spec.original is None and not graph.is_for_one_row:
+            continue
         first = spec.shape[0] if spec.shape else None
         if first is None or first != graph.batch:
             message = f"expected the axis with buckets in front, got {list(spec.shape)} for an original of one row"
@@ -188,7 +220,8 @@ def _check_originals(graph: Graph) -> None:
             raise disagree(message, "write the shape that the original takes here", "inputs", name)
         rest = list(spec.shape[1:])
         fits = [[*rest[:i], 1, *rest[i:]] for i in range(len(rest) + 1)]
-        if list(spec.original) not in [rest, *fits]:
+        moved = [[*rest[:i], first, *rest[i:]] for i in range(len(rest) + 1)]
+        if list(spec.original) not in ([rest, *fits] if graph.is_for_one_row else moved):
             message = f"expected shape without {first!r}, or with a 1 for it, got {list(spec.original)}"
             raise disagree(message, f"write {fits[0]} or {rest}", "inputs", name, "original")
     if "add_batch_axis" not in [each.name for each in graph.passes]:

@@ -52,7 +52,7 @@ class Input(Record):
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
-            with a 1 for it anywhere; None where the original has the batch axis itself.
+            with a 1 for it anywhere; or with the batch axis elsewhere. None where the original has it in front.
         range: the smallest and the largest number that callers feed; None takes them from the data.
     """
 
@@ -88,13 +88,13 @@ class Input(Record):
 
     @property
     def row_place(self) -> int | None:
-        """The axis of `original` that is 1 for the batch, or None where it has none."""
+        """The axis of `original` that is the batch, or 1 for it; None where it has none."""
         original = list(self.original or ())
-        rest = list(self.shape[1:])
+        rest, rows = list(self.shape[1:]), (1, self.shape[0])
         if original == rest:
             return None
-        ones = (i for i, size in enumerate(original) if size == 1 and original[:i] + original[i + 1 :] == rest)
-        return next(ones)
+        places = (i for i, size in enumerate(original) if size in rows and original[:i] + original[i + 1 :] == rest)
+        return next(places)
 
 
 class Axis(Record):

@@ -7,7 +7,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
 
 NEEDED: Mapping[str, Callable[[Graph], bool]] = {
-    "add_batch_axis": lambda graph: graph.is_for_one_row,
+    "add_batch_axis": lambda graph: any(each.original is not None for each in graph.inputs.values()),
     "merge_first_call": lambda graph: graph.first_call is not None,
     "pad_axes": lambda graph: bool(graph.padded or graph.caches),
 }

@@ -171,6 +171,15 @@ def bounds_of_cut(start: sympy.Expr, end: sympy.Expr, rows: int) -> tuple[sympy.
     return None if first is None or last is None else (first, last)
 
 
+def entries_between(start: sympy.Expr, end: sympy.Expr) -> sympy.Expr:
+    """End - start; from Max(0, end - n) on there are Min(n, end) entries, as x[-n:] has them."""
+    if isinstance(start, sympy.Max):
+        gaps = [sympy.sympify(normal_form(end - each)) for each in start.args]
+        if any(gap.is_Integer for gap in gaps):
+            return sympy.Min(*gaps)
+    return sympy.expand(end - start)
+
+
 def remainder_by(bound: sympy.Expr, rows: sympy.Expr) -> int | None:
     """The fixed number of which a bound is the remainder by so many rows; it lies within them at every length."""
     nearest = sympy.expand(bound.subs(dict.fromkeys(bound.atoms(sympy.floor), 0)))

@@ -132,6 +132,20 @@ def _rises(size: sympy.Expr) -> bool:
     return len(size.free_symbols) < 2 and never_falls(size)
 
 
+def grows_by(size: Dim, axis: str) -> int | None:
+    """The frames that a call adds to a cache, which may be cut to the newest; None where it is no fixed number.
+
+    Args:
+        size: of the cache as it leaves, an expression of its size as it goes in.
+        axis: the name of that size.
+    """
+    if isinstance(size, int) or [str(name) for name in size.free_symbols] != [axis]:
+        return None
+    (name,) = size.free_symbols
+    added = [size.subs(name, length) - length for length in (0, 1)]
+    return int(added[0]) if added[0] == added[1] and added[0].is_Integer and added[0] > 0 else None
+
+
 @functools.lru_cache(maxsize=4096)
 def truncated(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
     """The quotient of integers, which Div rounds towards zero; None where the sign of the dividend is not found out.

@@ -13,7 +13,7 @@ import sympy
 from onnx_ir import _symbolic_shapes as _sizes_as_text
 from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
-from compiler.sizes.expressions import bounds_of_cut, expression, normal_form, remainder_by
+from compiler.sizes.expressions import bounds_of_cut, entries_between, expression, normal_form, remainder_by
 from compiler.sizes.growth import never_negative, truncated
 
 Size = int | ir.SymbolicDim
@@ -32,6 +32,17 @@ def infer(model: ir.Model) -> None:
     with _LOCK, _taught():
         # Names that it adopts from equalities cost most of its time, and no proof needs them.
         onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+    for node in model.graph:
+        for output in node.outputs:
+            _write_numbers(output)
+
+
+def _write_numbers(value: ir.Value) -> None:
+    """Sizes that are numbers as numbers: the library leaves some of them as names such as "17"."""
+    dims = () if value.shape is None else tuple(value.shape)
+    if any(isinstance(dim, ir.SymbolicDim) and dim.value is not None and dim.value.isdigit() for dim in dims):
+        texts = [dim if isinstance(dim, int) else dim.value for dim in dims]
+        value.shape = ir.Shape([int(text) if isinstance(text, str) and text.isdigit() else text for text in texts])
 
 
 _LOCK = threading.Lock()
@@ -364,7 +375,7 @@ def _within(start: sympy.Expr, end: sympy.Expr, rows: ir.SymbolicDim) -> sympy.E
     if (start == 0 and remainder_by(end, size) is not None) or (end == size and remainder_by(start, size) is not None):
         return sympy.expand(end - start)
     gaps = [normal_form(gap) for gap in (start, end - start, size - end)]
-    return sympy.expand(end - start) if all(never_negative(gap, 1) for gap in gaps) else None
+    return entries_between(start, end) if all(never_negative(gap, 1) for gap in gaps) else None
 
 
 def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:

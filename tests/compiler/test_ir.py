@@ -56,6 +56,17 @@ def test_names_stay_unique() -> None:
     assert [house.fresh_name(model.graph, "y") for _ in range(3)] == ["y_2", "y_3", "y_4"]
 
 
+def test_names_of_nodes_stay_unique() -> None:
+    # regression: a value took another name, as an output does, and the next one's node was called as its node
+    model = parse(TEXT)
+    insert = house.Inserter(model, "test")
+    insert.op("Relu", [model.graph.inputs[0]], name="made").name = "kept"
+    house.recount_names(model.graph)
+    insert.op("Relu", [model.graph.inputs[0]], name="made")
+    names = [node.name for node in model.graph]
+    assert len(names) == len(set(names))
+
+
 def test_a_copy_names_new_values_as_the_original_does() -> None:
     # regression: copies shared the set of names, so that the second of two equal runs named its values otherwise
     model = parse(TEXT)

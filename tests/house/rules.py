@@ -393,6 +393,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.capture",
         (
+            "compiler.sizes",
             "compiler.records",
             "compiler.errors",
             "compiler.stages",

@@ -24,7 +24,7 @@ from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
 from compiler.ir import Dim, dims_of, is_op
-from compiler.sizes.expressions import normal_form
+from compiler.sizes.expressions import entries_between, normal_form
 from compiler.sizes.growth import never_falls, never_negative
 
 TO_THE_END = 2**31 - 1
@@ -426,11 +426,18 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
             work.at_least.append(normal_form(first.size - before + 1))
             return joined([Segment(before), *rest])
         return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
+    if first.side is Side.RIGHT and at == 0 and not rest and _keeps_newest(start, before):
+        return joined([Segment(entries_between(sympy.sympify(start), sympy.sympify(first.size)), Side.RIGHT)])
     frames = work.fact.frames(axis)
     last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
     if last and same_end(stop, frames) and work.step == 1:
         return _last_entries(work, axis, frames, before)
     raise _refuse_inside(start, first, "from")
+
+
+def _keeps_newest(start: Dim, before: Dim) -> bool:
+    """Whether a cut from Max(0, size - n) or so on keeps the more entries, the more there are, at every length."""
+    return never_negative(start) and never_negative(before) and never_falls(before)
 
 
 def same_end(stop: Dim, frames: Frames | None) -> bool:

@@ -76,7 +76,7 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
     def run(sizes: Mapping[str, int]) -> list[Array]:
         arrays = [_example(tensor, sizes) for tensor in tensors]
         try:
-            return torch_module.results_of(module, arrays)
+            return torch_module.results_of(module, [tensor.name for tensor in tensors], arrays)
         except Exception as error:
             shapes = ", ".join(f"{t.name} {list(a.shape)}" for t, a in zip(tensors, arrays, strict=True))
             raise RecipeError(

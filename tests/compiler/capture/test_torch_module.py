@@ -18,6 +18,7 @@ from compiler.capture.initial_graph import states_of
 from compiler.errors import CheckpointError, RecipeError, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
+from compiler.runners.session import open_session
 from compiler.stages import RowPlace
 from tests.kit.models import tiny_asr
 from tests.kit.models.tiny_graph import stream_model
@@ -61,7 +62,7 @@ def test_module_becomes_a_graph_with_the_recipes_names_and_the_models_lines() ->
     [
         (lambda x: (x, x), "expected 1 outputs as in the recipe, got 2"),
         (lambda x: {"y": x}, "expected a tensor as output y, got dict"),
-        (lambda x: [(x, x)], "expected tensors side by side, got a tuple of 2 among the results"),
+        (lambda x: [(x, x)], "expected 1 outputs as in the recipe, got 2"),
         (lambda x: None, "got NoneType"),
         (lambda x: x @ x, "expected the model to accept x [2, 4], got RuntimeError"),
     ],
@@ -195,33 +196,36 @@ def test_a_capture_leaves_the_environment_as_it_was() -> None:
 
 
 class ListOfCaches(torch.nn.Module):
-    """Takes its caches as one list, and returns them as one."""
+    """Takes its caches as one list of pairs, and returns them as one."""
 
-    def forward(self, x: torch.Tensor, caches: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        return x, [cache + x for cache in caches]
-
-
-class ListBack(torch.nn.Module):
-    def forward(self, x: torch.Tensor, *caches: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        return x, [cache + x for cache in caches]
+    def forward(
+        self, x: torch.Tensor, caches: list[tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
+        return x * 2, [(key + x, value * x) for key, value in caches]
 
 
-@pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        (
-            ListOfCaches(),
-            "forward takes x, caches, the recipe has 3 inputs: take each by itself, or several as *caches",
-        ),
-        (ListBack(), "expected tensors side by side, got a list of 2 among the results; return each by itself"),
-    ],
-)
-def test_caches_in_a_list_are_told_as_such(module: torch.nn.Module, words: str) -> None:
-    states = {f"c{n}": Input(shape=("batch", 4), dtype="float32", state=f"d{n}") for n in range(2)}
-    spec = graph({"x": Input(shape=("batch", 4), dtype="float32"), **states}, ("y", "d0", "d1"), BATCH)
-    with pytest.raises(RecipeError) as caught:
-        torch_module.capture_module(module, "net", spec, list(spec.inputs))
-    assert words in str(caught.value)
+def listed(names: list[str]) -> Graph:
+    states = {name: Input(shape=("batch", 4), dtype="float32", state=f"d{at}") for at, name in enumerate(names)}
+    outputs = ("y", *(f"d{at}" for at in range(len(names))))
+    return graph({"x": Input(shape=("batch", 4), dtype="float32"), **states}, outputs, BATCH)
+
+
+def test_caches_in_a_list_are_named_by_their_places() -> None:
+    spec = listed(["caches.0.0", "caches.0.1", "caches.1.0", "caches.1.1"])
+    model = torch_module.capture_module(ListOfCaches(), "net", spec, list(spec.inputs))
+    assert [value.name for value in model.graph.inputs] == list(spec.inputs)
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal((3, 4), dtype=np.float32) for name in spec.inputs}
+    got = open_session(house.serialized(model)).run(list(spec.outputs), feeds)
+    expected = torch_module.results_of(ListOfCaches(), list(feeds), list(feeds.values()))
+    for one, other in zip(got, expected, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_caches_in_a_list_are_told_as_such() -> None:
+    spec = listed(["c0", "c1"])
+    with pytest.raises(RecipeError, match=r"forward takes x, caches, the recipe has 3 inputs: .* as in caches\.0"):
+        torch_module.capture_module(ListOfCaches(), "net", spec, list(spec.inputs))
 
 
 # ONNX files

@@ -9,6 +9,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.errors import Refused
+from compiler.lowering.certificates import replay_certificates
 from compiler.passes.add_batch_axis import AddBatchAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.simplify import Simplify
@@ -18,7 +19,7 @@ from compiler.runners.stream import Stepper
 from compiler.stages import Lowered, Outcome, PaddedAxis, RowPlace, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_refusal, verify_untouched
-from tests.kit.graphs import BATCH, copy_of, ops_of, random_weights, streaming
+from tests.kit.graphs import BATCH, copy_of, ops_of, parse, random_weights, streaming
 from tests.kit.offline import check_padded
 from tests.kit.one_row import Differs, check_rows, one_row
 
@@ -292,3 +293,41 @@ def test_a_graph_is_no_longer_for_one_row_afterwards() -> None:
     (value,) = outcome.lowered.model.graph.inputs
     assert isinstance(value.shape, ir.Shape)
     assert list(map(str, value.shape)) == [BATCH, "t", "4"]
+
+
+# --- graphs that have rows elsewhere ----------------------------------------------------------------------------------
+
+ELSEWHERE = """(float[batch,5,4] x, float[2,batch,4] h) => (float[5,batch,4] y, float[2,batch,4] hn)
+    <float[1,12,4] w = {W}, float[1,12,4] r = {W}, int64[1] zero = {0}, int64[1] one = {1}>
+    { t = Transpose<perm = [1, 0, 2]>(x)  first = Slice(h, zero, one, zero)
+      all, last = GRU<hidden_size = 4>(t, w, r, , , first)  y = Squeeze(all, one)
+      hn = Concat<axis = 0>(last, first) }"""
+
+
+def rows_elsewhere() -> Lowered:
+    weights = ", ".join(f"{number / 50:.2f}" for number in range(48))
+    model = parse(ELSEWHERE.replace("W", weights))
+    places = (RowPlace("h", 1), RowPlace("y", 1), RowPlace("hn", 1))
+    return Lowered("tiny", model, batch_axis=BATCH, states=(State("h", "hn", None),), row_places=places)
+
+
+def test_rows_elsewhere_come_to_the_front() -> None:
+    lowered = rows_elsewhere()
+    outcome = AddBatchAxis().apply(copy_of(lowered))
+    dims = {name: str(value.shape) for name, value in house.inputs_named(outcome.lowered.model).items()}
+    assert dims == {"x": "[batch,5,4]", "h": "[batch,2,4]"}
+    assert [str(value.shape) for value in outcome.lowered.model.graph.outputs] == ["[batch,5,4]", "[batch,2,4]"]
+    assert (outcome.matched, outcome.rewritten, outcome.lowered.row_places) == (3, 3, ())
+    rng = np.random.default_rng(0)
+    feed = {name: rng.standard_normal((3, size, 4), dtype=np.float32) for name, size in (("x", 5), ("h", 2))}
+    before = runner_of(lowered, 3).step({"x": feed["x"]})
+    after = runner_of(outcome.lowered, 3).step({"x": feed["x"]})
+    assert before["y"].shape == (3, 5, 4)
+    for name, array in before.items():
+        assert np.array_equal(array, after[name])
+    assert replay_certificates(outcome.lowered, PadAxes().apply(copy_of(outcome.lowered))) > 0
+
+
+def test_rows_in_front_stay() -> None:
+    lowered = dataclasses.replace(rows_elsewhere(), row_places=())
+    assert AddBatchAxis().apply(lowered).rewritten == 0

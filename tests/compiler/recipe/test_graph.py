@@ -84,6 +84,15 @@ def test_original_of_one_row(features: str, cache: str, places: list[int | None]
     assert all(given.shape[0] == "batch" for given in inputs)
 
 
+@pytest.mark.parametrize("how", ["shape: [67, batch, 80]", "shape: [batch, 67, 80], original: [67, batch, 80]"])
+def test_rows_elsewhere_than_in_front(how: str, tmp_path: Path) -> None:
+    text = changed("    passes:\n", "    passes:\n      - add_batch_axis\n")
+    graph = load(tmp_path, text.replace("shape: [batch, 67, 80]", how)).graphs["encoder"]
+    given = graph.inputs["features"]
+    assert (given.shape, given.original, given.row_place) == (("batch", 67, 80), (67, "batch", 80), 1)
+    assert not graph.is_for_one_row
+
+
 def one_row(features: str, cache: str) -> str:
     """The good recipe with the shapes of an original that is written for one row, where they are given."""
     text = changed("    passes:\n", "    passes:\n      - add_batch_axis\n")

@@ -5,7 +5,16 @@ import pytest
 import sympy
 
 from compiler.sizes.expressions import Dim, expression, symbol
-from compiler.sizes.growth import agree, function_of, lengths_for, never_falls, never_negative, period_of, values_of
+from compiler.sizes.growth import (
+    agree,
+    function_of,
+    grows_by,
+    lengths_for,
+    never_falls,
+    never_negative,
+    period_of,
+    values_of,
+)
 
 TIME, BATCH = symbol("time"), symbol("batch")
 
@@ -33,6 +42,23 @@ def test_growth() -> None:
     assert never_falls(expression("(time - 3)//2"))
     assert not never_falls(-TIME)
     assert not never_falls(expression("batch - time"))
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        ("time + 3", 3),
+        ("Min(9, time + 3)", 3),
+        ("time + 3 - Max(0, time - 6)", 3),
+        ("time", None),
+        ("9", None),
+        ("2*time + 3", None),
+        ("batch + 3", None),
+        ("time + batch", None),
+    ],
+)
+def test_frames_that_a_call_adds(text: str, frames: int | None) -> None:
+    assert grows_by(expression(text), "time") == frames
 
 
 @pytest.mark.parametrize(

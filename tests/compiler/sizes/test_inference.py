@@ -96,6 +96,25 @@ def test_the_last_entries_of_a_growing_axis_are_counted_where_there_are_always_a
     assert (str(dims[1]) == size) is (size is not None)
 
 
+def test_what_is_left_over_for_a_reshape_is_a_number() -> None:
+    # regression: the library left it as a name, "17", which is no size that a static graph may have
+    model = parse(
+        "(float[batch,1,4,17,4] x) => (float[p,q,r,s] y) <int64[4] to = {0, 4, -1, 4}> { y = Reshape(x, to) }"
+    )
+    shape = model.graph.outputs[0].shape
+    assert shape is not None and shape[2] == 17
+
+
+def test_entries_behind_a_start_that_is_never_before_the_first_are_so_many_at_most() -> None:
+    model = parse(
+        """(float[batch,cache] old, float[batch,4] x) => (float[batch,t] y)
+        <int64[1] five = {5}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {9223372036854775807}>
+        { joined = Concat<axis = 1>(old, x)  n = Shape<start = 1>(joined)  more = Sub(n, five)
+          from = Max(more, zero)  y = Slice(joined, from, end, one) }"""
+    )
+    assert house.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("Min(5, cache + 4)"))
+
+
 def test_a_tensor_of_computed_sizes_has_a_shape() -> None:
     model = parse(
         """(float[batch,time] x) => (float[a,b,c] y) <int64[1] one = {1}, int64 first = {0}, int64[1] front = {0}>

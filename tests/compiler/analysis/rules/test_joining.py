@@ -74,6 +74,7 @@ CUT = {
     "the newest of a window": (cut(RIGHT, -2, END), "1: [Min(2, time), right]"),
     "a window without its newest": (cut(RIGHT, 0, -1), "1: [time - 1, right]"),
     "the newest, computed": (cut(RIGHT, "time - 2", END, time=2), "1: [Min(2, time), right]"),
+    "the newest, never before the first": (cut(RIGHT, "Max(0, time - 2)", END), "1: [Min(2, time), right]"),
     "behind what lies in front of a window": (
         cut(joined([Segment(3), Segment(TIME, Side.RIGHT)]), 2, END),
         "1: [1] ++ [time, right]",
