@@ -321,7 +321,6 @@ def in_child(run: Callable[[], Result], seconds: float) -> Result:
             os.dup2(silent, 2)
             try:
                 gc.disable()  # a session of the parent has threads that are not here: to free it ends the process
-                gc.unfreeze()  # what tests keep out of the collector's sight is to be changed, too
                 resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
                 result = run()
             except Exception as error:  # noqa: BLE001 - whatever a mutant raises ends its process
