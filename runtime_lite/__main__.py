@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run feeds from an .npz file")
     run.add_argument("--feeds", type=Path, required=True, metavar="FILE.npz", help="arrays [rows, ...] by input name")
     run.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="where to write the outputs")
-    run.add_argument("--graph", help="graph to run; needed when the bundle has several")
+    run.add_argument("--graph", help="graph to run; without it the only one, or those that are wired")
     run.add_argument("--stream", action="store_true", help="feeds are [chunks, rows, ...], pushed one after the other")
     run.set_defaults(command=_run)
 
@@ -183,12 +183,10 @@ def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> di
             f"run --stream: expected arrays [chunks, rows, ...] with one number of chunks, got {counts}; "
             "stack the chunks along a new first axis"
         )
-    record, rows = model.runner(graph).graph, 1
-    for tensor in record.inputs[::-1]:
-        rows_at = record.rows_at(tensor)
-        if tensor.role == "data" and tensor.name in feeds and rows_at is not None:
-            array = feeds[tensor.name]
-            rows = array.shape[1 + rows_at] if array.ndim > 1 + rows_at else 1
+    rows = 1
+    for name, rows_at in reversed(model.asked(graph).fed.items()):
+        if name in feeds and rows_at is not None:
+            rows = feeds[name].shape[1 + rows_at] if feeds[name].ndim > 1 + rows_at else 1
     with model.open_stream(graph, rows=rows) as stream:
         pushed = [
             stream.push({name: array[i] for name, array in feeds.items()}) for i in range(next(iter(counts.values())))

@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.plan import plan_runs
+from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory
 from runtime_lite.format.arrays import Array
@@ -24,7 +24,8 @@ from runtime_lite.format.graph_contract import check_contracts
 from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
-from runtime_lite.serving.batch import StreamOptions, Version, make_part
+from runtime_lite.serving.batch import StreamOptions, Version
+from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.refusals import RetiredError
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
@@ -73,7 +74,7 @@ class Model:
 
         Args:
             feeds: every input of role data.
-            graph: graph name; needed when the bundle has several.
+            graph: graph name; needed when the bundle has several. Without it wired ones run together.
             lengths: true length of every row by axis, e.g. `{"time": [900, 512]}`, for axes that have a length per
                 row. What the arrays hold behind it is not looked at.
 
@@ -86,7 +87,7 @@ class Model:
             BundleRefused: the graph file is not what the manifest says.
         """
 
-        def serve(version: Version, runner: GraphRunner) -> dict[str, Array] | dict[str, list[Array]]:
+        def serve(version: Version, runner: Runnable) -> dict[str, Array] | dict[str, list[Array]]:
             ticket: Ticket[dict[str, Array]] = self._ticket(
                 f"{runner.name}.run", version, runner, feeds, lengths, INTERACTIVE, None
             )
@@ -133,7 +134,7 @@ class Model:
 
         Args:
             feeds: as for `run`.
-            graph: graph name; needed when the bundle has several.
+            graph: graph name; needed when the bundle has several. Without it wired ones run together.
             lengths: as for `run`.
             service: what is promised: `INTERACTIVE`, `UTTERANCE`, `BULK`, or a class of your own.
             deadline_ms: from now on; an answer after it is not delivered. The class's, if it has one and this is None.
@@ -147,7 +148,7 @@ class Model:
             Overloaded: it could not be served in time, or the runtime drains; nothing was queued.
         """
 
-        def serve(version: Version, runner: GraphRunner) -> Ticket[Any]:
+        def serve(version: Version, runner: Runnable) -> Ticket[Any]:
             where = f"{runner.name}.submit"
             kind = self._service(where, service, priority)
             ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms)
@@ -161,7 +162,7 @@ class Model:
 
         Args:
             feeds: every input of role data, one row each.
-            graph: graph name; needed when the bundle has several.
+            graph: graph name; needed when the bundle has several. Without it wired ones run together.
 
         Returns:
             For each feed what `run` returns for it alone.
@@ -172,7 +173,7 @@ class Model:
             BundleRefused: the graph file is not what the manifest says.
         """
 
-        def serve(version: Version, runner: GraphRunner) -> list[Outputs]:
+        def serve(version: Version, runner: Runnable) -> list[Outputs]:
             where = f"{runner.name}.run_many"
             checked = _check_many(where, runner, feeds)
             ticket = self._ticket_of(where, version, runner, checked, BULK, None, lambda answers: answers)
@@ -195,7 +196,7 @@ class Model:
         """Open a stream, whose state starts as the manifest says.
 
         Args:
-            graph: graph name; needed when the bundle has several.
+            graph: graph name; needed when the bundle has several. Without it wired ones run together.
             rows: rows of every feed, i.e. streams that move in lock-step.
             service: class of its chunks.
             priority: as for `submit`.
@@ -208,16 +209,18 @@ class Model:
             Overloaded: all slots are taken, the device is full, or the runtime drains.
         """
 
-        def serve(version: Version, runner: GraphRunner) -> Stream:
+        def serve(version: Version, runner: Runnable) -> Stream:
             where = f"{runner.name}.open_stream"
-            if not runner.graph.states:
+            if not runner.has_states:
                 _refuse(where, "a graph with states", "one without", "call run() for each feed")
-            buckets = runner.graph.row_buckets
-            if type(rows) is not int or not 1 <= rows <= buckets[-1]:
-                _refuse(where, f"rows from 1 to {buckets[-1]}", show(rows), "open several streams")
+            most = runner.most_rows
+            if type(rows) is not int or not 1 <= rows <= most:
+                _refuse(where, f"rows from 1 to {most}", show(rows), "open several streams")
             if type(credits) is not int or credits < 1:
                 _refuse(where, "credits from 1 on", show(credits), "leave it out")
             idle_ns, period_ns = _ns(where, "idle_s", idle_s, 1000), _ns(where, "period_ms", period_ms, 1)
+            if period_ns is not None and isinstance(runner, Pipeline):
+                _refuse(where, "no period_ms for wired graphs", show(period_ms), "leave it out: not counted yet")
             options = StreamOptions(self._service(where, service, priority), credits, idle_ns, period_ns)
             return Stream(self._server, self._server.open_stream(version, runner, rows, options))
 
@@ -227,6 +230,16 @@ class Model:
         """Return what runs one graph: the only one, or the named one."""
         self._check_open()
         return self._runner(self._version, graph)
+
+    def asked(self, graph: str | None = None) -> Runnable:
+        """Return what a request asks for: the named graph, else the wired ones together, else the only one."""
+        self._check_open()
+        return self._asked(self._version, graph)
+
+    def _asked(self, version: Version, graph: str | None) -> Runnable:
+        if graph is None and version.pipeline is not None:
+            return version.pipeline
+        return self._runner(version, graph)
 
     def _runner(self, version: Version, graph: str | None) -> GraphRunner:
         if graph is None and len(version.runners) == 1:
@@ -240,13 +253,13 @@ class Model:
             _refuse(str(self.bundle.path), f"the name of one of its graphs ({names})", "none", "pass graph=...")
         _refuse(str(self.bundle.path), f"one of its graphs ({names})", f"graph {show(graph)}", "correct the name")
 
-    def _with_version(self, graph: str | None, serve: Callable[[Version, GraphRunner], Answer]) -> Answer:
+    def _with_version(self, graph: str | None, serve: Callable[[Version, Runnable], Answer]) -> Answer:
         """Serve with the version of now; once more if it was swapped meanwhile."""
         while True:
             self._check_open()
             version = self._version
             try:
-                return serve(version, self._runner(version, graph))
+                return serve(version, self._asked(version, graph))
             except RetiredError:
                 continue
 
@@ -254,7 +267,7 @@ class Model:
         self,
         where: str,
         version: Version,
-        runner: GraphRunner,
+        runner: Runnable,
         feeds: Mapping[str, Array],
         lengths: Mapping[str, RowLengths] | None,
         service: ServiceClass,
@@ -271,7 +284,7 @@ class Model:
         self,
         where: str,
         version: Version,
-        runner: GraphRunner,
+        runner: Runnable,
         feeds: Sequence[Feed],
         service: ServiceClass,
         deadline_ms: float | None,
@@ -279,7 +292,7 @@ class Model:
     ) -> Ticket[Answer]:
         """A request for checked feeds, in as few parts as hold them."""
         count = len(feeds)
-        groups = plan_runs(runner.graph, feeds) if count > 1 else [[0]] * count
+        groups = runner.plan(feeds) if count > 1 else [[0]] * count
 
         def in_order(outputs: list[list[Outputs]]) -> Answer:
             if count == 1:
@@ -289,11 +302,12 @@ class Model:
             return answer([found[at] for at in range(count)])
 
         ticket = Ticket(self._server, where, service.name, in_order, len(groups))
-        now = self._server.clock()
+        now, cost = self._server.clock(), self._server.cost
         hard = deadline_at(where, now, deadline_ms)
         ticket.parts = [
-            make_part(ticket, at, version, runner, [feeds[number] for number in numbers], service, now, hard)
+            part
             for at, numbers in enumerate(groups)
+            for part in make_parts(ticket, at, version, runner, [feeds[n] for n in numbers], service, now, hard, cost)
         ]
         return ticket
 
@@ -370,10 +384,11 @@ def make_version(name: str, bundle: Bundle, threads: int, check_finite: bool, ex
         for runner in runners.values():
             runner.executor.close()
         raise
-    return Version(name, bundle, runners)
+    wiring = bundle.manifest.wiring
+    return Version(name, bundle, runners, Pipeline(runners, wiring) if wiring else None)
 
 
-def _check_many(where: str, runner: GraphRunner, feeds: Sequence[Mapping[str, Array]]) -> list[Feed]:
+def _check_many(where: str, runner: Runnable, feeds: Sequence[Mapping[str, Array]]) -> list[Feed]:
     if not isinstance(feeds, Sequence):
         _refuse(where, "a list of feeds", f"a {type(feeds).__name__}", "write [{'name': array}, ...]")
     if len(feeds) > 1 and (fault := runner.batching_fault()):
@@ -385,14 +400,14 @@ def _check_many(where: str, runner: GraphRunner, feeds: Sequence[Mapping[str, Ar
     return checked
 
 
-def _as_one(runner: GraphRunner, answers: list[Outputs]) -> Outputs:
+def _as_one(runner: Runnable, answers: list[Outputs]) -> Outputs:
     """The outputs of the parts of one feed as those of the whole."""
     if len(answers) == 1:
         return answers[0]
     return {name: np.concatenate([answer[name] for answer in answers], axis) for name, axis in runner.batched.items()}
 
 
-def _as_rows(runner: GraphRunner, answers: list[Outputs]) -> dict[str, list[Array]]:
+def _as_rows(runner: Runnable, answers: list[Outputs]) -> dict[str, list[Array]]:
     """The outputs of rows of several lengths: a list per output, without the batch axis."""
     return {name: [np.squeeze(answer[name], axis) for answer in answers] for name, axis in runner.batched.items()}
 
@@ -407,8 +422,11 @@ def _ns(where: str, name: str, value: float | None, ms: int) -> int | None:
 
 def _check_can_run(bundle: Bundle) -> None:
     """Refuse, by its name, what a manifest may say and this runtime cannot run yet."""
-    if bundle.manifest.wiring:
-        refuse(f"{bundle.path}: wiring", "graphs that run alone", "wired graphs, which are not run yet", UPDATE)
+    for number, wire in enumerate(bundle.manifest.wiring):
+        given = bundle.manifest.graphs[wire.from_graph].outputs
+        if any(tensor.name == wire.output and tensor.role == "state" for tensor in given):
+            got = "a state that another graph starts from, which is not run yet"
+            refuse(f"{bundle.path}: wiring[{number}]", "wires between data", got, UPDATE)
     for name, graph in bundle.manifest.graphs.items():
         for cache in graph.caches:
             kind = not_yet(cache.side, cache.update)

@@ -272,6 +272,9 @@ def _check_observers(observers: Sequence[Observer]) -> None:
 def _check_same_interface(old: Bundle, new: Bundle) -> None:
     """Refuse a bundle whose callers, or the snapshots of whose streams, would not fit the other one."""
     expected, found = old.manifest.graphs, new.manifest.graphs
+    if old.manifest.wiring != new.manifest.wiring:
+        wires = [[show(str(wire)) for wire in each.manifest.wiring] for each in (old, new)]
+        refuse(f"{new.path}: wiring", f"that of {old.path}: {show(wires[0])}", show(wires[1]))
     if expected.keys() != found.keys():
         refuse(str(new.path), f"the graphs {', '.join(expected)}, as in {old.path}", ", ".join(found))
     for name, graph in expected.items():

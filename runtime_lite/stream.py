@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from runtime_lite.calls.state import StreamState, copy_of_state, initial_state
+from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
-from runtime_lite.serving.batch import LiveStream, Part, make_part
+from runtime_lite.serving.batch import LiveStream, Part
+from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.live_streams import Start
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Responses, Ticket, check_sequence, deadline_at
@@ -60,9 +61,9 @@ class Stream:
             Overloaded: the runtime drains.
         """
         ticket = self._ticket("push")
-        part = self._part(ticket, 0, ticket.where, feeds, None)
+        parts = self._parts(ticket, 0, ticket.where, feeds, None)
         check_sequence(ticket, sequence)
-        self._server.call(ticket, self._live.version, [part])
+        self._server.call(ticket, self._live.version, parts)
         return ticket.result()
 
     def submit(
@@ -82,8 +83,8 @@ class Stream:
         ticket = self._ticket("submit")
         check_sequence(ticket, sequence)
         hard = deadline_at(ticket.where, self._server.clock(), deadline_ms)
-        part = self._part(ticket, 0, ticket.where, feeds, hard)
-        self._server.submit(ticket, self._live.version, [part])
+        parts = self._parts(ticket, 0, ticket.where, feeds, hard)
+        self._server.submit(ticket, self._live.version, parts)
         return ticket
 
     def submit_all(
@@ -109,7 +110,9 @@ class Stream:
         ticket = Responses(self._server, where, self._live.options.service.name, len(chunks), room)
         hard = deadline_at(where, self._server.clock(), deadline_ms)
         parts = [
-            self._part(ticket, number, f"{where}: chunk {number}", feeds, hard) for number, feeds in enumerate(chunks)
+            part
+            for number, feeds in enumerate(chunks)
+            for part in self._parts(ticket, number, f"{where}: chunk {number}", feeds, hard)
         ]
         self._server.submit(ticket, self._live.version, parts)
         return ticket
@@ -118,7 +121,10 @@ class Stream:
         live = self._live
         return Ticket(self._server, f"{live.runner.name}.{call}", live.options.service.name, _only)
 
-    def _part(self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None) -> Part:
+    def _parts(
+        self, ticket: Ticket[Any], index: int, where: str, feeds: Mapping[str, Array], hard: int | None
+    ) -> list[Part]:
+        """What of a chunk may be queued at once."""
         live = self._live
         self._server.check_stream(live, where)
         feed = live.runner.check(where, feeds, live.rows)
@@ -127,8 +133,8 @@ class Stream:
                 f"{where}: expected {live.rows} rows, as the stream was opened, got {feed.rows}; "
                 f"feed {live.rows} or open a stream with rows={feed.rows}"
             )
-        service, now = live.options.service, self._server.clock()
-        return make_part(ticket, index, live.version, live.runner, [feed], service, now, hard, live)
+        service, now, cost = live.options.service, self._server.clock(), self._server.cost
+        return make_parts(ticket, index, live.version, live.runner, [feed], service, now, hard, cost, live)
 
     def snapshot(self) -> Snapshot:
         """Return a copy of what the stream carries.
@@ -185,7 +191,7 @@ class Stream:
         Raises:
             BadInput: the stream is closed, or a chunk is on its way.
         """
-        state = initial_state(self._live.runner.graph, self._live.rows)
+        state = self._live.runner.initial_state(self._live.rows)
         self._server.exchange(self._live, f"{self._live.runner.name}.reset", lambda _: Start(state, 0))
 
     @property

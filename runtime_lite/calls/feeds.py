@@ -8,6 +8,7 @@ copies what is not contiguous.
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -34,7 +35,14 @@ class Feed:
     rows: int = 1
 
 
-def check_feed(where: str, graph: Graph, arrays: Mapping[str, Array], check_finite: bool, rows: int = 1) -> Feed:
+def check_feed(
+    where: str,
+    graph: Graph,
+    arrays: Mapping[str, Array],
+    check_finite: bool,
+    rows: int = 1,
+    wired: Mapping[str, Array] = MappingProxyType({}),
+) -> Feed:
     """Return a checked feed.
 
     Args:
@@ -43,13 +51,14 @@ def check_feed(where: str, graph: Graph, arrays: Mapping[str, Array], check_fini
         arrays: what the caller gave.
         check_finite: refuse NaN and infinity.
         rows: number of rows where no input tells it.
+        wired: stand-ins of the right sizes for the inputs that another graph fills; their values are not looked at.
 
     Raises:
         BadInput: anything about it is not as the graph states.
     """
-    feed = _check_arrays(where, graph, arrays, graph.axes, rows)
+    feed = _check_arrays(where, graph, {**arrays, **wired} if wired else arrays, graph.axes, rows)
     if check_finite:
-        _check_finite(where, feed)
+        _check_finite(where, {name: array for name, array in feed.arrays.items() if name not in wired})
     return feed
 
 
@@ -78,7 +87,7 @@ def check_ragged_feed(
         cuts = {axis: slice(0, int(lengths[axis][row])) for axis in ragged}
         feeds.append(part_of_feed(graph, whole, {str(graph.batch_axis): slice(row, row + 1), **cuts}))
         if check_finite:
-            _check_finite(f"{where}: row {row}", feeds[-1])
+            _check_finite(f"{where}: row {row}", feeds[-1].arrays)
     return feeds
 
 
@@ -218,8 +227,8 @@ def _check_lengths(place: str, axis: Axis, lengths: RowLengths, rows: int, room:
             _refuse(f"{place}[{row}]", f"from {axis.minimum} to {most}", str(length), cure)
 
 
-def _check_finite(where: str, feed: Feed) -> None:
-    for name, array in feed.arrays.items():
+def _check_finite(where: str, arrays: Mapping[str, Array]) -> None:
+    for name, array in arrays.items():
         if array.dtype.kind != "f":
             continue
         finite = np.isfinite(array)

@@ -1,6 +1,7 @@
 """Runs one graph: checks feeds, picks the bucket, pads, runs, cuts."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
@@ -31,6 +32,11 @@ class GraphRunner:
         self._check_finite = check_finite
 
     @property
+    def fed(self) -> dict[str, int | None]:
+        """Every input that a caller feeds, and where it has its rows."""
+        return {tensor.name: self.graph.rows_at(tensor) for tensor in self.graph.inputs if tensor.role == "data"}
+
+    @property
     def batched(self) -> dict[str, int]:
         """Where every output of role data has its rows; empty without a batch axis."""
         found = {tensor.name: self.graph.rows_at(tensor) for tensor in self.graph.outputs if tensor.role == "data"}
@@ -42,16 +48,40 @@ class GraphRunner:
             return "one without an axis of rows"
         if not self.graph.rows_independent:
             return "one whose rows are not proved independent"
-        shared = [t.name for t in self.graph.inputs if t.role == "data" and self.graph.rows_at(t) is None]
+        shared = [name for name, rows_at in self.fed.items() if rows_at is None]
         return f"one whose input {shared[0]!r} holds for all rows" if shared else None
 
-    def check(self, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
-        """Return the checked feed; `rows` counts where no input tells it."""
-        return check_feed(where, self.graph, feeds, self._check_finite, rows)
+    @property
+    def has_states(self) -> bool:
+        """Whether a stream of it carries something."""
+        return bool(self.graph.states)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the largest bucket."""
+        return self.graph.row_buckets[-1]
+
+    def initial_state(self, rows: int) -> StreamState:
+        """Return the state of a new stream."""
+        return initial_state(self.graph, rows)
+
+    def check(
+        self,
+        where: str,
+        feeds: Mapping[str, Array],
+        rows: int = 1,
+        wired: Mapping[str, Array] = MappingProxyType({}),
+    ) -> Feed:
+        """Return the checked feed; `rows` counts where no input tells it, `wired` stands for what comes later."""
+        return check_feed(where, self.graph, feeds, self._check_finite, rows, wired)
 
     def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
         """Return one checked feed per row."""
         return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite)
+
+    def plan(self, feeds: Sequence[Feed]) -> list[list[int]]:
+        """Return the numbers of the feeds that share a run, for every run."""
+        return plan_runs(self.graph, feeds)
 
     def split(self, feed: Feed) -> list[Feed]:
         """Return a feed as parts of no more rows than the largest bucket, in order."""
@@ -71,7 +101,7 @@ class GraphRunner:
             The outputs of role data of every feed, in the order of the feeds.
         """
         answers: dict[int, dict[str, Array]] = {}
-        for numbers in plan_runs(self.graph, feeds):
+        for numbers in self.plan(feeds):
             together = [feeds[number] for number in numbers]
             states = [initial_state(self.graph, feed.rows) for feed in together]
             steps = self.step_streams(together, states, smallest_bucket(self.graph, together))

@@ -41,6 +41,21 @@ def next_state(graph: Graph, state: StreamState, outputs: Mapping[str, Array]) -
     return replace(state, lengths=lengths, values={s.input: outputs[s.output] for s in graph.states})
 
 
+def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:
+    """Return the states of several graphs as one, whose names have the graph before them: `graph.name`."""
+    return StreamState(
+        rows,
+        {f"{graph}.{axis}": lengths for graph, state in by_graph.items() for axis, lengths in state.lengths.items()},
+        {f"{graph}.{name}": value for graph, state in by_graph.items() for name, value in state.values.items()},
+    )
+
+
+def state_of_graph(joined: StreamState, graph: str, record: Graph) -> StreamState:
+    """Return what joined states hold for one graph."""
+    lengths = {cache.axis: joined.lengths[f"{graph}.{cache.axis}"] for cache in record.caches}
+    return StreamState(joined.rows, lengths, {s.input: joined.values[f"{graph}.{s.input}"] for s in record.states})
+
+
 def copy_of_state(state: StreamState) -> StreamState:
     """Return a state that shares no memory with another one."""
     lengths = {axis: rows.copy() for axis, rows in state.lengths.items()}

@@ -30,6 +30,9 @@ def describe_bundle(bundle: Bundle) -> str:
         f"  {bundle.path}\n  manifest sha256 {bundle.manifest_sha256}",
     ]
     parts += [_describe_graph(name, graph, bundle) for name, graph in manifest.graphs.items()]
+    if manifest.wiring:
+        wires = [(f"{each.from_graph}.{each.output}", f"{each.to_graph}.{each.input}") for each in manifest.wiring]
+        parts.append("wiring, run together as one request\n" + format_table(("output", "goes to"), wires))
     if manifest.front_end:
         parts.append("front end\n" + format_table(("parameter", "value"), manifest.front_end.items()))
     sources = [("recipe", "", manifest.sha256.recipe)]

@@ -61,6 +61,13 @@ def _check_wire(where: str, wire: Wire, graphs: Mapping[str, Graph], sizes: _Siz
         refuse(f"{where}.input", f"an input of {wire.to_graph!r}", show(wire.input))
     if given.role != wanted.role:
         refuse(f"{where}.input", f"an input of role {given.role!r}, as the output", wanted.role)
+    has_rows = giver.batch_axis is not None or taker.batch_axis is not None
+    if given.role == "data" and has_rows and giver.rows_at(given) is None:
+        refuse(
+            where,
+            "a tensor with rows, as the graphs have them",
+            f"{_type(given)} from {_name(wire.from_graph, wire.output)}",
+        )
     kinds = [(t.dtype, len(t.shape), graph.rows_at(t)) for graph, t in ((giver, given), (taker, wanted))]
     pairs = zip(given.shape, wanted.shape, strict=False)
     if kinds[0] != kinds[1] or not all(_fits(wire, taker, sizes, gives, takes) for gives, takes in pairs):

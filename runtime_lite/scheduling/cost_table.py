@@ -169,6 +169,10 @@ class CostTable:
         """Forget the keys of a model."""
         self._keys = {key: costs for key, costs in self._keys.items() if key.model != model}
 
+    def knows(self, key: Key) -> bool:
+        """Whether a key was entered, and its model is still here."""
+        return key in self._keys
+
     def of(self, key: Key) -> RowCosts:
         """Return the costs of a key; what is learnt later shows in them.
 

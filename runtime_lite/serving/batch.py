@@ -9,10 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.calls.plan import smallest_bucket
 from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.errors import BundleRefused, EngineAbsent
@@ -39,6 +40,7 @@ class Version:
         name: of the model, for keys and events.
         bundle: where it was read from.
         runners: by graph name.
+        pipeline: its wired graphs together; None where no wire is.
         pins: parts that are queued or run, and open streams.
         retired: whether it is to be closed with its last pin.
         gone: set once its sessions are.
@@ -48,6 +50,7 @@ class Version:
     name: str
     bundle: Bundle
     runners: Mapping[str, GraphRunner]
+    pipeline: Pipeline | None = None
     pins: int = 0
     retired: bool = False
     gone: threading.Event = field(default_factory=threading.Event)
@@ -103,7 +106,7 @@ class LiveStream:
     Attributes:
         number: counted per runtime, from 1.
         version: what it is pinned to until it ends.
-        runner: of its graph.
+        runner: of its graph or graphs.
         rows: of every chunk.
         hold: its right to a slot.
         options: what its caller says about it.
@@ -118,7 +121,7 @@ class LiveStream:
 
     number: int
     version: Version
-    runner: GraphRunner
+    runner: Runnable
     rows: int
     hold: Hold
     options: StreamOptions
@@ -144,6 +147,7 @@ class Part:
         stream: its stream, or None.
         task: as the scheduler sees it.
         queued: whether the scheduler has it and it does not run.
+        course: of the pipeline's item that it is a part of; None for what is done with one run.
     """
 
     ticket: Ticket[Any]
@@ -154,6 +158,28 @@ class Part:
     stream: LiveStream | None
     task: Task
     queued: bool = False
+    course: "Following | None" = None
+
+
+class Following(Protocol):
+    """What comes behind a part (`course.py`)."""
+
+    @property
+    def name(self) -> str:
+        """Of what is on its way."""
+        ...
+
+    def state_for(self, part: Part, carried: StreamState) -> StreamState:
+        """What a part of a stream starts from, of what the stream carries."""
+        ...
+
+    def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answer | None:
+        """Hand on what a part gave; return what it has all come to, if that was the last one."""
+        ...
+
+    def ready(self) -> list[Part]:
+        """Take out the parts that may be queued now."""
+        ...
 
 
 def make_part(

@@ -75,9 +75,26 @@ class Fates:
         self.release(part)
         if part.stream is not None:
             part.stream.flying = None
-        self.drop(part.ticket, reason, now)
+        at = "" if part.course is None else f": graph {part.runner.name!r}"
+        self.drop(part.ticket, reason, now, at)
         if part.stream is not None:
             self.lose(part.stream, 0, now)
+
+    def follow(self, part: Part, now: int) -> None:
+        """Queue what may run now that a part of a pipeline has; a stream goes on with it.
+
+        What is left of an item whose request has ended is let go of, and with it the chunks behind it.
+        """
+        ticket, stream = part.ticket, part.stream
+        assert part.course is not None
+        for each in part.course.ready() if ticket.outcome is None else ():
+            if ticket.outcome is None:
+                ticket.parts.append(each)
+                if stream is not None:
+                    stream.flying = each
+                self.queue(each, now)
+        if stream is not None and stream.flying is None:
+            self.lose(stream, 0, now)
 
     def lose(self, stream: LiveStream, first: int, now: int) -> None:
         """Drop the chunks that wait in a stream from some place on: one before them did not run."""
@@ -98,11 +115,12 @@ class Fates:
         if is_last:
             self.end(ticket, "done", "", None, now)
 
-    def drop(self, ticket: Ticket[Any], reason: str, now: int) -> None:
-        """End a request without an answer, unless it has ended."""
+    def drop(self, ticket: Ticket[Any], reason: str, now: int, at: str = "") -> None:
+        """End a request without an answer, unless it has ended; `at` says where it stood."""
         if ticket.outcome is None:
             error = Dropped(
-                f"{ticket.where}: expected an answer, got none: {reason}; submit it again when it can be served", reason
+                f"{ticket.where}{at}: expected an answer, got none: {reason}; submit it again when it can be served",
+                reason,
             )
             self.end(ticket, "dropped", reason, error, now)
 

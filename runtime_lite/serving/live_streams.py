@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.serving.batch import LiveStream, StreamOptions, Version
+from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
 from runtime_lite.serving.events import News, StreamChange
 from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
@@ -70,7 +71,7 @@ class LiveStreams:
     def open(
         self,
         version: Version,
-        runner: GraphRunner,
+        runner: Runnable,
         rows: int,
         options: StreamOptions,
         start: Start,
@@ -102,6 +103,7 @@ class LiveStreams:
             raise overloaded(where, gate or f"all {self._most} slots are taken")
         self._opened += 1
         if options.period_ns is not None:
+            assert isinstance(runner, GraphRunner)
             key = version.first_key(runner)
             refusal = self._scheduler.open_stream(self._opened, key, options.service, options.period_ns)
             if refusal is not None:
@@ -151,6 +153,11 @@ class LiveStreams:
     def state(self, stream: LiveStream) -> StreamState | None:
         """What a stream carries; None once it has ended."""
         return self._slots.state(stream.hold)
+
+    def state_for(self, part: Part) -> StreamState | None:
+        """What a part starts from; None for the initial states: it is no stream's, or of one that has ended."""
+        state = None if part.stream is None else self._slots.state(part.stream.hold)
+        return state if state is None or part.course is None else part.course.state_for(part, state)
 
     def commit(self, stream: LiveStream, state: StreamState) -> None:
         """Move a stream on: a chunk's run succeeded. One that has ended stays as it is."""

@@ -98,9 +98,10 @@ class Runs:
         mine = None
         while self._fates.queued:
             decision = self._scheduler.decide(now)
-            for task, reason in decision.dropped:
-                part = part_of(task)
+            dropped = [(part_of(task), reason) for task, reason in decision.dropped]
+            for part, _ in dropped:  # all before the first is let go of: that may end the request of several
                 self._fates.unqueue(part)
+            for part, reason in dropped:
                 self._fates.let_go(part, reason, now)
             if decision.run is None:
                 if decision.wake is not None:
@@ -145,7 +146,7 @@ class Runs:
         sizes = dict(run.key.sizes)
         if axis is not None:
             sizes[axis] = self._rows_for(run, rows) if retry else run.rows
-        states = [None if part.stream is None else self._streams.state(part.stream) for part in parts]
+        states = [self._streams.state_for(part) for part in parts]
         began, fault = self._clock(), None
         try:
             return step_parts(parts, states, sizes)
@@ -193,9 +194,16 @@ class Runs:
     def _settle(self, part: Part, answer: Answer, now: int) -> None:
         """Move a stream on and end a request, or put its response."""
         ticket, stream = part.ticket, part.stream
-        self._fates.release(part)
         if stream is not None:
             stream.flying, stream.last = None, now
+        if part.course is not None and not isinstance(answer, Exception):
+            whole = part.course.done(part, answer[0][0], answer[1][0])
+            if whole is None:
+                self._fates.follow(part, now)
+                self._fates.release(part)  # behind what it hands on to: the version stays pinned
+                return
+            answer = whole
+        self._fates.release(part)
         if isinstance(answer, Exception):
             if ticket.outcome is None:
                 self._fates.end(ticket, "failed", type(answer).__name__, answer, now)

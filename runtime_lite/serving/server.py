@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.calls.pipeline import Runnable
+from runtime_lite.calls.state import StreamState
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.task import Key
 from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.events import ModelChange, News, Observer, Request
@@ -65,9 +66,15 @@ class Server:
         self._runs = Runs(
             lanes, scheduler, costs, self._crew, self._fates, self._streams, news, clock, self.lock, self._after
         )
+        self._costs = costs
         self._gate = ""
 
     # Requests
+
+    def cost(self, key: Key, rows: int) -> int:
+        """Nanoseconds that so many rows of a key should take; 0 for a version that is gone, which admits nothing."""
+        with self.lock:
+            return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
 
     def call(self, ticket: Ticket[Any], version: Version, parts: Sequence[Part]) -> None:
         """Serve a request whose caller waits: when this returns, its ticket has ended.
@@ -182,13 +189,13 @@ class Server:
     # Streams
 
     def open_stream(
-        self, version: Version, runner: GraphRunner, rows: int, options: StreamOptions, start: Start | None = None
+        self, version: Version, runner: Runnable, rows: int, options: StreamOptions, start: Start | None = None
     ) -> LiveStream:
         """Open a stream.
 
         Args:
             version: what it is pinned to.
-            runner: of its graph.
+            runner: of its graph or graphs.
             rows: of every chunk.
             options: what the caller says about it.
             start: what it goes on from, in a version that a stream is pinned to; None for the initial states.
@@ -196,7 +203,7 @@ class Server:
         Raises:
             Overloaded: no slot is free, the streams would take too much of the device, or it takes no work.
         """
-        begin = start or Start(initial_state(runner.graph, rows), 0)
+        begin = start or Start(runner.initial_state(rows), 0)
         with self.lock:
             now, restored = self.clock(), start is not None
             stream = self._streams.open(version, runner, rows, options, begin, restored, self._gate, now)
@@ -341,9 +348,9 @@ def _request(
     return Request(
         ticket.number,
         version.name,
-        parts[0].runner.name if parts else "",
+        _name_of(parts[0]) if parts else "",
         ticket.service,
-        sum(part.task.rows for part in parts),
+        sum({part.index: part.task.rows for part in parts}.values()),
         None if stream is None else stream.number,
         sequence,
         now,
@@ -351,3 +358,8 @@ def _request(
         task.hard if task else None,
         sum(part.task.worth for part in parts),
     )
+
+
+def _name_of(part: Part) -> str:
+    """The graph that a request asks for, or all of them."""
+    return part.runner.name if part.course is None else part.course.name

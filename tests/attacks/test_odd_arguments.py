@@ -13,7 +13,13 @@ import pytest
 import runtime_lite
 from runtime_lite import Model, Runtime, RuntimeLiteError, Stream
 from tests.kit.patience import PATIENCE_S
-from tests.runtime_lite.bundles import random_chunks, random_row, write_ragged_bundle, write_streaming_bundle
+from tests.runtime_lite.bundles import (
+    random_chunks,
+    random_row,
+    write_ragged_bundle,
+    write_streaming_bundle,
+    write_wired_bundle,
+)
 
 
 class Odd:
@@ -123,6 +129,19 @@ STREAMING: dict[str, Call] = {
     "push feeds": on_stream(lambda stream, odd: stream.push(odd)),
     "push one feed": on_stream(lambda stream, odd: stream.push({"x": odd})),
 }
+WIRED_CHUNK = {"x": CHUNK, "shift": np.zeros(1, np.int64), "tokens": np.zeros((1, 3), np.int64)}
+WIRED: dict[str, Call] = {
+    "wired run feeds": on_model(lambda model, odd: model.run(odd)),
+    "wired run one feed": on_model(lambda model, odd: model.run({**WIRED_CHUNK, "x": odd})),
+    "wired run one feed of a later graph": on_model(lambda model, odd: model.run({**WIRED_CHUNK, "shift": odd})),
+    "wired run lengths": on_model(lambda model, odd: model.run(WIRED_CHUNK, lengths=odd)),
+    "wired run_many one feed": on_model(lambda model, odd: model.run_many([WIRED_CHUNK, odd])),
+    "wired open_stream rows": on_model(lambda model, odd: model.open_stream(rows=odd)),
+    "wired open_stream period_ms": on_model(lambda model, odd: model.open_stream(period_ms=odd)),
+    "wired push feeds": on_stream(lambda stream, odd: stream.push(odd)),
+    "wired restore snapshot": on_stream(lambda stream, odd: stream.restore(odd)),
+    "asked graph": on_model(lambda model, odd: model.asked(odd)),
+}
 OTHERS: dict[str, Call] = {
     "Runtime threads": lambda path, odd: Runtime(odd),
     "Runtime check_finite": lambda path, odd: Runtime(check_finite=odd),
@@ -178,11 +197,13 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "ragged": write_ragged_bundle(folder / "ragged"),
         "streaming": write_streaming_bundle(folder / "streaming"),
+        "wired": write_wired_bundle(folder / "wired"),
     }
 
 
 CALLS = {
     **{name: ("ragged", call) for name, call in RAGGED.items()},
+    **{name: ("wired", call) for name, call in WIRED.items()},
     **{name: ("streaming", call) for name, call in (STREAMING | OTHERS).items()},
 }
 

@@ -25,6 +25,7 @@ from runtime_lite.format.manifest import (
     Sources,
     State,
     Tensor,
+    Wire,
 )
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
 
@@ -285,7 +286,7 @@ def entry_of(content: bytes) -> FileEntry:
     return FileEntry(len(content), hashlib.sha256(content).hexdigest())
 
 
-def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Manifest:
+def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()) -> Manifest:
     """Return a manifest of graphs and files."""
     return Manifest(
         name="tiny",
@@ -296,10 +297,13 @@ def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Mani
         receipts="receipts.json",
         recipe="recipe.yaml",
         files={name: entry_of(content) for name, content in files.items()},
+        wiring=wiring,
     )
 
 
-def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes]) -> Path:
+def write_bundle(
+    directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()
+) -> Path:
     """Write a bundle directory and return it; files that no graph names are left out."""
     named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
     named |= {path for graph in graphs.values() for path in (graph.golden, graph.certificate)}
@@ -312,7 +316,7 @@ def write_bundle(directory: Path, graphs: Mapping[str, Graph], files: Mapping[st
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
-    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept)))
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept, wiring)))
     return directory
 
 
@@ -339,6 +343,21 @@ def write_double_bundle(directory: Path) -> Path:
     files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
     files |= {"golden/plain.npz": npz_from_golden(plain_golden())}
     return write_bundle(directory, {"streaming": streaming_graph(), "plain": plain_graph()}, files)
+
+
+WIRES = (Wire("streaming", "y", "plain", "x"), Wire("streaming", "y", "ragged", "x"))
+
+
+def write_wired_bundle(directory: Path, wiring: tuple[Wire, ...] = WIRES) -> Path:
+    """Write a bundle of the graphs that some wires touch; by default the streaming one feeds both others."""
+    known = {
+        "streaming": (streaming_graph(), streaming_golden()),
+        "plain": (plain_graph(), plain_golden()),
+        "ragged": (ragged_graph(), ragged_golden()),
+    }
+    touched = {name for wire in wiring for name in (wire.from_graph, wire.to_graph)}
+    files = graph_files() | {f"golden/{name}.npz": npz_from_golden(golden) for name, (_, golden) in known.items()}
+    return write_bundle(directory, {name: known[name][0] for name in known if name in touched}, files, wiring)
 
 
 def write_open_bundle(directory: Path) -> Path:

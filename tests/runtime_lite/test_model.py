@@ -14,14 +14,13 @@ from runtime_lite.calls.state import initial_state
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.golden import npz_from_golden
-from runtime_lite.format.manifest import Graph
+from runtime_lite.format.manifest import Graph, Wire
 from runtime_lite.verify import verify_model
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     CACHE,
     WIDTH,
     WINDOW,
-    edit_manifest,
     graph_files,
     plain_golden,
     plain_graph,
@@ -301,11 +300,12 @@ def test_a_kind_of_cache_that_is_not_run_yet_is_read_and_refused_by_its_name(
         runtime.load(directory)
 
 
-def test_wired_graphs_are_read_and_refused_by_their_name(tmp_path: Path) -> None:
-    directory = write_double_bundle(tmp_path / "bundle")
-    wire = {"from_graph": "streaming", "output": "y", "to_graph": "plain", "input": "x"}
-    edit_manifest(directory, lambda plain: plain.update(wiring=[wire]))
+def test_a_state_that_another_graph_starts_from_is_read_and_refused_by_its_name(tmp_path: Path) -> None:
+    files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
+    graphs = {"prefill": streaming_graph(), "streaming": streaming_graph()}
+    wire = Wire("prefill", "next_keys", "streaming", "keys")
+    directory = write_bundle(tmp_path / "bundle", graphs, files, (wire,))
     with read_bundle(directory) as opened:
-        assert len(opened.manifest.wiring) == 1
-    with Runtime() as runtime, pytest.raises(BundleRefused, match="got wired graphs, which are not run yet; update"):
+        assert opened.manifest.wiring == (wire,)
+    with Runtime() as runtime, pytest.raises(BundleRefused, match="got a state that another graph starts from, which"):
         runtime.load(directory)

@@ -30,6 +30,7 @@ from tests.runtime_lite.bundles import (
     write_bundle,
     write_double_bundle,
     write_streaming_bundle,
+    write_wired_bundle,
 )
 
 ATOL = 2e-6
@@ -223,10 +224,16 @@ def test_a_bundle_that_fails_to_load_changes_nothing(bundle: Path, tmp_path: Pat
     garbage = write_double_bundle(tmp_path / "garbage")
     replace_graph(garbage, "graphs/streaming.batch4.onnx", onnx_bytes(PLAIN_TEXT.format(n=4, f=2)))
     other = write_streaming_bundle(tmp_path / "other")
+    wired = write_wired_bundle(tmp_path / "wired")
     with Runtime() as runtime:
         model = runtime.load(bundle)
         expected = model.run(feed, "plain")["y"]
-        for wrong, sentence in ((broken, "weights.bin"), (garbage, "streaming.batch4"), (other, "expected the graphs")):
+        for wrong, sentence in (
+            (broken, "weights.bin"),
+            (garbage, "streaming.batch4"),
+            (other, "expected the graphs"),
+            (wired, "wiring: expected that of"),
+        ):
             with pytest.raises(BundleRefused, match=sentence):
                 runtime.swap(model, wrong)
             np.testing.assert_array_equal(model.run(feed, "plain")["y"], expected)

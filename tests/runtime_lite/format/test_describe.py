@@ -16,6 +16,7 @@ from tests.runtime_lite.bundles import (
     write_bundle,
     write_double_bundle,
     write_ragged_bundle,
+    write_wired_bundle,
 )
 
 
@@ -33,6 +34,12 @@ def test_every_name_of_the_manifest_is_described(tmp_path: Path) -> None:
         names += [state.name for state in graph.states]
     assert [name for name in names if name not in text] == []
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_what_feeds_what_is_described(tmp_path: Path) -> None:
+    with read_bundle(write_wired_bundle(tmp_path / "bundle")) as bundle:
+        text = describe_bundle(bundle)
+    assert "  output       goes to\n  streaming.y  plain.x\n  streaming.y  ragged.x\n" in text
 
 
 def test_json_says_whatever_the_tables_say(tmp_path: Path) -> None:

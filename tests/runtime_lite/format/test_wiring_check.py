@@ -9,7 +9,7 @@ import pytest
 from runtime_lite import BundleRefused, json_from_manifest, manifest_from_json
 from runtime_lite.format.manifest import Axis, Graph, Manifest, Tensor, Wire
 from runtime_lite.format.wiring_check import MAX_WIRES, check_wiring
-from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
+from tests.runtime_lite.bundles import STEP, WIDTH, manifest_of, plain_graph, ragged_graph, streaming_graph
 
 GRAPHS = {"streaming": streaming_graph(), "plain": plain_graph(), "ragged": ragged_graph()}
 FILES = {
@@ -104,6 +104,16 @@ def test_sizes_meet_where_a_bucket_gives_what_a_bucket_takes(
     else:
         with pytest.raises(BundleRefused, match=r"w\[0\]: expected what 'plain.x' takes"):
             check_wiring("w", manifest)
+
+
+def test_a_wire_carries_rows_where_its_graphs_have_them() -> None:
+    shared = Tensor("y", (STEP, WIDTH), "float32", "data")
+    giver = dataclasses.replace(streaming_graph(), outputs=(shared,))
+    taker = dataclasses.replace(plain_graph(), inputs=(dataclasses.replace(shared, name="x"),))
+    with pytest.raises(
+        BundleRefused, match=r"w\[0\]: expected a tensor with rows, as the graphs have them, got float32"
+    ):
+        check_wiring("w", wired(ALONG, graphs={"streaming": giver, "plain": taker}))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,19 @@ def test_a_deadline_drops_what_is_queued_and_what_comes_late(bundle: Path) -> No
             place.model.submit(feed(3), "plain", service=UTTERANCE._replace(hard_ms=99.0)).result(PATIENCE_S)
 
 
+def test_parts_of_one_request_that_are_dropped_together_end_it_once(bundle: Path) -> None:
+    clock = VirtualClock()
+    with serve(bundle, clock=clock) as place:
+        place.scheduler.held = True
+        ticket = place.model.submit(feed(1, rows=11), "plain", deadline_ms=60)
+        assert place.server.health().queued == 3
+        clock.advance_to(70 * NS_PER_MS)
+        place.release()
+        with pytest.raises(Dropped, match="deadline"):
+            ticket.result(PATIENCE_S)
+        assert place.server.balance().count("dropped") == 1 and place.server.health().queued == 0
+
+
 def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) -> None:
     clock = VirtualClock()
     with serve(bundle, clock=clock) as place:

@@ -1,0 +1,134 @@
+"""The way of one item through a pipeline: which part runs next, what it is fed, and what has come of it so far.
+
+An item is a feed of no more rows than all graphs take together, or a chunk of a stream. Its parts are tasks of one
+request: each is queued when all that it takes from has run, and shares runs with the same graph's parts of others. In a
+stream the parts run one after the other, and what its graphs carry is committed with the last of them, or not at all.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runtime_lite.calls.feeds import Feed
+from runtime_lite.calls.pipeline import Pipeline, Runnable
+from runtime_lite.calls.state import StreamState, copy_of_state, join_states, state_of_graph
+from runtime_lite.scheduling.task import Key, ServiceClass
+from runtime_lite.serving.batch import Answer, LiveStream, Part, Version, make_part
+from runtime_lite.serving.ticket import Outputs, Ticket
+
+
+class Course:
+    """One item on its way; used under the server's lock.
+
+    Args:
+        pipeline: the graphs and what feeds what.
+        parts: one for every graph, without what wires bring.
+        in_order: whether a part waits for all before it, as in a stream.
+        cost: nanoseconds that so many rows of a key should take.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, parts: Mapping[str, Part], in_order: bool, cost: Callable[[Key, int], int]
+    ) -> None:
+        """Start with nothing done; the parts that may be queued at once are those of `ready`."""
+        self._pipeline = pipeline
+        self._later = dict(parts)
+        for part in parts.values():
+            part.task.payload = None  # part, task and course know each other from when it is ready: see `Fates.end`
+        self._left = len(parts)
+        self._rows = 1 if not parts else next(iter(parts.values())).feeds[0].rows
+        self._waits: dict[str, set[str]] = {name: set() for name in parts}
+        for wire in pipeline.wiring:
+            self._waits[wire.to_graph].add(wire.from_graph)
+        if in_order:
+            for before, after in zip(pipeline.order, pipeline.order[1:], strict=False):
+                self._waits[after].add(before)
+        self._outputs: Outputs = {}
+        self._states: dict[str, StreamState] = {}
+        self._pace(cost)
+
+    @property
+    def name(self) -> str:
+        """Of the pipeline."""
+        return self._pipeline.name
+
+    def _pace(self, cost: Callable[[Key, int], int]) -> None:
+        """Give every part its own times: what must run behind it has to fit in before those of the request."""
+        behind: dict[str, int] = {}
+        for name in reversed(self._pipeline.order):
+            takers = [taker for taker, givers in self._waits.items() if name in givers]
+            tail = max((behind[taker] for taker in takers), default=0)
+            task = self._later[name].task
+            behind[name] = tail + cost(task.key, task.rows)
+            task.soft -= tail
+            if task.hard is not None:
+                task.hard -= tail
+
+    def ready(self) -> list[Part]:
+        """Take out the parts that wait for nothing any more."""
+        found = [part for name, part in self._later.items() if not self._waits[name]]
+        for part in found:
+            part.course, part.task.payload = self, part
+            del self._later[part.runner.name]
+        return found
+
+    def state_for(self, part: Part, carried: StreamState) -> StreamState:
+        """What a stream's part starts from; a copy while what comes behind it may still fail."""
+        name = part.runner.name
+        state = state_of_graph(carried, name, part.runner.graph)
+        return copy_of_state(state) if self._left > 1 else state
+
+    def done(self, part: Part, outputs: Outputs, state: StreamState) -> Answer | None:
+        """Hand on what a part gave; return what the whole item has come to, if that was the last one."""
+        name = part.runner.name
+        self._left -= 1
+        for waits in self._waits.values():
+            waits.discard(name)
+        for wire in self._pipeline.wiring:
+            if wire.from_graph == name:
+                taker = self._later[wire.to_graph]
+                feed = taker.feeds[0]
+                taker.feeds = [replace(feed, arrays={**feed.arrays, wire.input: outputs[wire.output]})]
+        for public, (graph, output) in self._pipeline.outputs.items():
+            if graph == name:
+                self._outputs[public] = outputs[output]
+        self._states[name] = state
+        if self._left:
+            return None
+        ordered = {public: self._outputs[public] for public in self._pipeline.outputs}
+        return [ordered], [join_states(self._rows, self._states)]
+
+
+def make_parts(
+    ticket: Ticket[Any],
+    index: int,
+    version: Version,
+    runner: Runnable,
+    feeds: Sequence[Feed],
+    service: ServiceClass,
+    now: int,
+    hard: int | None,
+    cost: Callable[[Key, int], int],
+    stream: LiveStream | None = None,
+) -> list[Part]:
+    """Return the parts of an item that may be queued at once; those behind them come with its course.
+
+    Args:
+        ticket: the request.
+        index: which of its items.
+        version: what runs it.
+        runner: one graph, or a pipeline, which takes one feed.
+        feeds: checked, that run together.
+        service: class of the request.
+        now: the time.
+        hard: the deadline that the caller gave, if any.
+        cost: nanoseconds that so many rows of a key should take.
+        stream: its stream, or None.
+    """
+    if not isinstance(runner, Pipeline):
+        return [make_part(ticket, index, version, runner, feeds, service, now, hard, stream)]
+    parts = {
+        name: make_part(ticket, index, version, graph, [runner.feed_of(feeds[0], name)], service, now, hard, stream)
+        for name, graph in runner.runners.items()
+    }
+    return Course(runner, parts, stream is not None, cost).ready()
