@@ -201,8 +201,8 @@ class Stream:
 
     @property
     def state(self) -> StreamState:
-        """What the stream carries now; for reading, a change to its arrays changes the stream."""
-        return self._server.state_of(self._live)
+        """A copy of what the stream carries now; nothing once it has ended."""
+        return copy_of_state(self._server.state_of(self._live))
 
     def close(self) -> None:
         """End the stream and drop its state; what it has not answered yet is dropped. A second call does nothing."""

@@ -16,7 +16,7 @@ from runtime_lite.bench import bucket_call
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.arrays import Array
-from runtime_lite.format.manifest import Artifact, Graph
+from runtime_lite.format.manifest import Artifact, Graph, static_shape
 from runtime_lite.load_test.command import recorded_feeds
 
 Measure = Callable[[], float]
@@ -62,16 +62,16 @@ class _Recorder:
         self.executor = executor
         self.fed: dict[str, Array] = {}
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        self.fed = {name: np.array(array) for name, array in feeds.items()}
-        return self.executor.run(sizes, feeds)
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        self.fed = {name: np.array(array) for name, array in inputs.items()}
+        self.executor.run(sizes, inputs, outputs)
 
     def close(self) -> None:
         self.executor.close()
 
 
 def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes: int, seconds: float) -> Measure:
-    """Loops of one bucket, as many as lanes, that do nothing but run."""
+    """Loops of one bucket, as many as lanes, that do nothing but run, each into arrays that it has from the start."""
     recorder = _Recorder(executor)
     bucket_call(GraphRunner(name, graph, recorder, check_finite=False), artifact)()
 
@@ -80,8 +80,9 @@ def _bare(name: str, graph: Graph, executor: Executor, artifact: Artifact, lanes
         start = time.perf_counter()
 
         def loop(lane: int) -> None:
+            outputs = {t.name: np.empty(static_shape(t.shape, artifact.sizes), t.dtype) for t in graph.outputs}
             while time.perf_counter() < start + seconds:
-                executor.run(artifact.sizes, recorder.fed)
+                executor.run(artifact.sizes, recorder.fed, outputs)
                 counts[lane] += 1
 
         threads = [threading.Thread(target=loop, args=(lane,)) for lane in range(lanes)]

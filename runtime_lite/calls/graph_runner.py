@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
+from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
+from runtime_lite.calls.bucket import Bucket
 from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
-from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
+from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
 from runtime_lite.calls.state import StreamState, initial_state, next_state
 from runtime_lite.errors import BadInput
@@ -30,6 +32,8 @@ class GraphRunner:
         self.graph = graph
         self.executor = executor
         self._check_finite = check_finite
+        self._buckets: dict[tuple[int, ...], Bucket] = {}
+        self._blocks = BlockPool(graph)
 
     @property
     def fed(self) -> dict[str, int | None]:
@@ -119,8 +123,8 @@ class GraphRunner:
 
         Args:
             feeds: one per stream; their rows lie one after the other in the bucket.
-            states: what each stream carries, with as many rows as its feed. On success they are spent: only what is
-                returned may be used. Whatever is raised, they are as they were.
+            states: what each stream carries, with as many rows as its feed. They stay as they are, whether it succeeds
+                or raises.
             sizes: bucket of every axis.
             fill: what padded places of floating inputs hold.
 
@@ -139,19 +143,35 @@ class GraphRunner:
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
         if fault := bucket_fault(self.graph, feeds, sizes):
             _refuse(where, f"feeds that the bucket {dict(sizes)} holds", fault, "choose another bucket")
-        full = self.executor.run(sizes, full_feed(self.graph, feeds, states, sizes, fill))
-        outputs = cut_outputs(self.name, self.graph, full, feeds)
-        return list(zip(outputs, self._next_states(full, states), strict=True))
+        bucket = self._bucket(sizes)
+        buffers = bucket.take()
+        self._blocks.runs = max(self._blocks.runs, bucket.made)
+        carried = [state.values for state in states]
+        outputs = places_of_outputs(bucket, feeds, buffers.outputs)
+        block = self._blocks.take(bucket.rows) if self.graph.states else None
+        if block is not None:
+            outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
+        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
+        self.executor.run(bucket.sizes, inputs, outputs)
+        answers = cut_outputs(self.name, bucket, outputs, feeds)
+        after = self._next_states(block, states)
+        leave(states)
+        bucket.give_back(buffers)
+        return list(zip(answers, after, strict=True))
 
-    def _next_states(self, full: Mapping[str, Array], states: Sequence[StreamState]) -> list[StreamState]:
-        carried = [tensor for tensor in self.graph.outputs if tensor.role == "state"]
-        after = []
-        row = 0
-        for state in states:
-            values = {t.name: cut_rows(full[t.name], self.graph.rows_at(t), row, state.rows) for t in carried}
-            after.append(next_state(self.graph, state, values))
-            row += state.rows
+    def _next_states(self, block: Block | None, states: Sequence[StreamState]) -> list[StreamState]:
+        if block is None:
+            return [next_state(self.graph, state, {}) for state in states]
+        settled = settle(block, [state.rows for state in states])
+        after = [next_state(self.graph, state, values) for state, values in zip(states, settled, strict=True)]
+        share(after)
         return after
+
+    def _bucket(self, sizes: Mapping[str, int]) -> Bucket:
+        at = tuple(sizes[axis] for axis in self.graph.axes)
+        if at not in self._buckets:
+            self._buckets.setdefault(at, Bucket(self.graph, {axis: sizes[axis] for axis in self.graph.axes}))
+        return self._buckets[at]
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from runtime_lite.calls.blocks import rows_of, whole_block
+from runtime_lite.calls.bucket import Bucket
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused
@@ -16,33 +18,48 @@ from runtime_lite.format.manifest import Axis, Graph, Tensor, static_shape
 
 
 def full_feed(
-    graph: Graph, feeds: Sequence[Feed], states: Sequence[StreamState], sizes: Mapping[str, int], fill: float = 0.0
+    bucket: Bucket,
+    feeds: Sequence[Feed],
+    states: Sequence[StreamState],
+    carried: Sequence[Mapping[str, Array]],
+    buffers: Mapping[str, Array],
+    fill: float = 0.0,
 ) -> dict[str, Array]:
     """Return every input of a graph in the static shape of a bucket.
 
+    What has that shape already is not copied: a feed that fills the bucket, and states that fill a block together.
     Free rows hold the filler, initial states, the smallest length, caches of length 0 and the masks that belong to it.
 
     Args:
-        graph: the graph.
+        bucket: large enough for all of them.
         feeds: checked feeds, whose rows lie one after the other.
         states: what the stream of each feed carries.
-        sizes: the bucket of every axis, large enough for all of them.
+        carried: their values, each read once: they may come to lie elsewhere meanwhile.
+        buffers: what is written to where something is copied, by input.
         fill: what padded places of floating inputs hold; those of other inputs hold 0, which any table has.
     """
-    initial = {s.input: s.initial for s in graph.states}
-    counted = {axis.length_input: (name, axis) for name, axis in graph.axes.items() if axis.length_input is not None}
-    full = _cache_lengths(graph, states, sizes)
-    for tensor in graph.inputs:
-        shape, rows_at = static_shape(tensor.shape, sizes), graph.rows_at(tensor)
+    graph = bucket.graph
+    full = _cache_lengths(graph, states, bucket.sizes) if graph.caches else {}
+    block = whole_block(carried, bucket.rows)
+    for tensor, rows_at, filler in bucket.joined:
+        name = tensor.name
         if tensor.role == "data":
-            filler = fill if tensor.dtype.startswith("float") else 0
-            full[tensor.name] = _join([feed.arrays[tensor.name] for feed in feeds], shape, tensor, rows_at, filler)
-        elif tensor.role == "state":
-            values = [state.values[tensor.name] for state in states]
-            full[tensor.name] = _join(values, shape, tensor, rows_at, initial[tensor.name])
-        elif tensor.name in counted:
-            full[tensor.name] = _lengths(tensor, feeds, shape, rows_at, *counted[tensor.name])
-    return {tensor.name: full[tensor.name] for tensor in graph.inputs}
+            arrays = [feed.arrays[name] for feed in feeds]
+        elif block is not None:
+            full[name] = block.arrays[name]
+            continue
+        else:
+            arrays = [values[name] for values in carried]
+        if len(arrays) == 1 and arrays[0].shape == bucket.shapes[name]:
+            full[name] = arrays[0]
+        else:
+            full[name] = buffers[name]
+            _join(arrays, full[name], rows_at, fill if filler is None else filler)
+    for tensor, axis in bucket.counted:
+        full[tensor.name] = _lengths(
+            tensor, feeds, bucket.shapes[tensor.name], graph.rows_at(tensor), axis, graph.axes[axis]
+        )
+    return full
 
 
 def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[str, int]) -> dict[str, Array]:
@@ -60,21 +77,27 @@ def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[s
     return full
 
 
-def _join(
-    arrays: Sequence[Array], shape: tuple[int, ...], tensor: Tensor, rows_at: int | None, fill: bool | int | float
-) -> Array:
-    """Return arrays below each other in an array of a larger shape; the only one itself when it has that shape."""
-    if len(arrays) == 1 and arrays[0].shape == shape:
-        return arrays[0]
-    joined = np.full(shape, fill, tensor.dtype)
+def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: bool | int | float) -> None:
+    """Write arrays below each other into a place that is at least as large; what is left of it holds the filler."""
+    if rows_at is not None and all(_fills(array, place, rows_at) for array in arrays):
+        rows = sum(array.shape[rows_at] for array in arrays)
+        np.concatenate(arrays, rows_at, out=rows_of(place, rows_at, 0, rows))
+        place[(slice(None),) * rows_at + (slice(rows, None),)] = fill
+        return
+    place.fill(fill)
     row = 0
     for array in arrays:
         places = [slice(size) for size in array.shape]
         if rows_at is not None:
             places[rows_at] = slice(row, row + array.shape[rows_at])
             row += array.shape[rows_at]
-        joined[tuple(places)] = array
-    return joined
+        place[tuple(places)] = array
+
+
+def _fills(array: Array, place: Array, rows_at: int) -> bool:
+    """Whether every row of an array is as large as those of a place."""
+    shape = place.shape
+    return array.shape[:rows_at] == shape[:rows_at] and array.shape[rows_at + 1 :] == shape[rows_at + 1 :]
 
 
 def _lengths(
@@ -88,33 +111,48 @@ def _lengths(
     return lengths
 
 
-def cut_outputs(where: str, graph: Graph, full: Mapping[str, Array], feeds: Sequence[Feed]) -> list[dict[str, Array]]:
-    """Return the valid part of every output of role data, for each feed.
+def places_of_outputs(bucket: Bucket, feeds: Sequence[Feed], buffers: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what a run writes outputs of role data to.
+
+    Args:
+        bucket: where it runs.
+        feeds: the feeds whose rows lie one after the other.
+        buffers: by output, for what is cut; what a feed gets as it is has an array of its own.
+    """
+    tensors = [tensor for tensor in bucket.graph.outputs if tensor.role == "data"]
+    sizes = feeds[0].sizes if len(feeds) == 1 else {}
+    if sizes == bucket.sizes:
+        return {tensor.name: np.empty(static_shape(tensor.shape, sizes), tensor.dtype) for tensor in tensors}
+    return {tensor.name: buffers[tensor.name] for tensor in tensors}
+
+
+def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Sequence[Feed]) -> list[dict[str, Array]]:
+    """Return the valid part of every output of role data, for each feed, in arrays of its own.
 
     Args:
         where: what to call the graph in messages.
-        graph: the graph.
-        full: outputs in the static shape of a bucket.
+        bucket: where it ran.
+        full: outputs in the static shape of the bucket, from `places_of_outputs`.
         feeds: the feeds whose rows lie one after the other.
 
     Raises:
         BundleRefused: a formula of the manifest counts more places than an output has, or fewer than none.
     """
+    graph = bucket.graph
+    tensors = [tensor for tensor in graph.outputs if tensor.role == "data"]
+    if len(feeds) == 1 and feeds[0].sizes == bucket.sizes:
+        return [{tensor.name: full[tensor.name] for tensor in tensors}]
     cut: list[dict[str, Array]] = []
     row = 0
     for feed in feeds:
         outputs: dict[str, Array] = {}
-        for tensor in graph.outputs:
-            if tensor.role == "data":
-                array = full[tensor.name]
-                valid = static_shape(tensor.shape, feed.sizes)
-                if valid == array.shape:
-                    outputs[tensor.name] = array
-                    continue
-                _check_valid(f"{where}: {tensor.name!r}", tensor, array, valid, feed)
-                starts = [row if size == graph.batch_axis else 0 for size in tensor.shape]
-                places = tuple(slice(start, start + size) for start, size in zip(starts, valid, strict=True))
-                outputs[tensor.name] = array[places].copy()  # a view would keep the whole bucket alive
+        for tensor in tensors:
+            array = full[tensor.name]
+            valid = static_shape(tensor.shape, feed.sizes)
+            _check_valid(f"{where}: {tensor.name!r}", tensor, array, valid, feed)
+            starts = [row if size == graph.batch_axis else 0 for size in tensor.shape]
+            places = tuple(slice(start, start + size) for start, size in zip(starts, valid, strict=True))
+            outputs[tensor.name] = array[places].copy()  # the next run writes there
         cut.append(outputs)
         row += feed.rows
     return cut
@@ -127,10 +165,3 @@ def _check_valid(place: str, tensor: Tensor, array: Array, valid: tuple[int, ...
                 f"{place}: expected from 0 to {places} valid places for {str(size)!r} at sizes {dict(feed.sizes)}, "
                 f"got {slots}; rebuild the bundle with build.py"
             )
-
-
-def cut_rows(array: Array, axis: int | None, start: int, rows: int) -> Array:
-    """Return some rows of an axis as an array that owns its memory; itself when nothing is cut."""
-    if axis is None or array.shape[axis] == rows:
-        return array
-    return array[(slice(None),) * axis + (slice(start, start + rows),)].copy()

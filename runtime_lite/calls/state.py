@@ -1,11 +1,11 @@
 """The state of one stream: what a graph carries from push to push, and how many of its cached frames are valid.
 
-Lengths are counted per cache and per row: rows of one call may be streams of different ages. A push that fails leaves
-the stream as it was; one that succeeds has spent the state that it was given, only what it returns may be used.
+Lengths are counted per cache and per row: rows of one call may be streams of different ages. A push makes a new state
+and changes nothing in the one that it was given; `blocks.py` says where the arrays lie.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,14 +13,15 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph, static_shape
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class StreamState:
     """What is carried, for `rows` rows.
 
     Attributes:
         rows: number of rows; 1 and without meaning for a graph without a batch axis.
         lengths: valid cached frames of every row, int64 [rows], by cache axis; 0 before the first push.
-        values: arrays by graph input of role state.
+        values: arrays by graph input of role state; the same numbers may come to lie elsewhere at any moment, so it is
+            read once and held.
     """
 
     rows: int
@@ -35,10 +36,10 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
     return StreamState(rows, {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}, values)
 
 
-def next_state(graph: Graph, state: StreamState, outputs: Mapping[str, Array]) -> StreamState:
-    """Return the state after a push whose outputs, cut back to the stream's rows, are given."""
+def next_state(graph: Graph, state: StreamState, values: Mapping[str, Array]) -> StreamState:
+    """Return the state after a push that left these values, by graph input."""
     lengths = {cache.axis: cache.after_call(state.lengths[cache.axis]) for cache in graph.caches}
-    return replace(state, lengths=lengths, values={s.input: outputs[s.output] for s in graph.states})
+    return StreamState(state.rows, lengths, values)
 
 
 def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:

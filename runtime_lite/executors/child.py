@@ -128,15 +128,13 @@ class ChildExecutor:
         with self._lock:
             self._ready_child()
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Run one bucket; runs of several threads lie beside each other in the child.
 
         Args:
             sizes: bucket of every axis.
-            feeds: every input of the graph, in exactly the bucket's static shape.
-
-        Returns:
-            Every output of the graph by name, in the bucket's static shape.
+            inputs: every input of the graph, in exactly the bucket's static shape.
+            outputs: what every output is copied to, once the child has answered.
 
         Raises:
             BadInput, BundleRefused, EngineAbsent, InternalError: what the executor raised.
@@ -148,8 +146,9 @@ class ChildExecutor:
             lane = child.free_lanes.pop() if child.free_lanes else _Lane(child.control, self._graph)
         limit_s = self._limit_s if bucket in child.warm else self._limit_s + self._open_s
         try:
-            answer = lane.ask(bucket, feeds, limit_s)
-            outputs = lane.take(bucket) if answer == DONE else {}
+            answer = lane.ask(bucket, inputs, limit_s)
+            if answer == DONE:
+                lane.take(bucket, outputs)
         except TimeoutError:
             lane.close()
             raise self._replace(child, "hang", f"no answer within {limit_s:g} s") from None
@@ -163,7 +162,6 @@ class ChildExecutor:
             child.keep(bucket, lane)
         if answer != DONE:
             raise self._error_of(answer)
-        return outputs
 
     def close(self) -> None:
         """End the child; a second call does nothing."""
@@ -302,7 +300,7 @@ class _Lane:
             with contextlib.suppress(OSError):  # the child is gone: the first request says so
                 socket.send_fds(control, [b"lane"], [theirs.fileno(), handle])
 
-    def ask(self, bucket: str, feeds: Mapping[str, Array], limit_s: float) -> bytes:
+    def ask(self, bucket: str, inputs: Mapping[str, Array], limit_s: float) -> bytes:
         """Run a bucket in the child; its answer.
 
         Raises:
@@ -310,13 +308,14 @@ class _Lane:
             OSError: the child is gone.
         """
         for name, place in self._arrays[bucket].inputs.items():
-            np.copyto(place, feeds[name], casting="no")
+            np.copyto(place, inputs[name], casting="no")
         self._socket.send(bucket.encode())
         return _receive(self._socket, limit_s)
 
-    def take(self, bucket: str) -> dict[str, Array]:
-        """The outputs of the last run, as arrays of the caller's."""
-        return {name: place.copy() for name, place in self._arrays[bucket].outputs.items()}
+    def take(self, bucket: str, outputs: Mapping[str, Array]) -> None:
+        """Copy the outputs of the last run."""
+        for name, place in self._arrays[bucket].outputs.items():
+            np.copyto(outputs[name], place, casting="no")
 
     def close(self) -> None:
         """Give up the room; the child does the same when it sees it."""

@@ -11,10 +11,19 @@ from runtime_lite.format.reader import Bundle
 
 
 class Executor(Protocol):
-    """Runs the buckets of one graph; feeds are checked and padded before they get here."""
+    """Runs the buckets of one graph, several at once; feeds are checked and padded before they get here."""
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run one bucket: every input in exactly its static shape; every output by name."""
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """Run one bucket.
+
+        Args:
+            sizes: bucket of every axis.
+            inputs: every input of the graph by name, in exactly the bucket's static shape; of any memory layout. They
+                are read while this lasts, and never written.
+            outputs: an array for every output of the graph by name, in exactly the bucket's static shape, contiguous;
+                none shares memory with an input or another one. Every number of them is written; where something is
+                raised they hold anything, and nothing is written to them later.
+        """
         ...
 
     def close(self) -> None:

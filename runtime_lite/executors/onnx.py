@@ -10,7 +10,7 @@ are trusted: `feeds.py` has checked them.
 import posixpath
 import threading
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import onnxruntime  # type: ignore[import-untyped, unused-ignore]
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
@@ -33,6 +33,9 @@ _ORT_ERRORS = (
 )
 _ORT_TYPES = {"float16": "float16", "float32": "float", "float64": "double"}  # other dtypes have the same name
 _NO_MEMORY = "Failed to allocate memory"  # the backend has no error of its own for it
+_CPU = ort_state.OrtDevice(ort_state.OrtDevice.cpu(), ort_state.OrtDevice.default_memory(), 0)
+_MEMORY = ort_state.OrtValue.ortvalue_from_numpy  # shares the array's memory, but for an input that is not contiguous
+_OTHER_SHAPE = ("but the computed output shape for this run is", "Got invalid dimensions for output")
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
@@ -45,11 +48,11 @@ class _Value(Protocol):
 
 
 class _Session(Protocol):
-    """The part of onnxruntime.InferenceSession, which is untyped, that is used here."""
+    """What runs a graph in onnxruntime, which is untyped; of vectors of values over the memory of arrays."""
 
-    def get_inputs(self) -> list[_Value]: ...
-    def get_outputs(self) -> list[_Value]: ...
-    def run(self, names: list[str], feeds: dict[str, Array]) -> list[Array]: ...
+    def run_with_ortvaluevector(
+        self, options: object, input_names: list[str], given: Any, output_names: list[str], places: Any, at: list[Any]
+    ) -> None: ...
 
 
 class OnnxExecutor:
@@ -68,51 +71,69 @@ class OnnxExecutor:
         self._where = f"{bundle.path}: graph {name!r}"
         self._threads = threads
         self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        self._inputs = [tensor.name for tensor in self._graph.inputs]
+        self._outputs = [tensor.name for tensor in self._graph.outputs]
+        self._devices = [_CPU] * len(self._outputs)
         self._sessions: dict[str, _Session] = {}
+        self._by_bucket: dict[tuple[tuple[str, int], ...], _Session] = {}
         self._lock = threading.Lock()
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Run one bucket.
 
         Args:
             sizes: bucket of every axis.
-            feeds: every input of the graph, in exactly the bucket's static shape.
-
-        Returns:
-            Every output of the graph by name, in the bucket's static shape.
+            inputs: every input of the graph, in exactly the bucket's static shape.
+            outputs: what every output is written to, in the bucket's static shape, contiguous.
 
         Raises:
             BadInput: a value in the feed is outside what an operator accepts, e.g. an index beyond a table.
-            BundleRefused: the bucket's graph file is not what the manifest says.
+            BundleRefused: the bucket's graph file is not what the manifest says, or its outputs are not.
             ExecutorFailed: there was too little memory.
             InternalError: the backend failed.
         """
-        bucket = bucket_name(sizes)
-        artifact = self._artifacts[bucket]
-        with self._lock:
-            session = self._sessions.get(artifact.file)
-            if session is None:
-                session = self._sessions[artifact.file] = self._open_session(artifact)
-        names = [tensor.name for tensor in self._graph.outputs]
+        bucket = tuple(sizes.items())
+        session = self._by_bucket.get(bucket)
+        if session is None:
+            session = self._by_bucket[bucket] = self._session_of(self._artifacts[bucket_name(sizes)])
+        given, places = ort_state.OrtValueVector(), ort_state.OrtValueVector()
+        for name in self._inputs:
+            given.push_back(_MEMORY(inputs[name], _CPU))
+        for name in self._outputs:
+            places.push_back(_MEMORY(outputs[name], _CPU))
         try:
-            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+            session.run_with_ortvaluevector(
+                ort_state.RunOptions(), self._inputs, given, self._outputs, places, self._devices
+            )
         except ort_state.InvalidArgument as error:
+            if any(words in str(error) for words in _OTHER_SHAPE):
+                raise BundleRefused(
+                    f"{self._where}: bucket {bucket_name(sizes)}: expected outputs of the shapes that the manifest "
+                    f"lists, got others ({_reason(error)}); rebuild the bundle with build.py"
+                ) from error
             raise BadInput(
                 f"{self._where}: expected values that its operators accept, got {_reason(error)}; check the feed"
             ) from error
         except _ORT_ERRORS as error:
             if _NO_MEMORY in str(error):
                 raise ExecutorFailed(
-                    f"{self._where}: bucket {bucket}: expected memory for a run, got too little; free some, or "
-                    "build smaller buckets",
+                    f"{self._where}: bucket {bucket_name(sizes)}: expected memory for a run, got too little; free "
+                    "some, or build smaller buckets",
                     "memory",
                 ) from error
-            raise InternalError(f"{self._where}: bucket {bucket}: {_reason(error)}") from error
+            raise InternalError(f"{self._where}: bucket {bucket_name(sizes)}: {_reason(error)}") from error
 
     def close(self) -> None:
         """Drop all sessions."""
         with self._lock:
+            self._by_bucket.clear()
             self._sessions.clear()
+
+    def _session_of(self, artifact: Artifact) -> _Session:
+        with self._lock:
+            if artifact.file not in self._sessions:
+                self._sessions[artifact.file] = self._open_session(artifact)
+            return self._sessions[artifact.file]
 
     def _open_session(self, artifact: Artifact) -> _Session:
         where = f"{self._bundle.path}: {artifact.file}"
@@ -131,7 +152,7 @@ class OnnxExecutor:
             # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
             options.add_external_initializers_from_files_in_memory(list(locations), buffers, [len(b) for b in buffers])
         try:
-            session: _Session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise BundleRefused(
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
@@ -139,7 +160,8 @@ class OnnxExecutor:
             ) from error
         self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
         self._check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
-        return session
+        backend: _Session = session._sess  # the wrapper cannot write into arrays and say what went wrong in types
+        return backend
 
     def _check_signature(
         self, where: str, side: str, found: list[_Value], expected: tuple[Tensor, ...], artifact: Artifact

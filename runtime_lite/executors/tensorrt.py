@@ -2,7 +2,7 @@
 
 One engine per artifact (bucket), opened at its first use from the bytes whose hash was checked. Before the first one is
 opened here a process of its own has opened it, so that a driver or a version that does not fit is a sentence and no
-crash. Runs of one bucket follow each other; the outputs are the caller's arrays.
+crash. Runs of one bucket follow each other; the outputs are copied into the caller's arrays.
 """
 
 import threading
@@ -84,15 +84,13 @@ class TensorrtExecutor:
                 f"{device.capability}; run `build.py finish` on this machine"
             )
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Run one bucket.
 
         Args:
             sizes: bucket of every axis.
-            feeds: every input of the graph, in exactly the bucket's static shape.
-
-        Returns:
-            Every output of the graph by name, in the bucket's static shape.
+            inputs: every input of the graph, in exactly the bucket's static shape.
+            outputs: what every output is written to, in the bucket's static shape.
 
         Raises:
             EngineAbsent: the engine cannot be opened on this machine.
@@ -106,8 +104,9 @@ class TensorrtExecutor:
             with self._cuda.active():
                 if bucket not in self._opened:
                     self._opened[bucket] = self._open(self._artifacts[bucket])
-                outputs, _ = self._opened[bucket].run(feeds)
-        return {tensor.name: outputs[tensor.name] for tensor in self._graph.outputs}
+                found, _ = self._opened[bucket].run(inputs)
+        for name, place in outputs.items():
+            np.copyto(place, found[name], casting="no")
 
     def close(self) -> None:
         """Close all engines, then the device; a second call does nothing."""

@@ -2,11 +2,12 @@
 
 Whoever holds a `Hold` of an older generation is refused: a run that ends after its stream did commits nothing, and of a
 cancel, an idle expiry and an end at the same instant one frees the slot. A slot is filled with initial states when it
-is taken and emptied when it is freed. Used under the server's lock.
+is taken and emptied when it is freed; what is let go of leaves the block that it shared. Used under the server's lock.
 """
 
 from typing import NamedTuple
 
+from runtime_lite.calls.blocks import leave
 from runtime_lite.calls.state import StreamState
 
 
@@ -55,16 +56,21 @@ class Slots:
 
     def commit(self, hold: Hold, state: StreamState) -> bool:
         """Replace what a slot holds; whether the right was still good."""
-        if self.state(hold) is None:
+        old = self.state(hold)
+        if old is None:
+            leave([state])
             return False
         self._states[hold.slot] = state
+        leave([old])
         return True
 
     def free(self, hold: Hold) -> bool:
         """Give a slot back; whether the right was still good."""
-        if self.state(hold) is None:
+        old = self.state(hold)
+        if old is None:
             return False
         self._states[hold.slot] = None
+        leave([old])
         self._free.append(hold.slot)
         return True
 

@@ -162,10 +162,11 @@ class Simulated:
         self._simulators = {bucket: Simulator(bundle.read_file(file)) for bucket, file in files.items()}
         self._names = [tensor.name for tensor in graph.outputs]
 
-    def run(self, sizes: Mapping[str, int], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Run one bucket."""
-        found = self._simulators[bucket_name(sizes)].run(self._names, dict(feeds))
-        return dict(zip(self._names, found, strict=True))
+        found = self._simulators[bucket_name(sizes)].run(self._names, dict(inputs))
+        for name, array in zip(self._names, found, strict=True):
+            np.copyto(outputs[name], array, casting="no")
 
     def close(self) -> None:
         """There is nothing to close."""

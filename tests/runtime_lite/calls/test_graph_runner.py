@@ -1,7 +1,12 @@
 """Rows of any lengths give the same answer alone, padded, beside any neighbours, and whatever lies in their padding."""
 
+import copy
 import dataclasses
-from collections.abc import Iterator
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +14,21 @@ import pytest
 from runtime_lite import Runtime
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.state import initial_state
+from runtime_lite.calls.state import copy_of_state, initial_state
+from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     BUCKETS,
     TIMES,
     plain_graph,
     ragged_graph,
+    random_chunks,
     random_row,
     truth_of_ragged,
     write_ragged_bundle,
+    write_streaming_bundle,
 )
 
 ATOL = 2e-6
@@ -112,3 +121,158 @@ def test_rows_lie_where_the_shape_of_an_output_says(runner: GraphRunner) -> None
         "y": 0,
         "mean": 1,
     }
+
+
+class Watched:
+    """An executor that notes where the arrays of every run lie, and what the last one was fed.
+
+    `meet` is called inside of a run, `spoil` behind it.
+    """
+
+    def __init__(self, inner: Executor) -> None:
+        self._inner = inner
+        self.runs: list[dict[str, int]] = []
+        self.fed: dict[str, Array] = {}
+        self.meet: Callable[[], object] = lambda: None
+        self.spoil: Callable[[Mapping[str, Array]], object] = lambda outputs: None
+
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        self.runs.append({name: array.ctypes.data for name, array in {**inputs, **outputs}.items()})
+        self.fed = {name: array.copy() for name, array in inputs.items()}
+        self.meet()
+        self._inner.run(sizes, inputs, outputs)
+        self.spoil(outputs)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[GraphRunner]:
+    with Runtime() as runtime:
+        plain = runtime.load(write_streaming_bundle(tmp_path / "b")).runner()
+        yield GraphRunner("streaming", plain.graph, Watched(plain.executor), check_finite=False)
+
+
+def watch(runner: GraphRunner) -> Watched:
+    assert isinstance(runner.executor, Watched)
+    return runner.executor
+
+
+def chunk(runner: GraphRunner, seed: int, rows: int = 1) -> Feed:
+    return runner.check("test", {"x": random_chunks(1, rows, seed)[0]})
+
+
+@pytest.mark.parametrize("rows", [(1,), (1, 1, 1, 1), (2, 2), (4,)])
+def test_no_byte_of_a_state_moves_while_the_streams_of_a_full_bucket_go_on(
+    watched: GraphRunner, rows: tuple[int, ...]
+) -> None:
+    states = [initial_state(watched.graph, each) for each in rows]
+    for call in range(6):
+        feeds = [chunk(watched, 10 * call + at, each) for at, each in enumerate(rows)]
+        states = [state for _, state in watched.step_streams(feeds, states, {"batch": sum(rows)})]
+    runs = watch(watched).runs
+    for before, after in itertools.pairwise(runs):
+        assert after["keys"] == before["next_keys"]
+    assert len({run["next_keys"] for run in runs}) == 2, "two blocks, in turns"
+
+
+def test_a_steady_stream_gets_new_arrays_for_its_answers_alone(watched: GraphRunner) -> None:
+    feeds, states = [chunk(watched, seed) for seed in range(3)], [initial_state(watched.graph, 1) for _ in range(3)]
+    for _ in range(8):
+        states = [state for _, state in watched.step_streams(feeds, states, {"batch": 4})]
+    for name in ("x", "keys", "y", "next_keys"):
+        assert len({run[name] for run in watch(watched).runs}) == 1
+
+
+def test_what_was_handed_out_is_never_written_again(watched: GraphRunner) -> None:
+    held = []
+    states = [initial_state(watched.graph, 1) for _ in range(4)]
+    for call in range(6):
+        feeds = [chunk(watched, 4 * call + at) for at in range(4)]
+        for count, sizes in ((4, 4), (3, 4), (1, 1)):
+            steps = watched.step_streams(feeds[:count], states[:count], {"batch": sizes})
+            held += [(state, copy_of_state(state), outputs, copy.deepcopy(outputs)) for outputs, state in steps]
+        states = [state for state, *_ in held[-8:-4]]
+    for state, state_then, outputs, outputs_then in held:
+        np.testing.assert_array_equal(outputs["y"], outputs_then["y"])
+        np.testing.assert_array_equal(state.values["keys"], state_then.values["keys"])
+        np.testing.assert_array_equal(state.lengths["cache"], state_then.lengths["cache"])
+
+
+def test_what_the_run_before_left_in_the_buffers_reaches_nobody(runner: GraphRunner) -> None:
+    loose, fresh = (GraphRunner("g", runner.graph, runner.executor, check_finite=False) for _ in range(2))
+    poison = loose.check("test", {**random_row(8), "x": np.full((1, 8, 2), np.nan, np.float32)})
+    lengths = (5, 3, 7)
+    run(loose, [poison] * 4, 4, 8)
+    got, expected = (run(each, [row(each, length) for length in lengths], 4, 8) for each in (loose, fresh))
+    for ours, theirs in zip(got, expected, strict=True):
+        for name in ("y", "mean"):
+            np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+def test_free_rows_hold_initial_states_after_any_run(watched: GraphRunner) -> None:
+    states = [initial_state(watched.graph, 1) for _ in range(4)]
+    feeds = [chunk(watched, at) for at in range(4)]
+    for count in (4, 2, 4, 3):
+        steps = watched.step_streams(feeds[:count], states[:count], {"batch": 4})
+        states[:count] = [state for _, state in steps]
+        fed = watch(watched).fed
+        assert not any(fed[name][count:].any() for name in ("x", "keys", "real_length"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_a_run_that_fails_after_it_wrote_leaves_the_states_and_the_next_run_right(
+    watched: GraphRunner, count: int
+) -> None:
+    sizes = {"batch": 1 if count == 1 else 4}
+    feeds = [chunk(watched, at) for at in range(count)]
+    states = [initial_state(watched.graph, 1) for _ in range(count)]
+    for _ in range(2):
+        states = [state for _, state in watched.step_streams(feeds, states, sizes)]
+    before = [copy_of_state(state) for state in states]
+    wanted = watched.step_streams(feeds, before, sizes)
+
+    def spoil(outputs: Mapping[str, Array]) -> None:
+        for array in outputs.values():
+            array.fill(np.nan)
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        watch(watched).spoil = spoil
+        with pytest.raises(KeyboardInterrupt):
+            watched.step_streams(feeds, states, sizes)
+        watch(watched).spoil = lambda outputs: None
+        for got, expected in zip(watched.step_streams(feeds, states, sizes), wanted, strict=True):
+            np.testing.assert_array_equal(got[0]["y"], expected[0]["y"])
+            np.testing.assert_array_equal(got[1].values["keys"], expected[1].values["keys"])
+
+
+def test_runs_beside_each_other_share_no_memory_but_what_they_read(watched: GraphRunner) -> None:
+    watch(watched).meet = threading.Barrier(3, timeout=PATIENCE_S).wait
+    answers: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        states = [initial_state(watched.graph, 1) for _ in range(3)]
+        for call in range(4):
+            feeds = [chunk(watched, 100 * number + 10 * call + at) for at in range(3)]
+            steps = watched.step_streams(feeds, states, {"batch": 4})
+            states = [state for _, state in steps]
+        answers[number] = [(outputs["y"], state.values["keys"]) for outputs, state in steps]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    runs = watch(watched).runs
+    for beside in [runs[at : at + 3] for at in range(0, len(runs), 3)]:
+        places = [place for run in beside for place in run.values()]
+        assert len(set(places)) == len(places)
+    watch(watched).meet = lambda: None
+    together = dict(answers)
+    for number in range(3):
+        work(number)
+        for ours, theirs in zip(together[number], answers[number], strict=True):
+            np.testing.assert_array_equal(ours[0], theirs[0])
+            np.testing.assert_array_equal(ours[1], theirs[1])

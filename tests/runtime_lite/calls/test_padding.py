@@ -1,14 +1,16 @@
 """What a graph is fed besides the caller's data, in padded places and free rows too, and what is cut off again."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused
+from runtime_lite.calls.bucket import Bucket, Places
 from runtime_lite.calls.feeds import Feed, check_feed
-from runtime_lite.calls.padding import cut_outputs, cut_rows, full_feed
+from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph
@@ -26,6 +28,22 @@ def row(length: int) -> Feed:
     return check_feed("test", RAGGED, random_row(length), True)
 
 
+def poisoned(places: Places) -> Places:
+    """Buffers in which the run before left something in every place."""
+    for tensor in places._tensors:
+        places[tensor.name].fill(np.nan if tensor.dtype.startswith("float") else 99)
+    return places
+
+
+def fed(
+    graph: Graph, feeds: list[Feed], states: list[StreamState], sizes: Mapping[str, int], fill: float = 0.0
+) -> dict[str, Array]:
+    bucket = Bucket(graph, sizes)
+    carried = [state.values for state in states]
+    found = full_feed(bucket, feeds, states, carried, poisoned(bucket.take().inputs), fill)
+    return {tensor.name: found[tensor.name] for tensor in graph.inputs}
+
+
 def mask_of(real_length: int) -> list[int]:
     """Return the mask as the contract words it: slot s is 1 iff s >= window - real_length."""
     return [1 if slot >= 5 - real_length else 0 for slot in range(8)]
@@ -34,18 +52,17 @@ def mask_of(real_length: int) -> list[int]:
 @pytest.mark.parametrize("real_length", [0, 1, 3, 5])
 def test_length_and_mask_come_from_one_count_and_free_rows_have_none(real_length: int) -> None:
     state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.full(3, real_length)})
-    feed = full_feed(GRAPH, chunk(3), [state], {"batch": 4})
+    feed = fed(GRAPH, chunk(3), [state], {"batch": 4})
     assert feed["real_length"].tolist() == [real_length] * 3 + [0]
     assert feed["mask"].tolist() == [mask_of(real_length)] * 3 + [mask_of(0)]
     assert (feed["x"][3] == 0).all()
-    assert list(feed) == ["x", "real_length", "mask", "keys"]
     for tensor in GRAPH.inputs:
         assert feed[tensor.name].dtype == np.dtype(tensor.dtype)
 
 
 def test_rows_of_one_call_may_be_streams_of_different_ages() -> None:
     state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.array([5, 0, 3])})
-    feed = full_feed(GRAPH, chunk(3), [state], {"batch": 4})
+    feed = fed(GRAPH, chunk(3), [state], {"batch": 4})
     assert feed["real_length"].tolist() == [5, 0, 3, 0]
     assert feed["mask"].tolist() == [mask_of(5), mask_of(0), mask_of(3), mask_of(0)]
 
@@ -56,7 +73,7 @@ def test_free_rows_hold_the_initial_state() -> None:
     state = initial_state(graph, 2)
     assert (state.values["keys"] == -7.5).all()
     values = {"keys": np.ones((2, 5, 2), np.float32)}
-    feed = full_feed(graph, chunk(2), [StreamState(2, {"cache": np.array([3, 3])}, values)], {"batch": 4})
+    feed = fed(graph, chunk(2), [StreamState(2, {"cache": np.array([3, 3])}, values)], {"batch": 4})
     assert (feed["keys"][:2] == 1).all()
     assert (feed["keys"][2:] == -7.5).all()
 
@@ -64,7 +81,7 @@ def test_free_rows_hold_the_initial_state() -> None:
 def test_a_graph_that_computes_its_mask_is_fed_the_length_only() -> None:
     inputs = tuple(tensor for tensor in GRAPH.inputs if tensor.role != "mask")
     graph = dataclasses.replace(GRAPH, inputs=inputs, caches=(dataclasses.replace(CACHE, mask_input=None),))
-    assert list(full_feed(graph, chunk(), [initial_state(graph, 1)], {"batch": 1})) == [
+    assert list(fed(graph, chunk(), [initial_state(graph, 1)], {"batch": 1})) == [
         "x",
         "real_length",
         "keys",
@@ -83,7 +100,7 @@ def test_a_graph_with_a_fixed_batch_is_fed_whole() -> None:
         states=tuple(dataclasses.replace(state, shape=fix(state.shape)) for state in GRAPH.states),
     )
     state = dataclasses.replace(initial_state(graph, 1), lengths={"cache": np.array([3])})
-    feed = full_feed(graph, chunk(2, graph), [state], {})
+    feed = fed(graph, chunk(2, graph), [state], {})
     assert feed["real_length"].tolist() == [3, 3]
     assert feed["mask"].tolist() == [mask_of(3)] * 2
     assert feed["keys"].shape == (2, 5, 2)
@@ -91,7 +108,7 @@ def test_a_graph_with_a_fixed_batch_is_fed_whole() -> None:
 
 def full(feeds: list[Feed], batch: int, time: int, **options: Any) -> dict[str, Array]:
     states = [initial_state(RAGGED, feed.rows) for feed in feeds]
-    return full_feed(RAGGED, feeds, states, {"batch": batch, "time": time}, **options)
+    return fed(RAGGED, feeds, states, {"batch": batch, "time": time}, **options)
 
 
 def test_rows_of_several_lengths_lie_one_after_the_other_with_zeros_behind_them() -> None:
@@ -130,7 +147,7 @@ def test_a_graph_with_a_fixed_batch_has_one_length_for_all_rows() -> None:
     inputs = tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in RAGGED.inputs)
     graph = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, batch_axis=None, inputs=inputs)
     feed = check_feed("test", graph, {name: np.repeat(array, 2, 0) for name, array in random_row(5).items()}, True)
-    found = full_feed(graph, [feed], [initial_state(graph, 1)], {"time": 8})
+    found = fed(graph, [feed], [initial_state(graph, 1)], {"time": 8})
     assert found["time_length"].tolist() == [5, 5]
     assert found["x"].shape == (2, 8, 2)
 
@@ -138,13 +155,14 @@ def test_a_graph_with_a_fixed_batch_has_one_length_for_all_rows() -> None:
 def test_outputs_are_cut_to_the_value_of_their_formula() -> None:
     places = np.arange(4 * 4 * 2, dtype=np.float32).reshape(4, 4, 2)
     outputs = {"y": places, "mean": places[:, 0]}
-    cut = cut_outputs("test", RAGGED, outputs, [row(5), row(3), row(8)])
+    cut = cut_outputs("test", Bucket(RAGGED, {"batch": 4, "time": 8}), outputs, [row(5), row(3), row(8)])
     assert [answer["y"].shape for answer in cut] == [(1, 3, 2), (1, 2, 2), (1, 4, 2)]
     for number, answer in enumerate(cut):
         np.testing.assert_array_equal(answer["y"][0], places[number, : answer["y"].shape[1]])
         np.testing.assert_array_equal(answer["mean"], places[number : number + 1, 0])
         assert answer["y"].base is None, "a view would keep the whole bucket alive"
-    (whole,) = cut_outputs("test", RAGGED, {"y": places[:1], "mean": places[:1, 0]}, [row(8)])
+    one = Bucket(RAGGED, {"batch": 1, "time": 8})
+    (whole,) = cut_outputs("test", one, {"y": places[:1], "mean": places[:1, 0]}, [row(8)])
     assert whole["y"].shape == (1, 4, 2)
 
 
@@ -153,19 +171,36 @@ def test_a_formula_that_counts_more_than_there_is_or_less_than_nothing_is_refuse
     output = dataclasses.replace(RAGGED.outputs[0], shape=("batch", size, 2))
     graph = dataclasses.replace(RAGGED, outputs=(output,))
     with pytest.raises(BundleRefused) as refusal:
-        cut_outputs("ragged", graph, {"y": np.zeros((1, 4, 2), np.float32)}, [row(5)])
+        cut_outputs("ragged", Bucket(graph, {"batch": 1, "time": 8}), {"y": np.zeros((1, 4, 2), np.float32)}, [row(5)])
     assert str(refusal.value) == (
         f"ragged: 'y': expected from 0 to 4 valid places for {size!r} at sizes {{'batch': 1, 'time': 5}}, got {slots}; "
         "rebuild the bundle with build.py"
     )
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_rows_are_cut_on_any_axis(axis: int) -> None:
-    array = random_chunks(2, 3)[:, :, 0, :]
-    rows = array.shape[axis] - 1
-    for start in (0, 1):
-        cut = cut_rows(array, axis, start, rows)
-        np.testing.assert_array_equal(cut, np.take(array, range(start, start + rows), axis))
-        assert cut.base is None
-    assert cut_rows(array, axis, 0, rows + 1) is array
+def test_what_a_feed_gets_as_it_is_is_its_own_and_what_is_cut_is_not() -> None:
+    bucket = Bucket(RAGGED, {"batch": 1, "time": 8})
+    buffers = bucket.take().outputs
+    first, second = (places_of_outputs(bucket, [row(8)], buffers) for _ in range(2))
+    assert not buffers and not any(np.shares_memory(first[name], second[name]) for name in ("y", "mean"))
+    cut = places_of_outputs(bucket, [row(5)], buffers)
+    assert all(cut[name] is buffers[name] for name in ("y", "mean"))
+
+
+@pytest.mark.parametrize("rows", [(1, 1, 1, 1), (2, 2), (1, 2), (3,)])
+def test_states_of_any_axis_of_rows_are_gathered_in_order_with_initial_states_behind_them(
+    rows: tuple[int, ...],
+) -> None:
+    shape = (2, "batch", 3)
+    inputs = tuple(dataclasses.replace(t, shape=shape) if t.name == "keys" else t for t in GRAPH.inputs)
+    keys = dataclasses.replace(GRAPH.states[0], shape=shape, initial=-7.5)
+    graph = dataclasses.replace(GRAPH, inputs=inputs, states=(keys,))
+    random = np.random.default_rng(0)
+    values = [random.random((2, count, 3), np.float32) for count in rows]
+    states = [
+        StreamState(count, {"cache": np.zeros(count, np.int64)}, {"keys": value})
+        for count, value in zip(rows, values, strict=True)
+    ]
+    found = fed(graph, [chunk(count)[0] for count in rows], states, {"batch": 4})["keys"]
+    np.testing.assert_array_equal(found[:, : sum(rows)], np.concatenate(values, 1))
+    assert (found[:, sum(rows) :] == -7.5).all()

@@ -37,6 +37,7 @@ from tests.runtime_lite.bundles import (
     write_streaming_bundle,
 )
 from tests.runtime_lite.executors import faulty
+from tests.runtime_lite.executors.fresh_outputs import run_fresh
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -177,7 +178,8 @@ def test_a_stream_goes_on_from_the_last_push_that_returned(tmp_path: Path) -> No
 
 def run_alone(model: Model, what: float) -> Array:
     """A run of its own, past the queue: two of them lie beside each other."""
-    return model.runner().executor.run({"batch": 1, "frames": 2}, feed(what))["y"]
+    runner = model.runner()
+    return run_fresh(runner.executor, runner.graph, {"batch": 1, "frames": 2}, feed(what))["y"]
 
 
 def test_runs_of_two_threads_are_in_the_child_at_once(path: Path) -> None:
@@ -313,7 +315,7 @@ def test_a_closed_executor_runs_nothing(path: Path) -> None:
         executor = model.runner().executor
         executor.close()
         with pytest.raises(ExecutorFailed, match="got a closed one"):
-            executor.run({"batch": 1, "frames": 2}, feed())
+            run_fresh(executor, model.runner().graph, {"batch": 1, "frames": 2}, feed())
 
 
 def test_what_a_child_cannot_import_is_refused() -> None:

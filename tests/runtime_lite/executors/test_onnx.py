@@ -1,12 +1,13 @@
 """One session per graph file, opened once; attacks through graph files are in tests/attacks."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.serving.no_op import write_no_op
 from runtime_lite import BadInput, Bundle, BundleRefused, Runtime, read_bundle
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
@@ -15,6 +16,7 @@ from tests.runtime_lite.bundles import (
     STREAMING_TEXT,
     edit_manifest,
     onnx_bytes,
+    plain_graph,
     random_chunks,
     replace_graph,
     replace_hashed,
@@ -22,6 +24,7 @@ from tests.runtime_lite.bundles import (
     write_double_bundle,
     write_open_bundle,
 )
+from tests.runtime_lite.executors.fresh_outputs import poisoned_outputs, run_fresh
 
 GATHER_TEXT = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -61,7 +64,7 @@ def test_a_session_is_opened_at_its_first_use_and_kept(bundle: Bundle, monkeypat
     executor = OnnxExecutor(bundle, "plain", 1)
     assert read == []
     for rows in (1, 1, 4, 1, 4):
-        executor.run({"batch": rows, "frames": 2}, feeds(rows))
+        run_fresh(executor, plain_graph(), {"batch": rows, "frames": 2}, feeds(rows))
     weights = "graphs/weights.bin"
     assert read == ["graphs/plain.batch1.frames2.onnx", weights, "graphs/plain.batch4.frames2.onnx", weights]
 
@@ -115,16 +118,16 @@ def test_equal_feeds_give_equal_bits_in_every_session(bundle: Bundle) -> None:
     noise = feeds(4)
     noise["x"] = np.random.default_rng(0).standard_normal((4, 2, 2)).astype(np.float32)
     sizes = {"batch": 4, "frames": 2}
-    answers = [OnnxExecutor(bundle, "plain", 1).run(sizes, noise)["y"] for _ in range(3)]
+    answers = [run_fresh(OnnxExecutor(bundle, "plain", 1), plain_graph(), sizes, noise)["y"] for _ in range(3)]
     for answer in answers[1:]:
         np.testing.assert_array_equal(answer, answers[0])
 
 
 def test_the_weights_outlive_the_bytes_they_came_from(bundle: Bundle) -> None:
     executor = OnnxExecutor(bundle, "plain", 1)
-    before = executor.run({"batch": 4, "frames": 2}, feeds(4))["y"]
+    before = run_fresh(executor, plain_graph(), {"batch": 4, "frames": 2}, feeds(4))["y"]
     gc.collect()
-    np.testing.assert_array_equal(executor.run({"batch": 4, "frames": 2}, feeds(4))["y"], before)
+    np.testing.assert_array_equal(run_fresh(executor, plain_graph(), {"batch": 4, "frames": 2}, feeds(4))["y"], before)
 
 
 @pytest.mark.parametrize("index", [2, -3, 2**40])
@@ -137,5 +140,56 @@ def test_a_value_that_an_operator_refuses_is_the_callers_mistake(directory: Path
         with pytest.raises(
             BadInput, match=r"graph 'plain': expected values that its operators accept, got .*; check the feed"
         ):
-            executor.run({"batch": 1, "frames": 2}, wrong)
-        assert executor.run({"batch": 1, "frames": 2}, feeds(1))["y"].shape == (1, 2, 2)
+            run_fresh(executor, plain_graph(), {"batch": 1, "frames": 2}, wrong)
+        outputs = run_fresh(executor, plain_graph(), {"batch": 1, "frames": 2}, feeds(1))
+        assert np.isfinite(outputs["y"]).all()
+
+
+def test_outputs_of_other_shapes_than_the_manifest_lists_are_the_bundles_fault(tmp_path: Path) -> None:
+    directory = write_open_bundle(tmp_path / "b")
+    text = STREAMING_TEXT.format(n="batch").replace("y = Add(projected,", "y = Add(twice,")
+    text = text.replace("length = Cast", "twice = Concat<axis = 0>(projected, projected)\n    length = Cast")
+    replace_graph(directory, "graphs/streaming.batch.onnx", onnx_bytes(text))
+    with Runtime() as runtime, pytest.raises(BundleRefused, match="expected outputs of the shapes that the manifest"):
+        runtime.load(directory).open_stream().push({"x": random_chunks(1)[0]})
+
+
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "columns first": np.asfortranarray,
+    "every other place": lambda array: np.repeat(array, 2, 2)[:, :, ::2],
+    "backwards": lambda array: array[:, ::-1].copy()[:, ::-1],
+    "between items": lambda array: np.frombuffer(b"." + array.tobytes(), np.uint8)[1:].view("f4").reshape(array.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_input_of_any_layout_is_read_as_what_it_is_and_never_written(bundle: Bundle, layout: str) -> None:
+    executor, sizes = OnnxExecutor(bundle, "plain", 1), {"batch": 4, "frames": 2}
+    x = np.random.default_rng(0).standard_normal((4, 2, 2)).astype(np.float32)
+    laid = LAYOUTS[layout](x)
+    wanted = run_fresh(executor, plain_graph(), sizes, {**feeds(4), "x": x})
+    got = run_fresh(executor, plain_graph(), sizes, {**feeds(4), "x": laid})
+    np.testing.assert_array_equal(got["y"], wanted["y"])
+    np.testing.assert_array_equal(laid, x)
+
+
+def test_an_output_that_is_an_input_passed_on_is_written_too(tmp_path: Path) -> None:
+    with read_bundle(write_no_op(tmp_path, width=4, stream=True)) as bundle:
+        executor, graph = OnnxExecutor(bundle, "no_op", 1), bundle.manifest.graphs["no_op"]
+        given = {name: np.full((4, 4), value, np.float32) for name, value in (("x", 1.5), ("past", 2.5))}
+        outputs = run_fresh(executor, graph, {"batch": 4}, given)
+    assert (outputs["y"] == 1.5).all() and (outputs["next"] == 2.5).all()
+    assert not any(np.shares_memory(ours, theirs) for ours in outputs.values() for theirs in given.values())
+
+
+def test_a_run_that_is_refused_writes_nothing_later(directory: Path) -> None:
+    replace_hashed(directory, "graphs/plain.batch1.frames2.onnx", onnx_bytes(GATHER_TEXT))
+    edit_manifest(directory, lambda plain: None)
+    with read_bundle(directory) as bundle:
+        executor, sizes = OnnxExecutor(bundle, "plain", 1), {"batch": 1, "frames": 2}
+        places = poisoned_outputs(plain_graph(), sizes)
+        with pytest.raises(BadInput):
+            executor.run(sizes, feeds(1) | {"shift": np.array([2])}, places)
+        places["y"][:] = 7
+        run_fresh(executor, plain_graph(), sizes, feeds(1))
+    assert (places["y"] == 7).all()

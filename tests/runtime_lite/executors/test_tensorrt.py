@@ -19,6 +19,7 @@ from tests.kit import vendor
 from tests.runtime_lite import engines
 from tests.runtime_lite.bundles import edit_manifest, replace_hashed, write_plain_bundle
 from tests.runtime_lite.engines import use_doubles, write_engine_bundle
+from tests.runtime_lite.executors.fresh_outputs import run_fresh
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -48,7 +49,7 @@ def test_an_engine_is_opened_at_its_first_use_and_tried_once_before(
         executor = TensorrtExecutor(bundle, "plain")
         assert tried == []
         for rows in (1, 4, 1):
-            executor.run({"batch": rows, "frames": 2}, feeds(rows))
+            run_fresh(executor, bundle.manifest.graphs["plain"], {"batch": rows, "frames": 2}, feeds(rows))
         assert [Path(where).name for where in tried] == ["plain.batch1.frames2.plan"]
         executor.close()
         executor.close()

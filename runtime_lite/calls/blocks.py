@@ -1,0 +1,219 @@
+"""Where the states of streams lie from call to call: in blocks of rows, which runs write and streams share.
+
+The states of streams that fill a bucket together stay where the run wrote them, so that no byte of theirs moves while
+these streams go on together, in the same order. When one of them leaves, the others get rows of their own: a stream
+holds no more memory than its states need. What an array lies in is not written while anything holds it: the memory of
+a block comes back with the last array in it, whoever held that, and after a run that failed, too.
+"""
+
+import itertools
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from runtime_lite.calls.state import StreamState
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
+
+ALIGNMENT = 64
+"""Where arrays begin: a cache line, which vector instructions want too."""
+
+
+class _Memory:
+    """Bytes that go back to their pool when no array lies in them any more."""
+
+    __slots__ = ("__array_interface__", "_content", "_pool", "_rows")
+
+    def __init__(self, pool: "BlockPool", rows: int, content: "_Bytes") -> None:
+        self._pool, self._rows, self._content = pool, rows, content
+        self.__array_interface__ = content.interface
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._rows, self._content)
+
+
+class Block:
+    """State arrays of some rows, which lie in memory that nobody else writes while one of them is held.
+
+    Attributes:
+        arrays: by graph input of role state.
+        rows: number of rows.
+        sharers: the states that lie in it, if they are those of several streams.
+    """
+
+    __slots__ = ("_pool", "arrays", "rows", "sharers")
+
+    def __init__(self, pool: "BlockPool", rows: int, arrays: dict[str, Array]) -> None:
+        """Hold the arrays."""
+        self._pool = pool
+        self.rows = rows
+        self.arrays = arrays
+        self.sharers: list[weakref.ref[StreamState]] = []
+
+    def rows_from(self, start: int, rows: int) -> dict[str, Array]:
+        """Views of some rows."""
+        return {name: rows_of(array, self._pool.rows_at[name], start, rows) for name, array in self.arrays.items()}
+
+    def own_rows(self, start: int, rows: int) -> "RowsOfBlock":
+        """Some rows, copied into a block that holds no others."""
+        own = self._pool.take(rows)
+        for name, array in self.rows_from(start, rows).items():
+            np.copyto(own.arrays[name], array)
+        return RowsOfBlock(own, 0, rows, own.arrays)
+
+
+class RowsOfBlock(dict[str, Array]):
+    """State arrays by graph input, which are rows of a block.
+
+    Attributes:
+        block: where they lie.
+        start: the first row.
+        rows: number of rows.
+    """
+
+    __slots__ = ("block", "rows", "start")
+
+    def __init__(self, block: Block, start: int, rows: int, arrays: Mapping[str, Array]) -> None:
+        """Hold the block."""
+        super().__init__(arrays)
+        self.block = block
+        self.start = start
+        self.rows = rows
+
+
+class BlockPool:
+    """The blocks of one graph. Any thread may use it; nothing here waits, for memory may come back at any moment.
+
+    Args:
+        graph: whose states they hold.
+
+    Attributes:
+        rows_at: where every state has its rows, by graph input.
+        runs: how many runs there have been at once: as many rows as all of them can have are kept of each size.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        """Start empty."""
+        self._graph = graph
+        self._layouts: dict[int, _Layout] = {}
+        self._spare: dict[int, list[_Bytes]] = {}
+        self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
+        self.runs = 1
+
+    def take(self, rows: int) -> Block:
+        """Return a block that nothing lies in; it holds whatever was there."""
+        layout = self._layouts.get(rows)
+        if layout is None:
+            layout = self._layouts[rows] = _layout(self._graph, rows)
+            self._spare.setdefault(rows, [])
+        try:
+            content = self._spare[rows].pop()
+        except IndexError:
+            content = layout.new_bytes()
+        lies_in = np.asarray(_Memory(self, rows, content))
+        arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in layout.places}
+        return Block(self, rows, arrays)
+
+    def give_back(self, rows: int, content: "_Bytes") -> None:
+        """For memory that nothing lies in: keep it for the next block, unless enough is kept."""
+        spare = self._spare[rows]
+        if (len(spare) + 1) * rows <= self.runs * self._graph.row_buckets[-1]:
+            spare.append(content)
+
+
+class _Bytes(NamedTuple):
+    """Memory, and how NumPy wants to be told of it."""
+
+    array: Array
+    interface: dict[str, Any]
+
+
+class _Layout(NamedTuple):
+    """Where the states of some rows lie in a block: name, shape, dtype and first byte of each; and the end of all."""
+
+    places: tuple[tuple[str, tuple[int, ...], "np.dtype[Any]", int], ...]
+    end: int
+
+    def new_bytes(self) -> _Bytes:
+        """Memory for them, aligned."""
+        content = np.empty(self.end + ALIGNMENT, np.uint8)
+        start = -content.ctypes.data % ALIGNMENT
+        aligned = content[start : start + self.end]
+        return _Bytes(aligned, aligned.__array_interface__)
+
+
+def _layout(graph: Graph, rows: int) -> _Layout:
+    sizes = {} if graph.batch_axis is None else {graph.batch_axis: rows}
+    places, start = [], 0
+    for state in graph.states:
+        shape = static_shape(state.shape, sizes)
+        places.append((state.input, shape, np.dtype(state.dtype), start))
+        start += -(-tensor_bytes(shape, state.dtype) // ALIGNMENT) * ALIGNMENT
+    return _Layout(tuple(places), max(start, 1))
+
+
+def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
+    """Return what streams carry on, of a block that a run has written.
+
+    Rows that fill it stay there; others are copied, for the block is more than they need.
+
+    Args:
+        block: what the run wrote.
+        rows: of every stream, one after the other.
+    """
+    if len(rows) == 1 and rows[0] == block.rows:
+        return [RowsOfBlock(block, 0, block.rows, block.arrays)]
+    starts = itertools.accumulate(rows, initial=0)
+    if sum(rows) < block.rows:
+        return [block.own_rows(start, count) for start, count in zip(starts, rows, strict=False)]
+    return [
+        RowsOfBlock(block, start, count, block.rows_from(start, count))
+        for start, count in zip(starts, rows, strict=False)
+    ]
+
+
+def share(states: Sequence[StreamState]) -> None:
+    """Remember who shares the block in which the states of several streams have stayed."""
+    first = states[0].values
+    if len(states) > 1 and isinstance(first, RowsOfBlock) and first.block.rows > states[0].rows:
+        first.block.sharers = [weakref.ref(state) for state in states]
+
+
+def leave(states: Sequence[StreamState]) -> None:
+    """Let go of states that are spent: those that shared a block with them, and are not, get rows of their own.
+
+    A run that reads the block meanwhile does not notice: the rows are copied, and it holds the block.
+    """
+    for state in states:
+        values = state.values
+        if isinstance(values, RowsOfBlock) and values.block.sharers:
+            block = values.block
+            sharers, block.sharers = block.sharers, []
+            for left in [sharer() for sharer in sharers]:
+                if left is None or any(left is each for each in states):
+                    continue
+                place = left.values
+                if isinstance(place, RowsOfBlock) and place.block is block:
+                    left.values = block.own_rows(place.start, left.rows)
+
+
+def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
+    """Return the block of so many rows that is filled by what some streams carry, in order; None without one."""
+    block, start = None, 0
+    for values in carried:
+        if not isinstance(values, RowsOfBlock) or values.block.rows != rows or values.start != start:
+            return None
+        if start and values.block is not block:
+            return None
+        block = values.block
+        start += values.rows
+    return block if start == rows else None
+
+
+def rows_of(array: Array, axis: int | None, start: int, rows: int) -> Array:
+    """Return some rows along an axis, as a view; all of an array that has none."""
+    if axis is None or array.shape[axis] == rows:
+        return array
+    return array[(slice(None),) * axis + (slice(start, start + rows),)]

@@ -1,0 +1,209 @@
+"""What a state lies in is written by nobody while it is held, and a stream holds no more than its states need."""
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, leave, rows_of, settle, share, whole_block
+from runtime_lite.calls.state import StreamState
+from runtime_lite.format.arrays import Array
+from tests.kit.patience import PATIENCE_S
+from tests.runtime_lite.bundles import streaming_graph
+
+GRAPH = streaming_graph()
+ROW_SHAPE = (5, 2)
+
+
+def written(pool: BlockPool, rows: int = 4) -> Block:
+    """A block whose row n holds n."""
+    block = pool.take(rows)
+    block.arrays["keys"][:] = np.arange(rows)[:, None, None]
+    return block
+
+
+def states_in(block: Block, rows: Sequence[int]) -> list[StreamState]:
+    states = [StreamState(each.rows, {}, each) for each in settle(block, rows)]
+    share(states)
+    return states
+
+
+def keys(state: StreamState) -> Array:
+    return state.values["keys"]
+
+
+def test_states_that_fill_a_block_stay_where_the_run_wrote_them() -> None:
+    block = written(BlockPool(GRAPH))
+    states = states_in(block, (1, 2, 1))
+    for state, numbers in zip(states, ([0], [1, 2], [3]), strict=True):
+        assert keys(state)[:, 0, 0].tolist() == numbers
+        assert np.shares_memory(keys(state), block.arrays["keys"])
+    assert whole_block([state.values for state in states], 4) is block
+
+
+@pytest.mark.parametrize("rows", [(1, 1, 1), (3,), (1, 2), (1,)])
+def test_states_that_do_not_fill_a_block_get_rows_of_their_own(rows: tuple[int, ...]) -> None:
+    block = written(BlockPool(GRAPH))
+    states = states_in(block, rows)
+    assert [number for state in states for number in keys(state)[:, 0, 0]] == list(range(sum(rows)))
+    for state in states:
+        assert not np.shares_memory(keys(state), block.arrays["keys"])
+        assert keys(state).shape == (state.rows, *ROW_SHAPE)
+
+
+def test_a_block_is_whole_only_where_all_of_it_lies_in_order() -> None:
+    pool = BlockPool(GRAPH)
+    four = [state.values for state in states_in(written(pool), (1, 1, 1, 1))]
+    other = [state.values for state in states_in(written(pool), (1, 1, 1, 1))]
+    plain = [{"keys": np.zeros((1, *ROW_SHAPE), np.float32)}]
+    assert whole_block(four, 4) is not None and whole_block(other, 4) is not None
+    for carried in (
+        four[:3],
+        four[1:],
+        [four[1], four[0], four[2], four[3]],
+        [*four[:3], other[3]],
+        [four[0], *other[1:]],
+        [*four[:3], *plain],
+        plain,
+    ):
+        assert whole_block(carried, 4) is None
+    (alone,) = settle(written(pool, 1), (1,))
+    assert whole_block([alone], 1) is alone.block and whole_block([alone], 4) is None
+
+
+def test_a_block_comes_back_with_the_last_state_that_lies_in_it() -> None:
+    pool = BlockPool(GRAPH)
+    states = states_in(written(pool), (1, 1, 1, 1))
+    place = keys(states[0]).ctypes.data
+    others = []
+    while states:
+        others.append(pool.take(4))
+        assert others[-1].arrays["keys"].ctypes.data != place
+        states.pop()
+    assert pool.take(4).arrays["keys"].ctypes.data == place
+
+
+def test_when_one_leaves_the_others_get_rows_of_their_own_and_the_block_comes_back() -> None:
+    pool = BlockPool(GRAPH)
+    states = states_in(written(pool), (1, 1, 1, 1))
+    place = keys(states[0]).ctypes.data
+    gone = states.pop(1)
+    leave([gone])
+    del gone
+    assert [keys(state)[0, 0, 0] for state in states] == [0, 2, 3]
+    assert all(keys(state).shape == (1, *ROW_SHAPE) for state in states)
+    assert pool.take(4).arrays["keys"].ctypes.data == place
+
+
+def test_states_that_leave_together_are_not_copied() -> None:
+    states = states_in(written(BlockPool(GRAPH)), (1, 1, 1, 1))
+    lie_in = [state.values for state in states]
+    leave(states)
+    leave(states)
+    assert all(state.values is values for state, values in zip(states, lie_in, strict=True))
+
+
+def test_who_is_gone_already_is_not_asked() -> None:
+    states = states_in(written(BlockPool(GRAPH)), (1, 1, 1, 1))
+    del states[2]
+    leave(states[:1])
+    assert [keys(state)[0, 0, 0] for state in states] == [0, 1, 3]
+
+
+def test_what_a_reader_holds_is_not_written_while_the_state_moves_elsewhere() -> None:
+    pool = BlockPool(GRAPH)
+    first, second = states_in(written(pool, 2), (1, 1))
+    held = second.values
+    leave([first])
+    del first
+    assert isinstance(held, RowsOfBlock) and second.values is not held
+    pool.take(2).arrays["keys"][:] = np.nan
+    assert held["keys"][0, 0, 0] == 1 and keys(second)[0, 0, 0] == 1
+
+
+def test_no_more_is_kept_than_the_runs_that_there_were_at_once_can_write() -> None:
+    pool = BlockPool(GRAPH)
+    for runs in (1, 2):
+        pool.runs = runs
+        blocks = [pool.take(1) for _ in range(20)]
+        del blocks
+        assert len(pool._spare[1]) == 4 * runs
+
+
+def test_an_array_alone_keeps_what_it_lies_in() -> None:
+    pool = BlockPool(GRAPH)
+    states = states_in(written(pool), (1, 1, 1, 1))
+    held = keys(states[2])[:, 1:]
+    place = keys(states[0]).ctypes.data
+    states.clear()
+    taken = pool.take(4)
+    taken.arrays["keys"][:] = np.nan
+    assert taken.arrays["keys"].ctypes.data != place and (held == 2).all()
+    del held, taken
+    pool.runs = 2
+    assert place in [block.arrays["keys"].ctypes.data for block in [pool.take(4), pool.take(4)]]
+
+
+def test_arrays_of_a_block_are_aligned_and_do_not_overlap() -> None:
+    keys = GRAPH.states[0]
+    odd = [
+        dataclasses.replace(keys, input=f"s{n}", shape=("batch", n), dtype=t) for n, t in ((3, "int8"), (5, "float16"))
+    ]
+    inputs = (*GRAPH.inputs, *(dataclasses.replace(GRAPH.inputs[3], name=each.input, shape=each.shape) for each in odd))
+    block = BlockPool(dataclasses.replace(GRAPH, inputs=inputs, states=(*odd, keys))).take(3)
+    assert [(array.shape, array.dtype.name) for array in block.arrays.values()] == [
+        ((3, 3), "int8"),
+        ((3, 5), "float16"),
+        ((3, *ROW_SHAPE), "float32"),
+    ]
+    for number, array in enumerate(block.arrays.values()):
+        array.fill(number)
+        assert array.ctypes.data % 64 == 0
+    assert [np.unique(array).tolist() for array in block.arrays.values()] == [[0], [1], [2]]
+
+
+def test_threads_never_get_the_same_block() -> None:
+    pool, clashes = BlockPool(GRAPH), []
+    start = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        start.wait(PATIENCE_S)
+        for turn in range(500):
+            block = pool.take(2)
+            block.arrays["keys"][:] = mark = 1000 * number + turn
+            if not (block.arrays["keys"] == mark).all():
+                clashes.append(mark)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not clashes
+
+
+def test_a_graph_without_an_axis_of_rows_has_one_row() -> None:
+    fixed = (2, *ROW_SHAPE)
+    graph = dataclasses.replace(
+        GRAPH,
+        axes={},
+        batch_axis=None,
+        inputs=tuple(dataclasses.replace(t, shape=fixed) if t.role == "state" else t for t in GRAPH.inputs),
+        states=tuple(dataclasses.replace(state, shape=fixed) for state in GRAPH.states),
+    )
+    block = BlockPool(graph).take(1)
+    (values,) = settle(block, (1,))
+    assert values["keys"] is block.arrays["keys"] and values["keys"].shape == fixed
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_are_cut_on_any_axis(axis: int) -> None:
+    array = np.arange(60).reshape(3, 4, 5)
+    rows = array.shape[axis] - 1
+    for start in (0, 1):
+        np.testing.assert_array_equal(
+            rows_of(array, axis, start, rows), np.take(array, range(start, start + rows), axis)
+        )
+    assert rows_of(array, axis, 0, rows + 1) is array is rows_of(array, None, 3, 1)

@@ -1,0 +1,45 @@
+"""A set of buffers is with one run at a time, and is used again."""
+
+import dataclasses
+
+import numpy as np
+
+from runtime_lite.calls.bucket import Bucket
+from tests.runtime_lite.bundles import ragged_graph, streaming_graph
+
+STREAMING = Bucket(streaming_graph(), {"batch": 4})
+RAGGED = Bucket(ragged_graph(), {"batch": 4, "time": 8})
+
+
+def test_the_set_that_was_used_last_goes_out_first_and_never_twice() -> None:
+    bucket = Bucket(streaming_graph(), {"batch": 4})
+    first, second = bucket.take(), bucket.take()
+    assert first is not second and bucket.made == 2
+    bucket.give_back(first)
+    bucket.give_back(second)
+    assert bucket.take() is second and bucket.take() is first
+    assert bucket.take() not in (first, second) and bucket.made == 3
+
+
+def test_an_array_is_made_when_it_is_first_asked_for() -> None:
+    buffers = Bucket(streaming_graph(), {"batch": 4}).take()
+    assert not buffers.inputs and not buffers.outputs
+    keys = buffers.inputs["keys"]
+    assert buffers.inputs["keys"] is keys and (keys.shape, keys.dtype) == ((4, 5, 2), np.dtype("float32"))
+    assert buffers.outputs["y"].shape == (4, 3, 2)
+
+
+def test_what_a_run_needs_is_known_before_it() -> None:
+    assert (STREAMING.rows, STREAMING.shapes["mask"]) == (4, (4, 8))
+    assert [(tensor.name, axis, filler) for tensor, axis, filler in STREAMING.joined] == [
+        ("x", 0, None),
+        ("keys", 0, 0.0),
+    ]
+    assert [(tensor.name, axis) for tensor, axis in RAGGED.counted] == [("time_length", "time")]
+    assert ("tokens", 0, 0) in [(tensor.name, axis, filler) for tensor, axis, filler in RAGGED.joined]
+
+
+def test_a_graph_without_an_axis_of_rows_has_one_row() -> None:
+    graph = streaming_graph()
+    inputs = tuple(dataclasses.replace(tensor, shape=(2, *tensor.shape[1:])) for tensor in graph.inputs)
+    assert Bucket(dataclasses.replace(graph, axes={}, batch_axis=None, inputs=inputs), {}).rows == 1
