@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime_lite import plan
-from runtime_lite.bench import bench_model
+from runtime_lite.bench import bench_model, bench_served
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="time every bucket")
     bench.add_argument("--runs", type=_positive, default=100, help="timed runs per bucket (default 100)")
     bench.add_argument("--warm-up", type=_positive, default=10, help="untimed runs before them (default 10)")
+    bench.add_argument(
+        "--workers", type=_positive, metavar="N", help="as served: N runs at once, in turns, a feed per row"
+    )
     bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
     bench.set_defaults(command=_bench)
 
@@ -199,14 +202,18 @@ def _bench(options: argparse.Namespace) -> None:
         raise BadInput(f"{options.bundle}: expected a bundle directory for --update-costs, got a file; unpack it first")
     with Runtime(threads=options.threads) as runtime:
         model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
-        timings = list(bench_model(model, options.runs, options.warm_up))
-    print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
+        if options.workers is None:
+            timings = list(bench_model(model, options.runs, options.warm_up))
+            print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
+        else:
+            timings = bench_served(model, options.workers, options.runs)
+            print(f"{options.threads} threads, {options.workers} workers, {options.runs} runs of each; times in ms")
     rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
     print(format_table(("graph", "bucket", "p50", "p95", "p99", "first"), rows))
     if options.update_costs:
         costs: dict[str, dict[str, Cost]] = {}
         for t in timings:
-            cost = Cost(options.threads, round(t.p50_ms, 6), round(t.p95_ms, 6))
+            cost = Cost(options.threads, *(round(ms, 6) for ms in (t.p50_ms, t.p95_ms, t.p99_ms)))
             costs.setdefault(t.graph, {})[t.bucket] = cost
         with replace_file(options.bundle / COSTS_FILE) as file:
             file.write(json_from_costs(costs))

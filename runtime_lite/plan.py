@@ -3,17 +3,20 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime_lite.errors import BadInput
 from runtime_lite.format.describe import format_table
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
-from runtime_lite.scheduling.capacity import Machine, Plan, Work, most_streams, plan_streams
+from runtime_lite.scheduling.capacity import Machine, Plan, Spread, Work, most_streams, plan_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import key_of
 from runtime_lite.scheduling.task import Key
+
+AT_THE_LIMIT = 0.01
+"""Part of the chunks that are late where a machine is said to be at its limit."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Question:
     Attributes:
         streams: streams per graph with states.
         period_ms: each sends a chunk so often.
-        late_ms: a chunk answered later than this is late; None for half a period.
+        late_ms: a chunk answered later than this is late; None for a period, when the next one comes.
         workers: runs in flight at once.
         threads: threads of one run; costs must have been measured with as many.
         requests_per_s: single requests per second for every bucket of a graph without states.
@@ -45,7 +48,7 @@ def add_arguments(
     parser.add_argument("--streams", type=positive, required=True, metavar="N", help="streams of every streaming graph")
     parser.add_argument("--period-ms", type=number, required=True, metavar="MS", help="a stream sends a chunk so often")
     parser.add_argument(
-        "--late-ms", type=number, metavar="MS", help="late if answered after that (default half a period)"
+        "--late-ms", type=number, metavar="MS", help="late if answered after that (default: the period)"
     )
     parser.add_argument("--workers", type=positive, default=1, help="runs in flight at once (default 1)")
     parser.add_argument("--threads", type=positive, default=1, help="threads of one run (default 1)")
@@ -59,13 +62,32 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def plan_bundles(paths: Sequence[Path], question: Question) -> str:
-    """Return a table: the streams asked for, and the most that are carried.
+    """Return a table: the streams asked for, the most that are carried, and the most at the limit of the machine.
 
     Raises:
         BadInput: no bundle has a graph with states, or one has no cost table for this machine.
         BundleRefused: a bundle cannot be read.
     """
-    costs: dict[Key, dict[int, tuple[int, int]]] = {}
+    machine, work = machine_and_work(paths, question)
+    limit = replace(work, admission=False, most_late=AT_THE_LIMIT)
+    return format_table(
+        ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time"),
+        [
+            _row(plan_streams(machine, work, question.streams), "asked for"),
+            _row(most_streams(machine, work), "carried at most"),
+            _row(most_streams(machine, limit), f"at the limit, {AT_THE_LIMIT:.0%} late"),
+        ],
+    )
+
+
+def machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine, Work]:
+    """Return what the planner takes, from the cost tables of bundles.
+
+    Raises:
+        BadInput: no bundle has a graph with states, or one has no cost table for this machine.
+        BundleRefused: a bundle cannot be read.
+    """
+    costs: dict[Key, dict[int, Spread]] = {}
     streaming: list[Key] = []
     single: list[Key] = []
     with ExitStack() as stack:
@@ -81,14 +103,9 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
             "name the bundle of a streaming model"
         )
     period_ns = int(question.period_ms * NS_PER_MS)
-    late_ns = period_ns // 2 if question.late_ms is None else int(question.late_ms * NS_PER_MS)
-    work = Work(tuple(streaming), tuple(single), period_ns, late_ns, question.requests_per_s)
-    machine = Machine(costs, question.workers)
-    asked, most = plan_streams(machine, work, question.streams), most_streams(machine, work)
-    return format_table(
-        ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time"),
-        [_row(asked, "asked for"), _row(most, "carried at most")],
-    )
+    late_ns = period_ns if question.late_ms is None else int(question.late_ms * NS_PER_MS)
+    work = Work(tuple(streaming), tuple(single), period_ns, late_ns, requests_per_s=question.requests_per_s)
+    return Machine(costs, question.workers), work
 
 
 def _row(plan: Plan, name: str) -> tuple[str, ...]:
@@ -104,12 +121,10 @@ def _row(plan: Plan, name: str) -> tuple[str, ...]:
     )
 
 
-def _costs_of(
-    bundle: Bundle, name: str, graph: Graph, threads: int
-) -> Iterator[tuple[Key, dict[int, tuple[int, int]]]]:
+def _costs_of(bundle: Bundle, name: str, graph: Graph, threads: int) -> Iterator[tuple[Key, dict[int, Spread]]]:
     """Yield every key of a graph with its costs by rows."""
     table = bundle.costs.get(name, {})
-    by_key: dict[Key, dict[int, tuple[int, int]]] = {}
+    by_key: dict[Key, dict[int, Spread]] = {}
     for artifact in graph.artifacts:
         cost = table.get(bucket_name(artifact.sizes))
         if cost is None or cost.threads != threads:
@@ -120,5 +135,7 @@ def _costs_of(
             )
         rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
         key = key_of(str(bundle.path), name, graph, artifact.sizes, alone=not graph.rows_independent)
-        by_key.setdefault(key, {})[rows] = int(cost.p50_ms * NS_PER_MS), int(cost.p95_ms * NS_PER_MS)
+        p99_ms = cost.p95_ms if cost.p99_ms is None else cost.p99_ms
+        spread = Spread(*(int(ms * NS_PER_MS) for ms in (cost.p50_ms, cost.p95_ms, p99_ms)))
+        by_key.setdefault(key, {})[rows] = spread
     yield from by_key.items()

@@ -20,11 +20,13 @@ class Cost:
         threads: threads it was measured with.
         p50_ms: median.
         p95_ms: 95th percentile.
+        p99_ms: 99th percentile; None where it was not measured.
     """
 
     threads: int
     p50_ms: float
     p95_ms: float
+    p99_ms: float | None = None
 
 
 Costs = Mapping[str, Mapping[str, Cost]]  # graph name -> bucket name -> cost
@@ -32,8 +34,12 @@ Costs = Mapping[str, Mapping[str, Cost]]  # graph name -> bucket name -> cost
 
 def json_from_costs(costs: Costs) -> bytes:
     """Return the canonical JSON of a cost table."""
-    plain = {graph: {bucket: asdict(cost) for bucket, cost in table.items()} for graph, table in costs.items()}
+    plain = {graph: {bucket: _plain(cost) for bucket, cost in table.items()} for graph, table in costs.items()}
     return canonical_json(plain)
+
+
+def _plain(cost: Cost) -> dict[str, float]:
+    return {name: value for name, value in asdict(cost).items() if value is not None}
 
 
 def costs_from_json(text: bytes, manifest: Manifest) -> Costs:
@@ -56,9 +62,11 @@ def costs_from_json(text: bytes, manifest: Manifest) -> Costs:
 
 
 def _cost(value: JsonValue) -> Cost:
-    value.keys_are([f.name for f in fields(Cost)])
+    has_p99 = isinstance(value.value, dict) and "p99_ms" in value.value
+    value.keys_are([f.name for f in fields(Cost) if has_p99 or f.name != "p99_ms"])
     return Cost(
         threads=value.key("threads").integer(1, 4096),
         p50_ms=value.key("p50_ms").number(0.0, 1e9),
         p95_ms=value.key("p95_ms").number(0.0, 1e9),
+        p99_ms=value.key("p99_ms").number(0.0, 1e9) if has_p99 else None,
     )

@@ -147,7 +147,7 @@ def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> f
 
 
 def ends_late(
-    task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: float, busy_until: Iterable[int], now: int
+    task: Task, own_cost: int, queues: Iterable[TaskQueue], lanes: int, left: float, busy_until: Iterable[int], now: int
 ) -> bool:
     """Whether the work of the same or a higher class that is queued, and its own run, pass a task's hard deadline.
 
@@ -158,24 +158,30 @@ def ends_late(
         task: not queued yet.
         own_cost: cost of its run alone.
         queues: those that are not empty.
-        lanes: runs that may be in flight at once, less what is not for this class.
+        lanes: runs that may be in flight at once.
+        left: part of the lanes' time that is left for its class; 1 if that is real-time.
         busy_until: expected ends of the runs in flight.
         now: the time.
     """
     if task.hard is None:
         return False
-    running = sum(max(0, until - now) for until in busy_until)
+    at_once = float(sum(max(0, until - now) for until in busy_until))
     before, higher, equal = 0.0, 0.0, []
     for queue in queues:
         work = queue.rows * queue.costs.best_rate
         if queue.service.name != task.service.name:
-            higher += work if _goes_first(queue.service, task.service) else 0.0
+            if not _goes_first(queue.service, task.service):
+                continue
+            if queue.service.real_time:
+                at_once += work
+            else:
+                higher += work
         elif queue.key != task.key:
             equal.append(work)
         elif task.soft >= queue.newest_soft:
             before = work
     overtaking = OVERTAKEN * (higher + sum(min(work, before) for work in equal))
-    return now + (running + before + overtaking) / lanes + own_cost > task.hard
+    return now + (at_once + (before + overtaking) / left) / lanes + own_cost > task.hard
 
 
 def _goes_first(other: ServiceClass, own: ServiceClass) -> bool:

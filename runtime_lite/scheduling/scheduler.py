@@ -75,8 +75,8 @@ class Scheduler:
         if task.hard is not None:
             own = queue.costs.bucket_for(task.rows)[1]
             busy_until = [run.started + run.expected_ns for run in self._running]
-            lanes = self._shares.lanes_for(task.service, now)
-            if ends_late(task, own, self._filled, lanes, busy_until, now):
+            left = self._shares.left_for(task.service, now)
+            if ends_late(task, own, self._filled, self._lanes, left, busy_until, now):
                 return TOO_LATE
         if task.stream is not None:
             stream = self._streams.enter(task, task.stream)
@@ -175,7 +175,7 @@ class Scheduler:
         self._shares.spend(queue, cost, plan.entitled, self._filled)
         if not queue.service.real_time:
             least = sum(task.rows * self._costs.of(task.key).best_rate for task in tasks)
-            self._shares.note_efficiency(least, cost)
+            self._shares.note_efficiency(least if queue.rows else cost, cost)
         return run
 
     def _fill_rows(self, plan: Plan, free: int, tasks: list[Task], now: int) -> int:

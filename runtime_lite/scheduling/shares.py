@@ -92,14 +92,17 @@ class Shares:
             self._real_time[1] += cost
 
     def note_efficiency(self, least_ns: float, cost: int) -> None:
-        """Note that an efficient run costs so much, and what its rows would have cost at the best bucket."""
+        """Note that an efficient run costs so much, and what its rows would have cost at the best bucket.
+
+        For a run that leaves nothing in its queue these are to be the same: it was as large as it had to be.
+        """
         self._efficiency += (least_ns / cost - self._efficiency) / RUNS_REMEMBERED
 
-    def lanes_for(self, service: ServiceClass, now: int) -> float:
-        """Return how many lanes a class has, in lanes that run nothing else, and at the best bucket."""
+    def left_for(self, service: ServiceClass, now: int) -> float:
+        """Return the part of the lanes' time that a class is served of, at the best bucket."""
         if service.real_time:
-            return float(self._lanes)
-        return self._lanes * max((1.0 - self._real_time_part(now)) * self._efficiency, LEAST_LEFT)
+            return 1.0
+        return max((1.0 - self._real_time_part(now)) * self._efficiency, LEAST_LEFT)
 
     def _real_time_part(self, now: int) -> float:
         """Return the part of the lanes' time that real-time runs took lately."""

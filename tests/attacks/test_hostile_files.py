@@ -114,6 +114,12 @@ DIRECTORY: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "p50_ms: expected a number from 0.0",
     ),
+    "costs whose slowest is no number": (
+        lambda d: (d / "costs.json").write_text(
+            '{"streaming": {"batch=1": {"threads": 1, "p50_ms": 1, "p95_ms": 1, "p99_ms": "1"}}}'
+        ),
+        "p99_ms: expected a number from 0.0",
+    ),
 }
 
 

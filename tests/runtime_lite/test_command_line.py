@@ -148,6 +148,11 @@ def test_bench_prints_times_and_writes_only_when_told(bundle: Path, capsys: pyte
         assert opened.costs["streaming"]["batch=1"].threads == 2
     assert call("inspect", bundle) == 0
     assert "ms, 2 threads" in capsys.readouterr().out
+    assert call("bench", bundle, "--runs", 2, "--workers", 2, "--update-costs") == 0
+    assert "1 threads, 2 workers, 2 runs of each; times in ms" in capsys.readouterr().out
+    with read_bundle(bundle) as opened:
+        costs = [cost for table in opened.costs.values() for cost in table.values()]
+    assert len(costs) == 6 and all(cost.p99_ms is not None and cost.p99_ms >= cost.p50_ms for cost in costs)
 
 
 def feeds_file(folder: Path, **arrays: Any) -> Path:

@@ -71,14 +71,14 @@ def short(service: ServiceClass = UTTERANCE, soft: int = 10, hard: int = 20) -> 
 def test_work_of_the_same_or_a_higher_class_counts(queued: ServiceClass, own: ServiceClass, late: bool) -> None:
     queue = TaskQueue(queued, utterances(5), table({utterances(5): {1: 10 * MS}}).of(utterances(5)))
     queue.push(short(queued))
-    assert ends_late(short(own, hard=15), 10 * MS, [queue], 1, [], 0) is late
+    assert ends_late(short(own, hard=15), 10 * MS, [queue], 1, 1.0, [], 0) is late
 
 
 def test_what_waits_behind_a_task_of_its_own_class_does_not_count() -> None:
     queue = TaskQueue(UTTERANCE, utterances(5), table({utterances(5): {1: 10 * MS}}).of(utterances(5)))
     queue.push(short(soft=10))
-    assert ends_late(short(soft=10, hard=15), 10 * MS, [queue], 1, [], 0)
-    assert not ends_late(short(soft=9, hard=15), 10 * MS, [queue], 1, [], 0)
+    assert ends_late(short(soft=10, hard=15), 10 * MS, [queue], 1, 1.0, [], 0)
+    assert not ends_late(short(soft=9, hard=15), 10 * MS, [queue], 1, 1.0, [], 0)
 
 
 def of_class(seconds: int, count: int) -> TaskQueue:
@@ -96,11 +96,20 @@ def test_other_queues_of_the_class_count_as_much_as_what_is_before_it(own: int, 
     """Two and a half times, as they are filled up meanwhile; all that is queued there if that is less."""
     queues = [of_class(5, own), of_class(15, other)]
     filled = [queue for queue in queues if queue.rows]
-    assert not ends_late(short(soft=10, hard=least_ms), 10 * MS, filled, 1, [], 0)
-    assert ends_late(short(soft=10, hard=least_ms - 1), 10 * MS, filled, 1, [], 0)
+    assert not ends_late(short(soft=10, hard=least_ms), 10 * MS, filled, 1, 1.0, [], 0)
+    assert ends_late(short(soft=10, hard=least_ms - 1), 10 * MS, filled, 1, 1.0, [], 0)
 
 
 def test_runs_in_flight_count_and_lanes_share_the_work() -> None:
-    assert ends_late(short(), 10 * MS, [], 1, [11 * MS], 0)
-    assert not ends_late(short(), 10 * MS, [], 2, [11 * MS], 0)
-    assert not ends_late(short(), 20 * MS, [], 1, [], 0)
+    assert ends_late(short(), 10 * MS, [], 1, 1.0, [11 * MS], 0)
+    assert not ends_late(short(), 10 * MS, [], 2, 1.0, [11 * MS], 0)
+    assert not ends_late(short(), 20 * MS, [], 1, 1.0, [], 0)
+
+
+def test_real_time_work_counts_once_and_efficient_work_has_what_is_left() -> None:
+    """A full queue of chunks is part of what real-time work takes anyway; 10 ms at a quarter of a lane take 40 ms."""
+    chunks = TaskQueue(CHUNK, CHUNKS, table({CHUNKS: {1: 10 * MS}}).of(CHUNKS))
+    chunks.push(task_at(CHUNKS, CHUNK, 0))
+    for queues, least_ms in (([chunks], 20), ([of_class(5, 1)], 50), ([chunks, of_class(5, 1)], 60)):
+        assert not ends_late(short(soft=10, hard=least_ms), 10 * MS, queues, 1, 0.25, [], 0)
+        assert ends_late(short(soft=10, hard=least_ms - 1), 10 * MS, queues, 1, 0.25, [], 0)

@@ -1,17 +1,24 @@
 """How many streams a machine carries."""
 
+from dataclasses import replace
+
 import pytest
 
-from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams, plan_streams
+from runtime_lite.scheduling.capacity import Machine, Measured, Spread, Work, most_streams, plan_streams
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, utterances
 
-FAST: Measured = {CHUNKS: {1: (10 * MS, 10 * MS), 4: (16 * MS, 16 * MS)}}
+
+def spread(p50_ms: int, p95_ms: int, p99_ms: int | None = None) -> Spread:
+    return Spread(p50_ms * MS, p95_ms * MS, (p99_ms or p95_ms) * MS)
+
+
+FAST: Measured = {CHUNKS: {1: spread(10, 10), 4: spread(16, 16)}}
 PERIOD = 640 * MS
 
 
 def work(seconds: float = 10, requests_per_s: float = 0.0) -> Work:
     requests = (utterances(5),) if requests_per_s else ()
-    return Work((CHUNKS,), requests, PERIOD, 320 * MS, requests_per_s, seconds)
+    return Work((CHUNKS,), requests, PERIOD, 320 * MS, requests_per_s=requests_per_s, seconds=seconds)
 
 
 def test_no_stream_is_late_on_an_idle_machine() -> None:
@@ -30,19 +37,36 @@ def test_the_most_that_is_carried_is_three_quarters_of_what_the_lanes_could(lane
 
 
 def test_costs_that_vary_show_in_the_latency_and_too_slow_a_machine_carries_none() -> None:
-    varying = {CHUNKS: {1: (10 * MS, 100 * MS)}}
+    varying = {CHUNKS: {1: spread(10, 100)}}
     plan = plan_streams(Machine(varying, 1), work(), 5)
     assert plan.p50_ms < 20 and plan.p99_ms >= 100
-    assert most_streams(Machine({CHUNKS: {1: (700 * MS, 700 * MS)}}, 1), work()).streams == 0
+    assert most_streams(Machine({CHUNKS: {1: spread(700, 700)}}, 1), work()).streams == 0
+
+
+def test_the_slowest_of_a_hundred_runs_shows_beyond_the_99th_percentile() -> None:
+    found = [spread(10, 20, 300).at(chance / 1000) // MS for chance in range(1000)]
+    assert [found.count(ms) for ms in (10, 20, 300)] == [900, 90, 10]
+    plan = plan_streams(Machine({CHUNKS: {1: spread(10, 10, 400)}}, 1), work(), 5)
+    assert plan.p99_ms < 420 and 0 < plan.late < 0.1, "late after 320 ms"
+
+
+def test_without_admission_streams_are_carried_up_to_the_limit() -> None:
+    """Four rows cost 16 ms: 160 streams fill the device; admission lets in three quarters of them."""
+    machine, admitted = Machine(FAST, 1), most_streams(Machine(FAST, 1), work())
+    limit = most_streams(machine, replace(work(), admission=False, most_late=0.01))
+    assert (limit.refused, limit.holds) == (0, True) and 0.9 * 160 <= limit.streams <= 1.05 * 160
+    assert admitted.late == 0 and admitted.streams < 0.85 * limit.streams
+    beyond = plan_streams(machine, replace(work(), admission=False, most_late=0.01), 190)
+    assert (beyond.refused, beyond.holds) == (0, False) and beyond.late > 0.01
 
 
 def test_other_requests_are_served_beside_streams() -> None:
-    costs = {**FAST, utterances(5): {1: (20 * MS, 20 * MS)}}
+    costs = {**FAST, utterances(5): {1: spread(20, 20)}}
     plan = plan_streams(Machine(costs, 1), work(requests_per_s=10), 20)
     assert plan.holds and plan.requests_in_time == 1.0
     assert plan.utilisation > plan_streams(Machine(costs, 1), work(), 20).utilisation + 0.15
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    varying = {CHUNKS: {1: (10 * MS, 20 * MS), 4: (16 * MS, 30 * MS)}}
+    varying = {CHUNKS: {1: spread(10, 20), 4: spread(16, 30)}}
     assert plan_streams(Machine(varying, 1), work(), 50) == plan_streams(Machine(varying, 1), work(), 50)

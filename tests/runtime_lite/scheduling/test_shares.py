@@ -64,13 +64,13 @@ def test_a_bucket_that_others_outrun_is_owed_its_part() -> None:
 
 def test_efficient_work_has_the_lanes_that_real_time_work_leaves_as_well_as_it_uses_them() -> None:
     shares = Shares(2, 0.5)
-    assert (shares.lanes_for(CHUNK, 0), shares.lanes_for(UTTERANCE, 0)) == (2, 2)
+    assert (shares.left_for(CHUNK, 0), shares.left_for(UTTERANCE, 0)) == (1, 1)
     chunks = TaskQueue(CHUNK, CHUNKS, table().of(CHUNKS))
     shares.spend(chunks, 500 * MS, False, [chunks])
-    assert shares.lanes_for(UTTERANCE, 0) == pytest.approx(1.5), "half of one of two lanes is taken"
+    assert shares.left_for(UTTERANCE, 0) == pytest.approx(0.75), "half of one of two lanes is taken"
     for _ in range(200):
         shares.note_efficiency(30.0, 40)
-    assert shares.lanes_for(UTTERANCE, 0) == pytest.approx(1.5 * 0.75, rel=1e-3)
-    assert shares.lanes_for(CHUNK, 0) == 2
+    assert shares.left_for(UTTERANCE, 0) == pytest.approx(0.75 * 0.75, rel=1e-3)
+    assert shares.left_for(CHUNK, 0) == 1
     shares.spend(chunks, 9000 * MS, False, [chunks])
-    assert shares.lanes_for(UTTERANCE, 0) == 2 * LEAST_LEFT, "never nothing"
+    assert shares.left_for(UTTERANCE, 0) == LEAST_LEFT, "never nothing"
