@@ -5,6 +5,7 @@ One chunk is in flight at a time, and answers leave in the order of the chunks. 
 the stream as it was, and the chunks that were queued behind it are dropped.
 """
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,12 +39,14 @@ class Snapshot:
 
 
 class Stream:
-    """One stream, best used in a `with` block."""
+    """One stream, best used in a `with` block; one that nobody holds any more is closed with the next call of any."""
 
     def __init__(self, server: Server, live: LiveStream) -> None:
         """Wrap what the server has opened."""
         self._server = server
         self._live = live
+        self._finalizer = weakref.finalize(self, server.leave_stream, live)
+        self._finalizer.atexit = False
 
     def push(self, feeds: Mapping[str, Array], sequence: int | None = None) -> Outputs:
         """Run the next chunk and wait for its answer.
@@ -206,6 +209,7 @@ class Stream:
 
     def close(self) -> None:
         """End the stream and drop its state; what it has not answered yet is dropped. A second call does nothing."""
+        self._finalizer.detach()
         self._server.close_stream(self._live)
 
     def __enter__(self) -> "Stream":

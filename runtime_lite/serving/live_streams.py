@@ -4,6 +4,7 @@ Used under the server's lock.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,6 +66,7 @@ class LiveStreams:
         self._open: dict[int, LiveStream] = {}
         self._opened = 0
         self._dues: list[tuple[int, int, str]] = []
+        self._left: deque[LiveStream] = deque()
 
     # Opening and ending
 
@@ -132,6 +134,24 @@ class LiveStreams:
         self._versions.unpin(stream.version)
         self._tell(stream, change, "" if change == "closed" else reason, now)
         return True
+
+    def leave(self, stream: LiveStream) -> None:
+        """Note, without the lock and at any moment, that nobody holds a stream any more."""
+        self._left.append(stream)
+
+    @property
+    def any_left(self) -> bool:
+        """Whether there are streams that nobody holds, open ones perhaps."""
+        return bool(self._left)
+
+    def sweep(self, now: int) -> None:
+        """End the streams that nobody holds, each when its last request has ended: that answer may be wanted."""
+        for _ in range(len(self._left)):
+            stream = self._left.popleft()
+            if stream.requests and not stream.ended:
+                self._left.append(stream)
+            else:
+                self.end(stream, "closed", "closed", now)
 
     def end_of_version(self, version: Version, now: int) -> None:
         """End all streams that are pinned to a version that is unloaded."""

@@ -206,6 +206,7 @@ class Server:
         begin = start or Start(runner.initial_state(rows), 0)
         with self.lock:
             now, restored = self.clock(), start is not None
+            self._streams.sweep(now)
             stream = self._streams.open(version, runner, rows, options, begin, restored, self._gate, now)
         self._after()
         return stream
@@ -216,6 +217,13 @@ class Server:
             was_open = self._streams.end(stream, "closed", "closed", self.clock())
         self._after()
         return was_open
+
+    def leave_stream(self, stream: LiveStream) -> None:
+        """Note that nobody holds a stream any more; it is closed with the next call, when nothing of it is on its way.
+
+        Called by a finalizer, in any thread and at any moment, even under the lock: so it takes none.
+        """
+        self._streams.leave(stream)
 
     def state_of(self, stream: LiveStream) -> StreamState:
         """What a stream carries; nothing once it has ended."""
@@ -281,6 +289,7 @@ class Server:
 
     def health(self) -> Health:
         """Whether runs end, or there is nothing to do."""
+        self._after()
         with self.lock:
             reason = self._runs.fault(self.clock())
             return Health(
@@ -330,8 +339,9 @@ class Server:
 
     def _after(self) -> None:
         """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""
-        if self._fates.any_bells or self._versions.any_to_close:
+        if self._fates.any_bells or self._versions.any_to_close or self._streams.any_left:
             with self.lock:
+                self._streams.sweep(self.clock())
                 bells, versions = self._fates.bells(), self._versions.leaving()
             for ring in bells:
                 ring()

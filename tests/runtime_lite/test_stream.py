@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import random
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.serving.no_op import write_no_op
+from runtime_lite import Runtime
 from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.golden import npz_from_golden
@@ -329,3 +332,67 @@ def test_a_commit_after_the_end_reaches_no_other_stream(bundle: Path) -> None:
             assert new.sequence == 1
         with pytest.raises(Dropped):
             late.result(PATIENCE_S)
+
+
+def test_a_stream_that_nobody_holds_gives_its_slot_back(bundle: Path) -> None:
+    with serve(bundle, max_streams=2) as place:
+        kept = place.model.open_stream()
+        for chunk in feeds(20):
+            place.model.open_stream().push(chunk)
+        assert place.server.health().streams == 1
+        kept.push(feeds(1)[0])
+        del kept
+        assert place.server.health().streams == 0 == place.server._streams.slots_taken
+
+
+def test_an_answer_of_a_stream_that_nobody_holds_comes_before_its_end(bundle: Path) -> None:
+    with serve(bundle, max_streams=1) as place:
+        truth = alone(place, feeds(3))
+        place.scheduler.held = True
+        responses = place.model.open_stream().submit_all(feeds(3))
+        with pytest.raises(Overloaded, match="all 1 slots are taken"):
+            place.model.open_stream()
+        place.release()
+        for response, expected in zip(responses.result(PATIENCE_S), truth, strict=True):
+            assert_close(response["y"], expected)
+        place.model.open_stream()
+
+
+def test_a_version_is_closed_with_the_last_stream_that_nobody_holds(place: Place, bundle: Path) -> None:
+    stream = place.model.open_stream()
+    old = place.model._version
+    place.model.swap(place.load(bundle))
+    assert not old.gone.is_set()
+    del stream
+    place.server.health()
+    assert old.gone.is_set()
+
+
+def test_a_finalizer_waits_for_no_lock(place: Place) -> None:
+    held = [place.model.open_stream()]
+    thread = threading.Thread(target=held.clear, daemon=True)
+    with place.server.lock:
+        thread.start()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert place.server.health().streams == 0
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_steady_stream_gets_memory_for_its_answers_alone(tmp_path: Path, rows: int) -> None:
+    feed = {"x": np.ones((rows, 65536), np.float32)}
+    with Runtime() as runtime:
+        stream = runtime.load(write_no_op(tmp_path, width=65536, stream=True)).open_stream(rows=rows)
+        for _ in range(4):
+            stream.push(feed)
+        tracemalloc.start()
+        try:
+            for _ in range(4):
+                before = tracemalloc.get_traced_memory()[0]
+                tracemalloc.reset_peak()
+                answer = stream.push(feed)
+                at_most = tracemalloc.get_traced_memory()[1] - before
+                assert at_most < 1.25 * answer["y"].nbytes, "a state is as large again"
+                del answer
+        finally:
+            tracemalloc.stop()

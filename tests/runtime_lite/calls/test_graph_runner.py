@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import Runtime
+from runtime_lite.calls.blocks import RowsOfBlock
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import copy_of_state, initial_state
@@ -276,3 +277,14 @@ def test_runs_beside_each_other_share_no_memory_but_what_they_read(watched: Grap
         for ours, theirs in zip(together[number], answers[number], strict=True):
             np.testing.assert_array_equal(ours[0], theirs[0])
             np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+def test_who_stays_behind_when_one_of_a_full_bucket_goes_on_alone_holds_its_own_rows(watched: GraphRunner) -> None:
+    states = [initial_state(watched.graph, 1) for _ in range(4)]
+    feeds = [chunk(watched, at) for at in range(4)]
+    states = [state for _, state in watched.step_streams(feeds, states, {"batch": 4})]
+    before = [copy_of_state(state).values["keys"] for state in states]
+    watched.step_streams(feeds[:1], states[:1], {"batch": 1})
+    for state, keys in zip(states[1:], before[1:], strict=True):
+        assert isinstance(state.values, RowsOfBlock) and state.values.block.rows == 1
+        np.testing.assert_array_equal(state.values["keys"], keys)

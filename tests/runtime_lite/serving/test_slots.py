@@ -2,8 +2,10 @@
 
 import random
 
+from runtime_lite.calls.blocks import BlockPool, RowsOfBlock, settle, share
 from runtime_lite.calls.state import StreamState
 from runtime_lite.serving.slots import Hold, Slots
+from tests.runtime_lite.bundles import streaming_graph
 
 
 def state() -> StreamState:
@@ -22,6 +24,35 @@ def test_a_stale_hold_reads_writes_and_frees_nothing() -> None:
     assert new is not None and new.slot == old.slot and new != old
     assert not slots.commit(old, after) and not slots.free(old) and slots.state(old) is None
     assert slots.state(new) is first and slots.taken == 1
+
+
+def in_one_block() -> list[StreamState]:
+    """Two states that share a block."""
+    states = [StreamState(1, {}, values) for values in settle(BlockPool(streaming_graph()).take(2), (1, 1))]
+    share(states)
+    return states
+
+
+def rows_of_its_block(state: StreamState) -> int:
+    assert isinstance(state.values, RowsOfBlock)
+    return state.values.block.rows
+
+
+def test_what_a_slot_lets_go_of_leaves_the_block_that_it_shared() -> None:
+    for let_go in (Slots.free, lambda slots, hold: slots.commit(hold, state())):
+        slots, (first, second) = Slots(2), in_one_block()
+        hold, _ = slots.take(first), slots.take(second)
+        assert hold is not None and rows_of_its_block(second) == 2
+        assert let_go(slots, hold)
+        assert rows_of_its_block(second) == 1
+
+
+def test_a_state_that_comes_too_late_leaves_the_block_that_it_shared() -> None:
+    slots, (late, in_time) = Slots(1), in_one_block()
+    hold = slots.take(state())
+    assert hold is not None and slots.free(hold)
+    assert not slots.commit(hold, late)
+    assert rows_of_its_block(in_time) == 1
 
 
 def test_any_order_of_takes_and_frees_loses_no_slot() -> None:
