@@ -180,8 +180,10 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGra
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
         UtteranceArtefacts(folder, final, built.artifacts, limits.max_abs, steps, open_artifact)
-        if final.padded_axes
-        else StreamArtefacts(folder, built.artifacts, limits.max_abs, steps, lowering.original.streams(), open_artifact)
+        if final.has_utterances
+        else StreamArtefacts(
+            folder, final, built.artifacts, limits.max_abs, steps, lowering.original.streams(), open_artifact
+        )
     )
     return ShippedGraph(
         lowered=final,

@@ -16,7 +16,9 @@ from compiler.sizes import inference
 from compiler.sizes.expressions import Dim as Dim
 from compiler.sizes.expressions import expression as expression
 from compiler.sizes.expressions import mentions as mentions
+from compiler.sizes.expressions import normal_form as normal_form
 from compiler.sizes.expressions import symbol as symbol
+from compiler.sizes.expressions import written as written
 
 SOURCE_KEY = "slipway.source"
 """Node metadata: the model's source line, written at capture and carried by every rewrite."""

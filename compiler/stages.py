@@ -174,6 +174,11 @@ class Lowered:
     calibration: "Calibration | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
+    def has_utterances(self) -> bool:
+        """Whether rows are whole utterances with lengths of their own; chunks of a stream may have such, too."""
+        return bool(self.padded_axes) and not self.states
+
+    @property
     def parts(self) -> dict[str, tuple[str, ...]]:
         """What packed states hold."""
         return {name: members for each in self.state_maps for name, members in each.packed.items()}

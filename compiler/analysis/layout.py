@@ -108,6 +108,14 @@ def is_padded(axis: Axis) -> bool:
     return any(isinstance(factor, Frames) for factor in axis)
 
 
+def is_without_gap(frames: Frames) -> bool:
+    """Whether the valid entries of cached frames and of a chunk lie side by side, with padding at both ends.
+
+    No more than two segments: where one of several in between were empty, its slots would be a gap.
+    """
+    return len(frames.segments) == 2 and frames.segments[0].side is Side.RIGHT and frames.segments[1].side is Side.LEFT
+
+
 def has_rows(axis: Axis) -> bool:
     """Whether the batch is in this axis."""
     return any(isinstance(factor, Rows) for factor in axis)

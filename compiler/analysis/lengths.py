@@ -34,7 +34,8 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequ
         start: smallest length of each axis that callers may want: 1, or 0 for a window that may be empty.
         limits: sizes that keep below a number; those that fall are kept by long enough inputs.
 
-    Sizes are floor-linear in one axis each, with slopes that are not negative, so the first length that fits is enough.
+    Sizes are floor-linear in each axis, with slopes that are not negative, so the first length that fits is enough. New
+    frames have to do without cached ones, which a stream begins without: those are asked for last.
 
     Raises:
         Refused: a size never reaches 1, or joins several axes in a way that no single minimum describes.
@@ -44,15 +45,17 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequ
         size: None for each in derivation.judged for size in each.verdict.at_least_one if not isinstance(size, int)
     }
     sizes |= {most - size + 1: None for size, most in limits if never_falls(-size)}
-    for size in map(sympy.sympify, sizes):
-        for name in [name for name in start if symbol(name) in symbols_of(size)]:
-            least[name] = max(least[name], _least(size, name, start))
+    for name in sorted(start, key=lambda each: -start[each]):
+        others = least if start[name] == 0 else start
+        for size in map(sympy.sympify, sizes):
+            if symbol(name) in symbols_of(size):
+                least[name] = max(least[name], _least(size, name, others))
     return least
 
 
-def _least(size: sympy.Expr, name: str, names: Collection[str]) -> int:
-    """The smallest length of one axis with all others at 0 (a window may be empty) that gives the size an entry."""
-    others = {symbol(other): 0 for other in names if other != name}
+def _least(size: sympy.Expr, name: str, lengths: Mapping[str, int]) -> int:
+    """The smallest length of one axis, with all others as short as they may be, that gives the size an entry."""
+    others = {symbol(other): length for other, length in lengths.items() if other != name}
     alone = size.subs(others)
     if alone.is_number:
         return 1

@@ -81,7 +81,7 @@ class DrawnData:
         if purpose not in self._streams:
             inputs = self.inputs[purpose]
             streams = draw_streams(self.places, purpose, inputs.feeds, self.graph, inputs.spec)
-            if self.spec.padded:
+            if self.spec.has_utterances:
                 streams = [[feed] for stream in streams for feed in stream]  # utterances stand alone
             if purpose == "verification":
                 check_streams(streams, inputs.shortest, self.graph)

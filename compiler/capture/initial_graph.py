@@ -1,11 +1,15 @@
 """The captured graph as the first pass is given it: the states and axes that a recipe declares, checked against it."""
 
-from collections.abc import Collection, Iterator, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
+import sympy
 
 from compiler import ir as house
+from compiler.capture.kept_frames import keep_newest
 from compiler.errors import Place, RecipeError, Refused
+from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.sizes.growth import grows_by
@@ -14,7 +18,12 @@ from runtime_lite.format.cache_axis import CacheAxis
 
 
 def initial_graph(
-    places: RecipePlaces, graph: str, spec: Graph, models: tuple[ir.Model, ir.Model | None], steps: int
+    places: RecipePlaces,
+    graph: str,
+    spec: Graph,
+    models: tuple[ir.Model, ir.Model | None],
+    steps: int,
+    longest: Mapping[str, int],
 ) -> Lowered:
     """The captured graph with the recipe's states and axes.
 
@@ -24,6 +33,7 @@ def initial_graph(
         spec: its record.
         models: of the call that runs for every chunk, and of the one that starts a stream, if it is another.
         steps: chained steps of the parity gate.
+        longest: the largest bucket of every axis; refusals alone depend on it.
 
     Raises:
         Refused: the graph is not what the recipe says of it.
@@ -37,15 +47,38 @@ def initial_graph(
     rows = _row_places(spec, model)
     caches = _caches(spec, graph, model, states, rows)
     for cache in caches:
-        _check_room(places, graph, cache)
-        _check_overflow(places, graph, cache, steps)
+        frames = max(cache.frames_of(longest), 1)
+        _check_room(places, graph, cache, frames)
+        _check_overflow(places, graph, cache, frames, steps)
     _check_state_sizes(model, states, rows, graph)
     if spec.batch is not None and not spec.is_for_one_row:
         _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
     fed_back = {state.output for state in states}
     data_outputs = tuple(name for name in spec.outputs if name not in fed_back)
     padded = tuple(_padded_axis(spec, name) for name in spec.padded)
+    for axis in spec.axes.values():
+        for name in (axis.length_input, axis.mask_input):
+            if name is not None and name not in spec.inputs and name not in spec.outputs:
+                _free(models, name)
+    for cache in caches:
+        if cache.added is not None:
+            axes = {state.output: _graph_axis(state, rows) for state in states if state.cache == cache.axis}
+            keep_newest(model, cache.slots, {output: axis for output, axis in axes.items() if axis is not None})
     return Lowered(graph, model, first, states, caches, spec.batch, data_outputs, padded_axes=padded, row_places=rows)
+
+
+def _free(models: Sequence[ir.Model | None], name: str) -> None:
+    """Give what is inside a graph and called like an input that is to be added another name."""
+    for model in models:
+        if model is None or name not in house.names_taken(model.graph):
+            continue
+        weight = model.graph.initializers.pop(name, None)
+        values = [weight] if weight is not None else [each for node in model.graph for each in node.outputs]
+        for value in values:
+            if value.name == name:
+                value.name = house.fresh_name(model.graph, name)
+        if weight is not None:
+            model.graph.register_initializer(weight)
 
 
 def states_of(spec: Graph) -> tuple[State, ...]:
@@ -77,28 +110,48 @@ def _caches(
     for name, axis in spec.caches.items():
         assert axis.window is not None and axis.length_input is not None  # as every window has
         assert axis.side is not None and axis.update is not None
-        step = step_frames(model, states, places, name, graph)
-        found.append(CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update))
+        frames = step_frames(model, states, places, name, graph)
+        step, added = _formula(frames, name, graph, spec.padded)
+        inputs = (axis.length_input, axis.mask_input)
+        found.append(CacheAxis(name, axis.window, step, *inputs, axis.side, axis.update, added))
     return tuple(found)
 
 
-def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis) -> None:
+def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tuple[int, str | None]:
+    """The step of a cache axis, and the formula where the frames of a call follow from lengths of its own.
+
+    Raises:
+        Refused: they follow from something else.
+    """
+    if isinstance(frames, int):
+        return frames, None
+    if {str(each) for each in frames.free_symbols} <= set(counted):
+        with contextlib.suppress(ValueError):
+            return 1, house.written(frames)
+    raise Refused(
+        f"a call adds {frames} frames to the caches along {axis!r}, which no length of its chunks tells",
+        cure=NEW_FRAMES_CURE,
+    ).at(graph=graph, axis=axis, stage="capture")
+
+
+def _check_room(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int) -> None:
     """A window holds at least the frames of one call, which its first call adds at once."""
-    if cache.slots < cache.step:
+    if cache.slots < frames:
+        call = "every call" if cache.added is None else "the longest chunk"
         raise RecipeError(
-            f"{places.where('graphs', graph, 'axes', cache.axis, 'window')}: expected at least {cache.step} slots, "
-            f"as every call adds {cache.step} frames, got {cache.slots}",
-            cure=f"write {cache.step} or more",
+            f"{places.where('graphs', graph, 'axes', cache.axis, 'window')}: expected at least {frames} slots, "
+            f"as {call} adds {frames} frames, got {cache.slots}",
+            cure=f"write {frames} or more",
         )
 
 
-def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, steps: int) -> None:
+def _check_overflow(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
     """Parity over chained steps must see a cache overflow, or it shows nothing about the frames that leave it."""
-    needed = cache.slots // cache.step + 2
+    needed = cache.slots // frames + 2
     if steps < needed:
         raise RecipeError(
             f"{places.where('gates', 'parity', graph, 'chained_steps')}: expected at least {needed} "
-            f"steps, so that a window of {cache.slots} frames overflows at {cache.step} per call, got {steps}",
+            f"steps, so that a window of {cache.slots} frames overflows at {frames} per call, got {steps}",
             cure=f"write {needed} or more, and yield a stream that long",
         )
 
@@ -173,8 +226,18 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequenc
             )
 
 
-def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> int:
-    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows."""
+NEW_FRAMES_CURE = (
+    "join each cache with the new frames by concatenation, and fix their number per call, or give the axis of the "
+    "chunks buckets and a length_input"
+)
+
+
+def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
+    """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows.
+
+    Raises:
+        Refused: no cache is joined along it.
+    """
     inputs = house.inputs_named(model)
     for state in states:
         frames_axis = _graph_axis(state, places)
@@ -186,14 +249,20 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
                 continue
             added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
             sizes = [dims[frames_axis] if dims is not None else None for dims in added]
-            frames = [size for size in sizes if isinstance(size, int)]
+            frames = [size for size in sizes if size is not None and not house.mentions(size, axis)]
             if frames and len(frames) == len(sizes):
-                return sum(frames)
+                return house.normal_form(sum(frames[1:], frames[0]))
         back = house.dims_of(house.outputs_named(model)[state.output])
-        grown = None if back is None else grows_by(back[frames_axis], axis)
+        grown = None if back is None else (grows_by(back[frames_axis], axis) or _grown(back[frames_axis], axis))
         if grown is not None:
             return grown
-    raise Refused(
-        f"no cache is joined along {axis!r} with a fixed number of new frames",
-        cure="join each cache with the new frames by concatenation, and fix the number of new frames per call",
-    ).at(graph=graph, axis=axis, stage="capture")
+    raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
+        graph=graph, axis=axis, stage="capture"
+    )
+
+
+def _grown(size: Dim, axis: str) -> Dim | None:
+    """By how much a cache grows that may be cut to its newest frames, where chunks have lengths of their own."""
+    sizes = [] if isinstance(size, int) else size.args if isinstance(size, sympy.Min) else [size]
+    added = [house.normal_form(each - house.symbol(axis)) for each in sizes if house.mentions(each, axis)]
+    return added[0] if len(added) == 1 and added[0] != 0 and not house.mentions(added[0], axis) else None

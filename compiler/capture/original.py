@@ -68,7 +68,7 @@ class Original:
         self.surroundings = surroundings_of(loaded)
         self._steps: list[OriginalCall] = []
         self.data = DrawnData(self.places, name, for_data(spec), self.results)
-        shortest = 1 if spec.padded else self.gate.chained_steps
+        shortest = 1 if spec.has_utterances else self.gate.chained_steps
         for purpose, feeds in recipe.data if with_data else ():
             if feeds is not None:
                 least = shortest if purpose == "verification" else 0
@@ -128,7 +128,9 @@ class Original:
 
     @functools.cached_property
     def _started(self) -> Lowered:
-        return initial_graph(self.places, self.name, self.spec, self.captured.models(), self.gate.chained_steps)
+        longest = {axis: sizes[-1] for axis, sizes in self.buckets.items()}
+        steps = self.gate.chained_steps
+        return initial_graph(self.places, self.name, self.spec, self.captured.models(), steps, longest)
 
     def reference(self) -> Reference:
         """The original model, ready to run; its caches are cut to their slots."""
@@ -141,14 +143,14 @@ class Original:
     def steps(self, count: int) -> list[OriginalCall]:
         """The original's first calls on the longest stream, or utterances of all lengths."""
         if len(self._steps) < count:
-            feeds = _spread(self.streams(), count) if self.spec.padded else self.streams()[0]
+            feeds = _spread(self.streams(), count) if self.spec.has_utterances else self.streams()[0]
             self._steps = chained_steps(self.reference().run, feeds, count)
         return self._steps[:count]
 
     @functools.cached_property
     def _edges(self) -> list[EdgeCase]:
         streams = self.streams()
-        feeds = (_spread(streams, SPREAD) if self.spec.padded else streams[0])[:CALLS]
+        feeds = (_spread(streams, SPREAD) if self.spec.has_utterances else streams[0])[:CALLS]
         ranges = ranges_of(self.spec, streams)
         return edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start())
 

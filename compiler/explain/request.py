@@ -10,6 +10,7 @@ from compiler import ir as house
 from compiler.analysis.layout import symbols_of
 from compiler.cache.store import StageCache
 from compiler.capture.initial_graph import step_frames
+from compiler.capture.kept_frames import keep_newest
 from compiler.capture.onnx_source.onnx_file import read_onnx, require_runnable
 from compiler.capture.original import Original
 from compiler.did_you_mean import did_you_mean
@@ -183,7 +184,13 @@ def _caches(model: ir.Model, states: Sequence[State], request: Request, known: S
                 cure="write --state INPUT=OUTPUT for each cache, e.g. --state cache=next_cache",
             )
         length = _free_name(f"{axis}_length", house.inputs_named(model))
-        found.append(CacheAxis(axis, int(slots), step_frames(model, states, (), axis, "explain"), length, None))
+        frames = step_frames(model, states, (), axis, "explain")
+        if isinstance(frames, int):
+            found.append(CacheAxis(axis, int(slots), frames, length, None))
+            continue
+        along = {state.output: state.frames_axis for state in states if state.cache == axis}
+        keep_newest(model, int(slots), {output: at for output, at in along.items() if at is not None})
+        found.append(CacheAxis(axis, int(slots), 1, length, None, added=house.written(frames)))
     return tuple(found)
 
 

@@ -380,7 +380,7 @@ def _valid_slots(lowered: Lowered, known: dict[ir.Value, Fact]) -> ValidSlots:
     for each in lowered.padded_axes:
         lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
     for cache in lowered.caches:
-        size = house.symbol(cache.axis) + cache.step
+        size = house.symbol(cache.axis) + _frames_of_call(cache)
         value = _input(lowered.model, cache.length_input, ir.DataType.INT64, [batch])
         mask = None
         if cache.mask_input is not None:
@@ -406,8 +406,9 @@ def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
 
 
 def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
-    if name in house.inputs_named(model):
-        raise refuse(f"the graph has an input {name!r} already", "choose another length_input or mask_input")
+    values = (*model.graph.inputs, *model.graph.initializers.values(), *(v for node in model.graph for v in node.outputs))
+    if name in {value.name for value in values}:
+        raise refuse(f"the graph has a value {name!r} already", "choose another length_input or mask_input")
     value = ir.Value(name=name, shape=ir.Shape(shape))
     value.dtype = dtype
     model.graph.inputs.append(value)
@@ -457,7 +458,7 @@ def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, pl
     assert axis is not None
     frames = fact.frames(axis)
     size = None if value.shape is None else value.shape[axis]
-    whole = house.symbol(cache.axis) + cache.step
+    whole = house.symbol(cache.axis) + _frames_of_call(cache)
     if frames is None:
         if isinstance(size, int) and size == cache.slots <= cache.step:
             return
@@ -469,16 +470,21 @@ def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, pl
     ):
         return
     raise refuse(
-        f"the state holds {fact}, not the cached frames and then {cache.step} new ones",
+        f"the state holds {fact}, not the cached frames and then {_frames_of_call(cache)} new ones",
         "join the cache with the new frames, cache first, and feed the whole back",
         axis=cache.axis,
         **place,
     )
 
 
-def _slots_when_full(size: Dim, cache: CacheAxis) -> int:
+def _frames_of_call(cache: CacheAxis) -> Dim:
+    """Frames that a call adds."""
+    return cache.step if cache.added is None else house.expression(cache.added)
+
+
+def _slots_when_full(size: Dim, cache: CacheAxis) -> Dim:
     """Slots of an axis when the cache is full."""
-    return int(sympy.sympify(size).subs(house.symbol(cache.axis), cache.slots))
+    return house.normal_form(sympy.sympify(size).subs(house.symbol(cache.axis), cache.slots))
 
 
 def _check_empty(least: int, cache: CacheAxis) -> None:

@@ -69,6 +69,11 @@ class Graph(Record):
         return {name: axis for name, axis in self.axes.items() if axis.buckets and axis.length_input is not None}
 
     @property
+    def has_utterances(self) -> bool:
+        """Whether a call is of whole utterances with lengths of their own: no state is handed on."""
+        return bool(self.padded) and all(given.state is None for given in self.inputs.values())
+
+    @property
     def caches(self) -> dict[str, Axis]:
         """The axes along which states keep frames, by name."""
         return {name: axis for name, axis in self.axes.items() if axis.window is not None}
@@ -172,16 +177,34 @@ def _check_padded(graph: Graph) -> None:
         if len([each for each in (given.state, given.mask_of, given.length_of) if each is not None]) > 1:
             message = "expected one of state, mask_of and length_of, got several"
             raise disagree(message, "say what the input is", "inputs", name)
-    states = [name for name, given in graph.inputs.items() if given.state is not None]
-    if states and graph.padded:
-        message = f"expected no length per row in a graph with states such as {states[0]!r}"
-        axis = next(iter(graph.padded))
-        raise disagree(message, "give the chunks one size: fixed", "axes", axis, "length_input")
+    _check_chunks(graph)
     added = [name for axis in graph.axes.values() for name in (axis.length_input, axis.mask_input) if name is not None]
     twice = [name for name in added if added.count(name) > 1]
     if twice:
         message = f"expected a length_input and a mask_input of its own for each axis, got {twice[0]!r} twice"
         raise disagree(message, "rename one", "axes")
+
+
+def _check_chunks(graph: Graph) -> None:
+    """Chunks with a length per row, in a graph that carries states."""
+    if graph.has_utterances or not graph.padded:
+        return
+    axis = next(iter(graph.padded))
+    if graph.first_call is not None:
+        message = f"expected no first_call beside chunks of any length along {axis!r}, got one"
+        cure = "let the model start with empty caches and drop first_call, or give the chunks one size: fixed"
+        raise disagree(message, cure, "first_call")
+    for name, given in graph.inputs.items():
+        key = "mask_of" if given.mask_of is not None else "length_of" if given.length_of is not None else ""
+        if key:
+            message = f"expected no {key} in a graph with states, got it for {name!r}"
+            cure = "drop the input from forward: the graph masks what lies behind the true length of a chunk"
+            raise disagree(message, cure, "inputs", name, key)
+    for cache, spec in graph.caches.items():
+        if spec.mask_input is not None:
+            message = f"expected no mask_input beside chunks of any length along {axis!r}, got {spec.mask_input!r}"
+            cure = "drop it: the graph computes its masks from the lengths"
+            raise disagree(message, cure, "axes", cache, "mask_input")
 
 
 def _check_states(graph: Graph) -> None:

@@ -38,6 +38,6 @@ def runner_on(
         batch: rows of every call of a graph that carries states.
         fill: what lies behind the entries of rows with lengths of their own.
     """
-    if lowered.padded_axes:
+    if lowered.has_utterances:
         return RowsRunner(lowered, session, fill=fill)
-    return Runner(lowered, session, batch, first)
+    return Runner(lowered, session, batch, first, fill=fill)

@@ -146,7 +146,7 @@ class RowsRunner:
 
     def _shape(self, name: str, sizes: Sizes) -> tuple[int, ...]:
         named = {**sizes.slots, **({} if self.batch is None else {self.batch: sizes.rows})}
-        return tuple(_size(dim, named) for dim in self.dims[name])
+        return tuple(size_of(dim, named) for dim in self.dims[name])
 
     def _side_by_side(self, name: str, arrays: Sequence[Array], sizes: Sizes, fill: float) -> Array:
         joined = np.zeros(self._shape(name, sizes), _dtype(self.inputs[name]))
@@ -187,7 +187,7 @@ class RowsRunner:
         sizes = {**lengths, **({} if self.batch is None else {self.batch: 1})}
         place = []
         for dim in self.formulas[name]:
-            size = _size(dim, sizes)
+            size = size_of(dim, sizes)
             has_rows = self.batch is not None and house.mentions(dim, self.batch)
             place.append(slice(row * size, (row + 1) * size) if has_rows else slice(size))
         return tuple(place)
@@ -203,6 +203,6 @@ def _dtype(value: ir.Value) -> np.dtype:
     return np.dtype(value.dtype.numpy())
 
 
-def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
     """A dimension at given sizes of its axes."""
     return dim if isinstance(dim, int) else int(dim.subs({house.symbol(name): size for name, size in sizes.items()}))

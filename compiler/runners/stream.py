@@ -9,6 +9,7 @@ import numpy as np
 from compiler import ir as house
 from compiler.errors import DataError, Place
 from compiler.runners.callers_view import caller_dims, for_callers
+from compiler.runners.padded_chunks import PaddedChunks
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
 from compiler.stages import Array, Feed, Lowered, State, StateMap, newest
@@ -111,14 +112,26 @@ class Runner:
         session: runs the model.
         batch: rows of every call.
         first: runs the first call while it is a graph of its own.
+        buckets: slots of chunks that there are graphs for, ascending; none while they are dynamic, or all of one size.
+        fill: what lies behind the entries of chunks that are shorter than their slots.
     """
 
-    def __init__(self, lowered: Lowered, session: Session, batch: int = 1, first: Session | None = None) -> None:
+    def __init__(
+        self,
+        lowered: Lowered,
+        session: Session,
+        batch: int = 1,
+        first: Session | None = None,
+        *,
+        buckets: Sequence[Mapping[str, int]] = (),
+        fill: float = 0.0,
+    ) -> None:
         self.lowered, self.session, self.batch = lowered, for_callers(session, lowered), batch
         self.first = None if first is None else for_callers(first, lowered)
         self.inputs = house.inputs_named(lowered.model)
         self.outputs = list(house.outputs_named(lowered.model))
         self.dims = caller_dims(lowered)
+        self.chunks = PaddedChunks(lowered, self.dims, batch, buckets, fill)
         self.reset()
 
     def reset(self, states: Mapping[str, Array] | None = None, lengths: Mapping[str, Array] | None = None) -> None:
@@ -136,8 +149,8 @@ class Runner:
         return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
-        """The caller's feed with states, length and mask."""
-        full = {**feed, **self.states}
+        """The caller's feed, padded, with states, lengths and masks."""
+        full = {**self.chunks.padded(feed), **self.states}
         for cache in self.lowered.caches:
             length = self.lengths[cache.axis]
             full[cache.length_input] = length
@@ -146,20 +159,20 @@ class Runner:
         return {name: array for name, array in full.items() if name in self.inputs}
 
     def valid(self, name: str, array: Array, feed: Feed) -> tuple[slice, ...]:
-        """All of it: a chunk has no padding behind its frames."""
-        return (slice(None),) * array.ndim
-
-    def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """As `step`: a chunk has no padding behind its frames."""
-        return self.step(feed, more)
+        """The place in an output of `call` that is no padding behind the frames of the longest row."""
+        return self.chunks.valid(name, array, self.chunks.longest(feed))
 
     def step(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
-        """Run one call and keep its states; all outputs by name.
+        """Run one call and keep its states; all outputs by name, without padding behind the frames of the longest row.
 
         Args:
-            feed: what the caller gives.
+            feed: what the caller gives; the length input besides, where rows have chunks of different lengths.
             more: inputs that a copy of the graph has besides; a first call takes those that its own copy has.
         """
+        return self.chunks.cut(self.call(feed, more), feed)
+
+    def call(self, feed: Feed, more: Feed | None = None) -> dict[str, Array]:
+        """The same with padding."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
             given = {**feed, **(more or {})}
@@ -171,8 +184,9 @@ class Runner:
         self.started = True
         for state in self.lowered.states:
             self.states[state.input] = cut_to_slots(self.lowered, state, outputs[state.output])
+        added = self.chunks.added(feed)
         for cache in self.lowered.caches:
-            self.lengths[cache.axis] = cache.after_call(self.lengths[cache.axis])
+            self.lengths[cache.axis] = cache.after_call(self.lengths[cache.axis], added[cache.axis])
         return outputs
 
 
@@ -220,7 +234,14 @@ def chained_steps(run: Run, stream: Sequence[Feed], count: int) -> list[Original
 
 
 def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons: Sequence[float]) -> dict[str, Array]:
-    """Copies of a feed with a row's poison in the padded slots of every cache, and in everything of a free row."""
+    """Copies of a feed with a row's poison in the padded slots of caches, behind its chunk, and all over a free row.
+
+    Args:
+        lowered: the graph, with axes by name where chunks may be shorter than their slots.
+        full: every input of a call.
+        active: which rows are in use, bool [rows].
+        poisons: one per row.
+    """
     found: dict[str, Array] = {}
     states = {state.input: state for state in lowered.states}
     masks = {cache.mask_input for cache in lowered.caches}
@@ -241,5 +262,18 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
                 index: list[Any] = [slice(None)] * array.ndim
                 index[0], index[axis] = row, slice(0, cache.slots - int(length[row]))
                 array[tuple(index)] = fills[row]
+        for place in _behind_chunks(lowered, name, full, active):
+            array[place] = fills[place[0]]
         found[name] = array
     return found
+
+
+def _behind_chunks(lowered: Lowered, name: str, full: Mapping[str, Array], active: Array) -> Iterator[tuple[Any, ...]]:
+    """Where an input has padding behind the true length of a row in use; the row comes first."""
+    dims = caller_dims(lowered).get(name, ())
+    for each in lowered.padded_axes:
+        for at in [at for at, dim in enumerate(dims) if dim == house.symbol(each.axis)]:
+            for row in np.flatnonzero(active):
+                place: list[Any] = [slice(None)] * len(dims)
+                place[0], place[at] = int(row), slice(int(full[each.length_input][row]), None)
+                yield tuple(place)

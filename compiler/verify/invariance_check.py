@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.errors import GateFailed, Place
 from compiler.records.findings import Finding
-from compiler.runners.session import Session
+from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.stream import Runner, poisoned
 from compiler.stages import Array, Feed, Lowered
 
@@ -30,27 +30,23 @@ class Invariance:
 POISONS = {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf, "1e30": 1e30, "-1e30": -1e30}
 
 
-def check_invariance(lowered: Lowered, session: Session, batch: int, feeds: Sequence[Feed]) -> Invariance:
-    """Fill padded cache slots and free batch rows with every poison; outputs must not change by a bit.
+def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
+    """Fill padded cache slots, what lies behind short chunks and free batch rows with every poison.
+
+    What is valid of an output must not change by a bit.
 
     Args:
-        lowered: the graph's record.
-        session: runs the artefact that ships.
-        batch: its rows; row r is r calls late, so that the rows have different true lengths.
+        runner: runs the artefact that ships; row r is r calls late, so that the rows have different true lengths.
         feeds: calls of one stream, at least enough to fill the caches.
 
     Raises:
         GateFailed: names the output, the poison and the step.
     """
-    runner = Runner(lowered, session, batch)
-    calls = 0
+    lowered, batch, calls = runner.lowered, runner.batch, 0
+    idle = {name: np.zeros_like(array) for name, array in feeds[0].items()}
     for position in range(len(feeds)):
         rows = [feeds[position - row] if position >= row else None for row in range(batch)]
-        shapes = {name: array.shape for name, array in feeds[0].items()}
-        feed = {
-            name: np.concatenate([np.zeros(shapes[name], array.dtype) if row is None else row[name] for row in rows])
-            for name, array in feeds[0].items()
-        }
+        feed = side_by_side(lowered, [idle if row is None else row for row in rows])
         active = np.array([row is not None for row in rows])
         full = runner.full_feed(feed)
         clean = runner.step(feed)
@@ -85,8 +81,8 @@ def _changed(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Arr
     """The first output with another bit where each row's padded places hold its content of `mix`."""
     spoiled = poisoned(runner.lowered, full, active, [POISONS[label] for label in mix])
     for name, array in zip(clean, runner.session.run(list(clean), spoiled), strict=True):
-        got, kept = (_rows(runner.lowered, each, active).tobytes() for each in (array, clean[name]))
-        if got != kept:
+        got, kept = (_valid(runner, name, each, full, active) for each in (array, clean[name]))
+        if [each.tobytes() for each in got] != [each.tobytes() for each in kept]:
             return name
     return None
 
@@ -97,8 +93,14 @@ def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array)
     return next(alone, "a mix of contents")
 
 
-def _rows(lowered: Lowered, array: Array, active: Array) -> Array:
-    return array if lowered.batch_axis is None else array[active]
+def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -> list[Array]:
+    """What is valid of an output, row by row where rows have chunks of different lengths."""
+    kept = array if runner.lowered.batch_axis is None else array[active]
+    lengths = {each.axis: full[each.length_input][active] for each in runner.lowered.padded_axes}
+    if not lengths or runner.lowered.batch_axis is None:
+        return [kept[runner.valid(name, kept, full)]]
+    rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(len(kept))]
+    return [kept[row : row + 1][runner.chunks.valid(name, kept, each)] for row, each in enumerate(rows)]
 
 
 def _reset(lowered: Lowered, array: Array, rows: Array) -> Array:

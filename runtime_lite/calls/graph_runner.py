@@ -154,16 +154,21 @@ class GraphRunner:
         inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
         self.executor.run(bucket.sizes, inputs, outputs)
         answers = cut_outputs(self.name, bucket, outputs, feeds)
-        after = self._next_states(block, states)
+        after = self._next_states(block, states, feeds)
         leave(states)
         bucket.give_back(buffers)
         return list(zip(answers, after, strict=True))
 
-    def _next_states(self, block: Block | None, states: Sequence[StreamState]) -> list[StreamState]:
+    def _next_states(
+        self, block: Block | None, states: Sequence[StreamState], feeds: Sequence[Feed]
+    ) -> list[StreamState]:
         if block is None:
-            return [next_state(self.graph, state, {}) for state in states]
+            return [next_state(self.graph, state, {}, feed.sizes) for state, feed in zip(states, feeds, strict=True)]
         settled = settle(block, [state.rows for state in states])
-        after = [next_state(self.graph, state, values) for state, values in zip(states, settled, strict=True)]
+        after = [
+            next_state(self.graph, state, values, feed.sizes)
+            for state, values, feed in zip(states, settled, feeds, strict=True)
+        ]
         share(after)
         return after
 

@@ -36,9 +36,11 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
     return StreamState(rows, {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}, values)
 
 
-def next_state(graph: Graph, state: StreamState, values: Mapping[str, Array]) -> StreamState:
-    """Return the state after a push that left these values, by graph input."""
-    lengths = {cache.axis: cache.after_call(state.lengths[cache.axis]) for cache in graph.caches}
+def next_state(graph: Graph, state: StreamState, values: Mapping[str, Array], sizes: Mapping[str, int]) -> StreamState:
+    """Return the state after a push of true sizes that left these values, by graph input."""
+    lengths = {
+        cache.axis: cache.after_call(state.lengths[cache.axis], cache.frames_of(sizes)) for cache in graph.caches
+    }
     return StreamState(state.rows, lengths, values)
 
 

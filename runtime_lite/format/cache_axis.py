@@ -1,14 +1,18 @@
 """An axis along which states keep frames from call to call: one record for recipes, passes, manifests and the runtime.
 
 A call joins the cached frames and its new ones, `slots + step` places. How many cached frames are valid is counted per
-row, for rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`.
+row, for rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`. Where
+chunks may be shorter, a call adds what a formula gives for its true length.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from runtime_lite.format.formula import parse_formula
 
 SIDES = ("right", "left")
 UPDATES = ("replace", "append")
@@ -28,13 +32,15 @@ class CacheAxis:
     Attributes:
         axis: its name.
         slots: cached frames that there is room for.
-        step: frames that one call adds.
+        step: frames that one call adds; 1, the fewest, where `added` says how many.
         length_input: graph input that takes the true length per row, int32 or int64 [rows].
         mask_input: graph input float32 [rows, slots + step], 1 at valid places and at new frames; None where the graph
             computes it from the length.
         side: where valid frames lie: `right`, the newest in the last slot, or `left`, the oldest in the first.
         update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
             `append`, by writing the new frames, all that the graph gives, behind the valid ones.
+        added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
+            `(frames - 1) // 2 + 1`; None where every call adds `step`.
     """
 
     axis: str
@@ -44,15 +50,24 @@ class CacheAxis:
     mask_input: str | None
     side: str = "right"
     update: str = "replace"
+    added: str | None = None
 
     @property
     def calls_to_fill(self) -> int:
-        """Calls after which all slots of a stream are valid."""
+        """Calls after which all slots of a stream are valid, however short its chunks are."""
         return -(-self.slots // self.step)
 
-    def after_call(self, lengths: NDArray[Any]) -> NDArray[Any]:
-        """The true lengths [rows] of the next call: the oldest frames make room."""
-        grown: NDArray[Any] = np.minimum(lengths + self.step, self.slots)
+    def frames_of(self, sizes: Mapping[str, int]) -> int:
+        """The frames that a call adds to a row, by the true lengths of its axes.
+
+        Raises:
+            BundleRefused: the formula has no value there.
+        """
+        return self.step if self.added is None else max(parse_formula(self.added).value(sizes), 0)
+
+    def after_call(self, lengths: NDArray[Any], added: NDArray[Any] | int) -> NDArray[Any]:
+        """The true lengths [rows] of the next call, after one that added so many frames: the oldest ones make room."""
+        grown: NDArray[Any] = np.minimum(lengths + added, self.slots)
         return grown
 
     def mask(self, lengths: NDArray[Any]) -> NDArray[np.bool_]:

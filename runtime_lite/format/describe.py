@@ -90,8 +90,8 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
     for cache in graph.caches:
         mask = f", mask {cache.mask_input}" if cache.mask_input else ""
         lines.append(
-            f"  cache {cache.axis}: {cache.slots} slots, {cache.step} frames a push, {cache.side}-aligned, "
-            f"{cache.update}, length {cache.length_input}{mask}"
+            f"  cache {cache.axis}: {cache.slots} slots, {cache.added or cache.step} frames a push, "
+            f"{cache.side}-aligned, {cache.update}, length {cache.length_input}{mask}"
         )
     if graph.engine is not None:
         state = graph.engine.status if graph.engine.reason is None else f"NOT BUILT: {graph.engine.reason}"

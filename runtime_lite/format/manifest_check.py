@@ -1,9 +1,11 @@
 """What the records of a manifest must be to each other; nothing of a bundle is used before this has passed."""
 
+import itertools
 import math
 from collections.abc import Mapping
 
 from runtime_lite.errors import show
+from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.manifest import (
@@ -180,8 +182,6 @@ def _check_axes(where: str, graph: Graph) -> None:
                 refuse(f"{place}.minimum", "1 without a length_input", str(axis.minimum))
         elif name == graph.batch_axis:
             refuse(f"{place}.length_input", "null, free rows need no length", show(axis.length_input))
-        elif graph.states:
-            refuse(f"{place}.length_input", "null in a graph with states", show(axis.length_input))
         elif axis.minimum > axis.buckets[0]:
             refuse(f"{place}.minimum", f"at most the smallest bucket, {axis.buckets[0]}", str(axis.minimum))
 
@@ -268,6 +268,25 @@ def _check_caches(where: str, graph: Graph) -> None:
             refuse(f"{place}.frames_axis", f"the axis of size {slots[state.cache]}", str(state.frames_axis))
     if idle := sorted(slots.keys() - {state.cache for state in graph.states}):
         refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
+    for at, cache in enumerate(graph.caches):
+        _check_added(f"{where}.caches[{at}].added", graph, cache)
+
+
+def _check_added(where: str, graph: Graph, cache: CacheAxis) -> None:
+    """Check that what a call adds follows from lengths that there are, and is sound at every bucket."""
+    if cache.added is None:
+        return
+    counted = {name: axis for name, axis in graph.axes.items() if axis.length_input is not None}
+    if unknown := sorted(parse_formula(cache.added).axes - counted.keys()):
+        refuse(where, f"a formula of axes with a length per row ({', '.join(counted) or 'none'})", unknown[0])
+    if cache.mask_input is not None or cache.update != "replace":
+        refuse(where, "null beside a mask_input or another update than replace", show(cache.added))
+    if cache.step != 1:
+        refuse(where, "a step of 1 beside it", str(cache.step))
+    for sizes in itertools.product(*((axis.minimum, *axis.buckets) for axis in counted.values())):
+        frames = parse_formula(cache.added).value(dict(zip(counted, sizes, strict=True)))
+        if not 0 <= frames <= MAX_DIMENSION:
+            refuse(where, f"0 to {MAX_DIMENSION} frames at every bucket", str(frames))
 
 
 def _check_lengths(where: str, graph: Graph, tensors: Mapping[str, Tensor]) -> None:

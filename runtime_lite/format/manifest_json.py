@@ -172,7 +172,7 @@ def _state(value: JsonValue) -> State:
 
 def _cache(value: JsonValue) -> CacheAxis:
     value.keys_are([f.name for f in fields(CacheAxis)])
-    mask_input = value.key("mask_input")
+    mask_input, added = value.key("mask_input"), value.key("added")
     return CacheAxis(
         axis=_axis_name(value.key("axis")),
         slots=value.key("slots").integer(1, MAX_DIMENSION),
@@ -181,6 +181,7 @@ def _cache(value: JsonValue) -> CacheAxis:
         mask_input=None if mask_input.value is None else mask_input.identifier(),
         side=value.key("side").one_of(SIDES),
         update=value.key("update").one_of(UPDATES),
+        added=None if added.value is None else _formula(added),
     )
 
 

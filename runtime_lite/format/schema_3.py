@@ -58,6 +58,7 @@ def _cache(stream: JsonValue, name: str) -> dict[str, Any]:
         "mask_input": stream.value["mask_input"],
         "side": "right",
         "update": "replace",
+        "added": None,
     }
 
 

@@ -70,9 +70,14 @@ class Version:
         alone = runner.batching_fault() is not None
         return key_of(self.name, runner.name, runner.graph, sizes, alone)
 
-    def first_key(self, runner: GraphRunner) -> Key:
-        """The key of the chunks of a stream, whose sizes are those of the first bucket."""
-        return self._key(runner, runner.graph.artifacts[0].sizes)
+    def chunk_key(self, runner: GraphRunner) -> Key:
+        """The key of the whole chunks of a stream: the largest bucket where chunks may be shorter, else the first."""
+        axes = runner.graph.axes
+        first = runner.graph.artifacts[0].sizes
+        return self._key(
+            runner,
+            {name: first[name] if axis.length_input is None else axis.buckets[-1] for name, axis in axes.items()},
+        )
 
     def close(self) -> None:
         """Drop the sessions and close the bundle; nothing runs any more."""

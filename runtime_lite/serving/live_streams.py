@@ -106,7 +106,7 @@ class LiveStreams:
         self._opened += 1
         if options.period_ns is not None:
             assert isinstance(runner, GraphRunner)
-            key = version.first_key(runner)
+            key = version.chunk_key(runner)
             refusal = self._scheduler.open_stream(self._opened, key, options.service, options.period_ns)
             if refusal is not None:
                 self._slots.free(hold)

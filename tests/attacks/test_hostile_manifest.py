@@ -284,6 +284,19 @@ EDITS: dict[str, tuple[Edit, str]] = {
         set_at("inputs", 1, "dtype", to="float32"),
         "real_length: expected int32 or int64 of shape [rows]",
     ),
+    "frames of a call by an axis without lengths": (
+        set_at("caches", 0, "added", to="batch"),
+        "caches[0].added: expected a formula of axes with a length per row (none), got batch",
+    ),
+    "frames of a call as a program": (
+        set_at("caches", 0, "added", to="__import__('os')"),
+        "caches[0].added: ",
+    ),
+    "frames of a call as a number": (set_at("caches", 0, "added", to=3), "caches[0].added: expected"),
+    "fixed frames of a call by a formula": (
+        set_at("caches", 0, "added", to="2"),
+        "caches[0].added: expected null beside a mask_input",
+    ),
     "endless step": (set_at("caches", 0, "step", to=2**40), "step: expected an integer from 1"),
 }
 

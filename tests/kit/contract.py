@@ -13,7 +13,7 @@ from compiler.errors import GateFailed, InternalError, Refused
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
 from compiler.runners.session import open_session
-from compiler.runners.stream import OriginalCall
+from compiler.runners.stream import OriginalCall, Runner
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered, Outcome, Pass
 from compiler.verify.differences import compare, worst_of
@@ -220,7 +220,7 @@ def check_padding(after: Lowered, steps: int) -> None:
     feeds = [{name: array[:1] for name, array in feed.items()} for feed in feeds_of(after, steps)]
     after = dataclasses.replace(after, batch_axis=after.batch_axis or "rows")  # rows of a fixed number may be free too
     try:
-        check_invariance(after, open_session(house.serialized(after.model)), rows, feeds)
+        check_invariance(Runner(after, open_session(house.serialized(after.model)), rows), feeds)
     except GateFailed as error:
         raise ContractBroken("padding", str(error)) from error
 

@@ -47,7 +47,8 @@ def feeds(count: int, seed: int = 0) -> list[Feed]:
 def stream_artefacts(
     folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[OriginalCall] = ()
 ) -> StreamArtefacts:
-    return StreamArtefacts(folder, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open)
+    lowered = artifacts[0].lowered
+    return StreamArtefacts(folder, lowered, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open)
 
 
 def shipped(

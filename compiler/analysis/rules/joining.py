@@ -1,8 +1,9 @@
 """Rules CC, SL and SP: axes joined and cut.
 
 Rule ids: CC1 segments joined, CC2 joined along another axis, CC3 one axis in another order, SL1 cut elsewhere, SL2 cut
-along a padded axis, SL3 turned round, SL4 the last entries of each row, SP1 split elsewhere, SP2 split along a padded
-axis. Tables cut by lengths: `compiler.analysis.rules.lookup`.
+along a padded axis, SL3 turned round, SL4 the last entries of each row, SL5 the newest entries of each row, as many as
+there are up to a number, SP1 split elsewhere, SP2 split along a padded axis. Tables cut by lengths:
+`compiler.analysis.rules.lookup`.
 """
 
 import contextlib
@@ -13,9 +14,19 @@ import sympy
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import Interval, hull
+from compiler.analysis.interval import ZERO, Interval, hull
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
-from compiler.analysis.layout import Axis, Frames, Segment, Side, frames_of, is_padded, joined, symbols_of
+from compiler.analysis.layout import (
+    Axis,
+    Frames,
+    Segment,
+    Side,
+    frames_of,
+    is_padded,
+    is_without_gap,
+    joined,
+    symbols_of,
+)
 from compiler.analysis.length_data import spread_per_row
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known
@@ -228,11 +239,14 @@ class _Cutting:
         self.axes: dict[int, Axis] = dict(fact.axes)
         self.index: Index | None = fact.index
         self.mixed: set[int] = set()
+        self.emptied: set[int] = set()
         self.at_least: list[Dim] = []
         self.rule, self.reason, self.pointwise = "SL1", "another axis is cut", True
 
     def content(self, region: Region) -> Interval:
-        """Entries that were valid may lie in the padding of the shorter axis."""
+        """Entries that were valid may lie in the padding of the shorter axis; what is written anew is zero there."""
+        if self.emptied & region:
+            return ZERO
         regions = [region & frozenset(self.fact.padded)]
         for at in self.mixed & region:
             regions += [each - {at} for each in regions]
@@ -432,6 +446,8 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
     last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
     if last and same_end(stop, frames) and work.step == 1:
         return _last_entries(work, axis, frames, before)
+    if isinstance(before, int) and not rest and frames is not None and same_end(stop, frames) and work.step == 1:
+        return _newest_entries(work, axis, frames, before)
     raise _refuse_inside(start, first, "from")
 
 
@@ -455,6 +471,22 @@ def _last_entries(work: _Cutting, axis: int, frames: Frames | None, count: Dim) 
     work.at_least.append(normal_form(frames.size - count + 1))
     work.rule, work.reason = "SL4", "the last entries of each row"
     return joined([Segment(count)])
+
+
+def _newest_entries(work: _Cutting, axis: int, frames: Frames, count: int) -> Axis:
+    """The newest of cached frames and of a chunk that is padded behind: they end elsewhere in every row."""
+    if not is_without_gap(frames):
+        raise refuse(f"Slice [-{count}:] of {frames}", "join the cache in front of the new frames, then slice")
+    rows = work.fact.axis(work.fact.rows_axis) if work.fact.rows_axis is not None else None
+    if work.case.batch is not None and (rows is None or len(rows) > 1):
+        raise refuse(f"Slice [-{count}:] of {frames}, which all rows share", "give the value a batch axis of its own")
+    kept = normal_form(sympy.Min(frames.size, count))
+    work.case.rewrite("newest", axis, kept)
+    work.rule, work.reason = "SL5", "the newest entries of each row"
+    if isinstance(kept, int):
+        return joined([Segment(kept)])
+    work.emptied.add(axis)
+    return joined([Segment(kept, Side.RIGHT)])
 
 
 def split(case: Case) -> Verdict:

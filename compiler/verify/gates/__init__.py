@@ -11,6 +11,7 @@ from compiler.verify.gate import Gate, Phase, Shipped
 from compiler.verify.gates.against_float import AGAINST_FLOAT
 from compiler.verify.gates.buckets import BUCKETS
 from compiler.verify.gates.budget import BUDGET
+from compiler.verify.gates.chunks import CHUNKS
 from compiler.verify.gates.drift import DRIFT
 from compiler.verify.gates.edges import EDGES
 from compiler.verify.gates.golden import REPLAY
@@ -23,6 +24,7 @@ GATES: tuple[Gate, ...] = (
     PARITY,
     EDGES,
     BUCKETS,
+    CHUNKS,
     DRIFT,
     INVARIANCE,
     REPLAY,

@@ -17,8 +17,9 @@ from compiler.recipe.record import Recipe
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, at_most
 from compiler.runners.ahead import ahead
-from compiler.runners.stream import Advance, Run, Runner, Stepper, expected_states
+from compiler.runners.stream import Advance, Run, Stepper, expected_states
 from compiler.stages import Array, Feed, Lowered
+from compiler.verify.bucket_runner import BucketRunners
 from compiler.verify.differences import NO_PARTS, Parts, states_of
 from compiler.verify.gate import Checked, Gate, Shipped
 
@@ -142,10 +143,14 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     gate = shipped.original.gate.drift
     assert gate is not None
     emitted, original = shipped.graph.built.artifacts[0], shipped.original
-    rows = emitted.sizes.get(emitted.lowered.batch_axis or "", 1)
-    runner = Runner(emitted.lowered, shipped.open(shipped.folder / emitted.file), rows)
+    artifacts = shipped.graph.built.artifacts
+    runner = BucketRunners(shipped.graph.lowered, artifacts, lambda file: shipped.open(shipped.folder / file)).runner(
+        emitted
+    )
     feeds = chained_feeds(original.streams(), gate.steps)
-    curves = measure_drift(emitted.lowered, runner, original.run, feeds, rows, lambda done: advance(done, gate.steps))
+    curves = measure_drift(
+        runner.lowered, runner, original.run, feeds, runner.batch, lambda done: advance(done, gate.steps)
+    )
     worst = require_bounded(shipped.name, curves, gate)
     return Checked(
         drift_findings(shipped.name, curves, gate, emitted.lowered.parts),

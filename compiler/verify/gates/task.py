@@ -158,7 +158,7 @@ def _said_otherwise_together(
     task: _Task, model: runtime_lite.Model, recordings: Sequence[Any], alone: Sequence[str]
 ) -> set[str]:
     """Names of the whole utterances that say something else beside partners than alone."""
-    if not task.spec.padded:
+    if not task.spec.has_utterances:
         return set()
     together = _in_batches(model, task.graph, [list(each.chunks) for each in recordings])
     return {recordings[number].name for number, outputs in together if task.text(outputs) != alone[number]}

@@ -54,4 +54,4 @@ def test_a_state_that_comes_back_in_another_type_is_refused_by_its_types() -> No
         passes=(),
     )
     with pytest.raises(Refused, match="'c' goes in as float32 and comes back from 'd' as float64; cast it to float32"):
-        initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1)
+        initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1, {})

@@ -240,7 +240,7 @@ def test_a_kind_of_cache_that_is_not_lowered_yet_is_refused_by_its_name(side: st
 
 def test_a_name_that_is_taken_is_refused() -> None:
     lowered = dataclasses.replace(streaming(), caches=(CacheAxis("cache", 6, 2, "x", None),))
-    verify_refusal(PadAxes(), lowered, message="has an input 'x' already", cure="another length_input")
+    verify_refusal(PadAxes(), lowered, message="has a value 'x' already", cure="another length_input")
 
 
 def test_caches_without_the_batch_in_front_are_refused() -> None:

@@ -7,6 +7,7 @@ import pytest
 from compiler import ir as house
 from compiler.errors import GateFailed
 from compiler.runners.session import open_session
+from compiler.runners.stream import Runner
 from compiler.stages import Lowered, State
 from compiler.verify.invariance_check import POISONS, check_invariance
 from tests.kit.growing_stream import padded
@@ -22,7 +23,7 @@ def test_padding_is_invisible_in_a_padded_graph() -> None:
     lowered = padded()
     assert lowered.batch_axis == "batch"
     session = open_session(house.serialized(lowered.model))
-    invariance = check_invariance(lowered, session, 2, one_recording(4, 4))
+    invariance = check_invariance(Runner(lowered, session, 2), one_recording(4, 4))
     assert (invariance.batch, invariance.calls, set(invariance.poisons)) == (2, 4 * 5, set(POISONS))
 
 
@@ -35,7 +36,7 @@ def test_padding_that_is_seen_is_found() -> None:
             assert kept is not None
             ir.convenience.replace_all_uses_with(node.outputs[0], kept)
     with pytest.raises(GateFailed, match="unchanged by NaN in padded places, got other values at call 0"):
-        check_invariance(lowered, open_session(house.serialized(model)), 1, one_recording(4, 4))
+        check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), one_recording(4, 4))
 
 
 def test_rows_that_see_each_other_are_found() -> None:
@@ -44,8 +45,8 @@ def test_rows_that_see_each_other_are_found() -> None:
     lowered = Lowered("net", model, batch_axis="batch")
     feeds = [{"x": np.ones((1, 2), np.float32)}]
     with pytest.raises(GateFailed, match="mixes rows"):
-        check_invariance(lowered, open_session(house.serialized(model)), 2, feeds)
-    assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == len(POISONS)
+        check_invariance(Runner(lowered, open_session(house.serialized(model)), 2), feeds)
+    assert check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), feeds).calls == len(POISONS)
 
 
 def test_states_without_rows_have_anything_in_front() -> None:
@@ -53,7 +54,7 @@ def test_states_without_rows_have_anything_in_front() -> None:
     model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]>\nlayers {text}')
     lowered = Lowered("net", model, states=(State("h", "y", None),))
     feeds = [{"x": np.ones((1, 4), np.float32)}] * 2
-    assert check_invariance(lowered, open_session(house.serialized(model)), 1, feeds).calls == 2 * len(POISONS)
+    assert check_invariance(Runner(lowered, open_session(house.serialized(model)), 1), feeds).calls == 2 * len(POISONS)
 
 
 @pytest.mark.parametrize("batch", [2, 7, 16])
@@ -72,4 +73,4 @@ def test_every_content_comes_into_every_row(label: str, seen: str, batch: int) -
     lowered = Lowered("net", model, batch_axis="batch")
     feeds = [{"x": np.ones((1, 2), np.float32)}] * 6
     with pytest.raises(GateFailed, match=f"expected y unchanged by {label} in padded places"):
-        check_invariance(lowered, open_session(house.serialized(model)), batch, feeds)
+        check_invariance(Runner(lowered, open_session(house.serialized(model)), batch), feeds)

@@ -15,8 +15,17 @@ def test_a_mask_has_the_newest_cached_frames_and_the_new_ones() -> None:
 def test_rows_of_different_ages_grow_each_by_a_step_until_they_are_full() -> None:
     lengths = np.array([0, 2, 3])
     for expected in ([2, 3, 3], [3, 3, 3], [3, 3, 3]):
-        lengths = CACHE.after_call(lengths)
+        lengths = CACHE.after_call(lengths, CACHE.step)
         assert lengths.tolist() == expected
+
+
+def test_rows_may_add_different_numbers_of_frames() -> None:
+    assert CACHE.after_call(np.array([0, 1, 2]), np.array([1, 0, 2])).tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize(("added", "frames"), [(None, 2), ("time", 5), ("(time - 1) // 2 + 1", 3), ("time - 7", 0)])
+def test_the_frames_of_a_call_follow_from_its_lengths(added: str | None, frames: int) -> None:
+    assert CacheAxis("cache", 3, 2, "n", None, added=added).frames_of({"time": 5}) == frames
 
 
 @pytest.mark.parametrize(("slots", "step", "calls"), [(6, 2, 3), (5, 2, 3), (2, 5, 1), (1, 1, 1)])

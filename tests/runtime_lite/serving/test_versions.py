@@ -39,7 +39,7 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
     with serve(bundle) as place:
         place.model.run(feed(1), "plain")
         before = place.model._version
-        key = before.first_key(before.runners["plain"])
+        key = before.chunk_key(before.runners["plain"])
         costs = place.server._versions._costs
         assert costs.row_buckets(key)
         place.model.swap(place.load(bundle))

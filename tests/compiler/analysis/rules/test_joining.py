@@ -6,7 +6,7 @@ import pytest
 
 from compiler import ir as house
 from compiler.analysis.facts import Index
-from compiler.analysis.interval import ZERO, Interval
+from compiler.analysis.interval import ANYTHING, ZERO, Interval
 from compiler.analysis.layout import Axis, Segment, Side, joined, size_of
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from tests.kit.graphs import parse
@@ -103,6 +103,27 @@ def test_the_window_of_a_state_keeps_its_zeros() -> None:
 def test_the_last_entries_of_each_row() -> None:
     verdict = check(cut(LEFT, -2, END, time=2), "SL4", ROWS)
     assert rewrites(verdict) == ["entries"]
+
+
+MET = joined([Segment(CACHE, Side.RIGHT), Segment(TIME)])
+
+
+@pytest.mark.parametrize("count", [1, 3, 30])
+@pytest.mark.parametrize("padding", [ANYTHING, ZERO], ids=["anything", "zero"])
+def test_the_newest_of_a_window_and_a_chunk_are_aligned_again(count: int, padding: Interval) -> None:
+    met = Operand(("batch", "cache + time", 3), axes={1: MET}, padding=padding)
+    node = Node("Slice", [met, integers(-count), integers(END), integers(1)], right=["cache"])
+    verdict = check(node, "SL5", f"{ROWS}, 1: [Min({count}, cache + time), right]")
+    assert rewrites(verdict) == ["newest"]
+    assert verdict.outputs[0].padding(1).is_zero
+
+
+def test_the_newest_across_a_gap_are_refused() -> None:
+    gap = joined([Segment(CACHE, Side.RIGHT), Segment(TIME), Segment(TIME)])
+    met = Operand(("batch", "cache + 2*time", 3), axes={1: gap})
+    check_refused(
+        Node("Slice", [met, integers(-3), integers(END), integers(1)], right=["cache"]), "Slice [-3:] of [cache, right]"
+    )
 
 
 def test_the_newest_frames_of_a_joined_window_are_all_there() -> None:

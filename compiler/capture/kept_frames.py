@@ -1,0 +1,38 @@
+"""States cut to the newest frames that their cache has slots for, inside the graph, before anything is proved of it.
+
+Before:
+    next_cache [batch, cache + chunk, W] = Concat(cache, new)
+After:
+    next_cache [batch, Min(cache + chunk, 128), W] = Slice(Concat(cache, new), -128:)
+
+Where chunks have a length per row, the newest frames end elsewhere in every row: what keeps them is proved like every
+other node of the graph.
+"""
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from compiler import ir as house
+
+STAMP = "capture"
+
+END = 2**63 - 1
+"""As a bound of a Slice: to the end."""
+
+
+def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
+    """Cut states; as many frames as there are, `slots` at most.
+
+    Args:
+        model: the graph, which is changed in place.
+        slots: of the cache.
+        axes: the frames axis by output.
+    """
+    for output, axis in axes.items():
+        value = house.outputs_named(model)[output]
+        insert = house.Inserter(model, STAMP, source=house.source_of(value.producer()))
+        bounds = [insert.int64s(-slots), insert.int64s(END), insert.int64s(axis)]
+        kept = insert.op("Slice", [value, *bounds], name=f"{output}_newest", dtype=value.dtype)
+        house.take_over(model, value, kept, except_in=house.consumers_of(value))
+    house.infer_shapes(model)

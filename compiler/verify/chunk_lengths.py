@@ -1,0 +1,83 @@
+"""Chunks of every length, made from the recipe's data: what they hold is true, and where they end is nobody's choice.
+
+chunks of 8 -> 8, 1, 8, 2, 8, 3, ...    a chunk of every length follows a whole one, in one stream
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.runners.callers_view import caller_dims
+from compiler.stages import Feed, Lowered, PaddedAxis
+
+MOST = 64
+"""Lengths that are tried where chunks are longer: the shortest ones, the longest ones, and some between."""
+
+
+def chunk_axis(lowered: Lowered) -> PaddedAxis | None:
+    """The axis along which chunks may be cut; None without one, or with several, whose lengths belong together."""
+    return lowered.padded_axes[0] if lowered.states and len(lowered.padded_axes) == 1 else None
+
+
+def length_of(lowered: Lowered, axis: PaddedAxis, feed: Feed) -> int:
+    """The length of a chunk."""
+    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+    found = (array.shape[list(dims[name]).index(symbol)] for name, array in feed.items() if symbol in dims[name])
+    return int(next(found))
+
+
+def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
+    """The first entries of a chunk."""
+    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+    return {
+        name: array[tuple(slice(length) if dim == symbol else slice(None) for dim in dims[name])]
+        for name, array in feed.items()
+    }
+
+
+def lengths_to_try(least: int, most: int) -> list[int]:
+    """Every length, or so many of them, from the shortest to the longest."""
+    every = range(least, most + 1)
+    if len(every) <= MOST:
+        return list(every)
+    between = np.linspace(least + MOST // 4, most - MOST // 4, MOST // 2).astype(int)
+    return sorted({*every[: MOST // 4], *between.tolist(), *every[-MOST // 4 :]})
+
+
+def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
+    """A stream in which a chunk of every length follows a whole one; the chunks are those of the data, again and again.
+
+    Args:
+        lowered: a padded graph with an axis of chunks.
+        stream: feeds of one row.
+    """
+    axis = chunk_axis(lowered)
+    assert axis is not None
+    most = max(length_of(lowered, axis, feed) for feed in stream)
+    whole = [feed for feed in stream if length_of(lowered, axis, feed) == most]
+    return list(_in_turns(lowered, axis, whole, lengths_to_try(axis.minimum, most)))
+
+
+def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths: Sequence[int]) -> Iterator[Feed]:
+    for number, length in enumerate(lengths):
+        yield whole[2 * number % len(whole)]
+        yield cut(lowered, axis, whole[(2 * number + 1) % len(whole)], length)
+
+
+def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[Feed]:
+    """A stream of which every other chunk is cut, each to another length; as it is where chunks have one length.
+
+    Args:
+        lowered: a padded graph.
+        stream: feeds of one row.
+        turn: shifts the lengths, so that streams side by side differ.
+    """
+    axis = chunk_axis(lowered)
+    if axis is None:
+        return stream
+    feeds = list(stream)
+    for at in range(turn % 2, len(feeds), 2):
+        most = length_of(lowered, axis, feeds[at])
+        feeds[at] = cut(lowered, axis, feeds[at], axis.minimum + (turn + at // 2) % (most - axis.minimum + 1))
+    return feeds

@@ -1,0 +1,57 @@
+"""The gate on chunks of any length: a shorter one is answered as the original answers it, at its own length."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from compiler.errors import DataError, GateFailed, Place
+from compiler.recipe.record import Recipe
+from compiler.records.findings import Finding
+from compiler.runners.stream import Advance, OriginalCall
+from compiler.verify.bucket_runner import BucketRunners
+from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length
+from compiler.verify.differences import compare
+from compiler.verify.gate import Checked, Gate, Shipped
+from compiler.verify.gates.parity import require_parity
+
+
+def _promised(recipe: Recipe, graph: str) -> Iterator[Finding]:
+    spec = recipe.graphs.get(graph)
+    if spec is not None and len(spec.padded) == 1 and not spec.has_utterances:
+        yield Finding("chunks", graph, next(iter(spec.padded)))
+
+
+def _check(shipped: Shipped, advance: Advance) -> Checked:
+    graph, original = shipped.graph, shipped.original
+    axis, emitted = chunk_axis(graph.lowered), graph.built.artifacts[0]
+    assert axis is not None
+    feeds = of_every_length(graph.lowered, original.streams()[0])
+    lengths = [length_of(graph.lowered, axis, feed) for feed in feeds]
+    try:
+        steps = [OriginalCall(feed, *answer) for feed, answer in zip(feeds, original.run(feeds), strict=True)]
+    except Exception as error:
+        raise DataError(
+            f"expected the original to answer chunks of {min(lengths)} to {max(lengths)} entries along {axis.axis!r}, "
+            f"got {' '.join(str(error).split())[:200]}",
+            cure="give the chunks one size, fixed, where the model takes no others",
+            place=Place(stage="verify", graph=shipped.name, axis=axis.axis),
+        ) from error
+    runners = BucketRunners(graph.lowered, graph.built.artifacts, lambda file: shipped.open(shipped.folder / file))
+    rows = runners.rows(emitted)
+    repeated = steps if rows == 1 else [step.repeated(rows) for step in steps]
+    differences = compare(
+        runners.record(emitted), runners.runner(emitted), repeated, lambda done: advance(done, len(repeated))
+    )
+    told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}"
+    try:
+        require_parity(shipped.name, "verify chunks", differences, graph.limits, "report the graph and the length")
+    except GateFailed as error:
+        error.findings = (Finding("chunks", shipped.name, axis.axis, holds=False, detail=told),)
+        raise graph.explain(error, steps, graph.limits, advance) from None
+    return Checked(
+        [Finding("chunks", shipped.name, axis.axis, holds=True, detail=told)],
+        f"chunks of {told}",
+        {"chunks": {"lengths": lengths, "compared": [dataclasses.asdict(each) for each in differences]}},
+    )
+
+
+CHUNKS = Gate("chunks", _check, _promised, stage="verify")

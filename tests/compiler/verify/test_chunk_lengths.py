@@ -1,0 +1,40 @@
+"""Chunks of every length, made of the data."""
+
+import dataclasses
+
+import numpy as np
+
+from compiler.stages import PaddedAxis
+from compiler.verify.chunk_lengths import MOST, chunk_axis, length_of, lengths_to_try, of_every_length, varied
+from tests.kit.short_chunks import chunk, padded
+
+AXIS = PaddedAxis("chunk", "chunk_length")
+
+
+def test_every_length_follows_a_whole_chunk() -> None:
+    stream = [chunk(4, 0), chunk(2, 1), chunk(4, 2)]
+    feeds = of_every_length(padded(), stream)
+    assert [length_of(padded(), AXIS, feed) for feed in feeds] == [4, 1, 4, 2, 4, 3, 4, 4]
+    np.testing.assert_array_equal(feeds[1]["features"], stream[2]["features"][:, :1])
+
+
+def test_of_many_lengths_both_ends_and_some_between() -> None:
+    assert lengths_to_try(2, 9) == list(range(2, 10))
+    tried = lengths_to_try(1, 10 * MOST)
+    assert len(tried) == MOST
+    assert {1, 2, 10 * MOST - 1, 10 * MOST} <= set(tried)
+
+
+def test_every_other_chunk_is_cut_and_streams_differ() -> None:
+    stream = [chunk(4, seed) for seed in range(6)]
+    cut = [[length_of(padded(), AXIS, feed) for feed in varied(padded(), stream, turn)] for turn in (0, 1)]
+    assert cut == [[1, 4, 2, 4, 3, 4], [4, 2, 4, 3, 4, 4]]
+
+
+def test_where_chunks_have_one_length_or_several_axes_nothing_is_cut() -> None:
+    several = dataclasses.replace(padded(), padded_axes=(AXIS, PaddedAxis("other", "other_length")))
+    whole = dataclasses.replace(padded(), padded_axes=())
+    stream = [chunk(4, 0)]
+    for lowered in (several, whole):
+        assert chunk_axis(lowered) is None
+        assert varied(lowered, stream) is stream
