@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler.errors import RecipeError
+from compiler.recipe.load import load_recipe
 from tests.kit.recipes import changed, load, refusal
 
 CONTRADICTIONS = [
@@ -122,3 +124,64 @@ def test_original_of_one_row_needs_its_pass_and_the_batch_in_front(tmp_path: Pat
     assert "expected add_batch_axis among passes" in refusal(tmp_path, without)
     turned = text.replace("shape: [batch, 67, 80]", "shape: [67, batch, 80]")
     assert "expected the axis with buckets in front, got [67, 'batch', 80]" in refusal(tmp_path, turned)
+
+
+CHUNKS = """\
+name: mine
+graphs:
+  net:
+    source: {factory: "m:f"}
+    inputs:
+      features: {shape: [batch, chunk, 40], dtype: float32}
+      cache: {shape: [batch, cached, 64], dtype: float32, state: next_cache}
+    outputs: [logits, next_cache]
+    axes:
+      batch: {buckets: [1, 4]}
+      chunk: {buckets: [8], length_input: chunk_length}
+      cached: {window: 64}
+data:
+  verification: {feeds: "m:verification", count: 2}
+targets: [{kind: onnx_static}]
+gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 12}}}
+"""
+
+
+def test_chunks_of_any_length_beside_states(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(CHUNKS)
+    graph = load_recipe(str(tmp_path / "mine.yaml")).recipe.graphs["net"]
+    assert (list(graph.padded), graph.has_utterances) == (["chunk"], False)
+
+
+BESIDE_CHUNKS = {
+    "first call": (
+        'source: {factory: "m:f"}',
+        'source: {factory: "m:f"}\n    first_call: {factory: "m:first"}',
+        "graphs.net.first_call: expected no first_call beside chunks of any length along 'chunk', got one; "
+        "let the model start with empty caches and drop first_call",
+    ),
+    "mask that the model takes": (
+        "    outputs:",
+        "      mask: {shape: [batch, chunk], dtype: int64, mask_of: chunk}\n    outputs:",
+        "graphs.net.inputs.mask.mask_of: expected no mask_of in a graph with states, got it for 'mask'; "
+        "drop the input from forward",
+    ),
+    "length that the model takes": (
+        "    outputs:",
+        "      n: {shape: [batch], dtype: int64, length_of: chunk}\n    outputs:",
+        "expected no length_of in a graph with states, got it for 'n'",
+    ),
+    "mask of the cache": (
+        "window: 64",
+        "window: 64, mask_input: mask",
+        "graphs.net.axes.cached.mask_input: expected no mask_input beside chunks of any length along 'chunk', got "
+        "'mask'; drop it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BESIDE_CHUNKS.values(), ids=BESIDE_CHUNKS)
+def test_what_is_refused_beside_chunks_of_any_length(old: str, new: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(CHUNKS.replace(old, new, 1))
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(str(tmp_path / "mine.yaml"))
+    assert message in str(raised.value)

@@ -1,0 +1,110 @@
+"""Weaknesses planted into what carries streams: each must be noticed by some of the random step graphs.
+
+A weakness lives in this process, while it is tried. That it is noticed counts whoever notices it: the checker, the
+comparison with the author's loop, the poison, or an error.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.analysis import layout
+from compiler.padding import valid_slots
+from compiler.padding.forms import FORMS, newest
+from compiler.padding.forms.site import Site
+from compiler.passes import pad_axes, window_states
+from runtime_lite.format.cache_axis import CacheAxis
+from tests.property.streams import Outcome, outcomes
+
+Plant = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def _slots_shifted(by: int) -> Plant:
+    right = newest.slots_of_newest
+
+    def shifted(site: Site, frames: layout.Frames, kept: Any) -> ir.Value:
+        off = site.insert.constant(np.array(by, np.int64), "shift")
+        zero = site.insert.constant(np.array(0, np.int64), "zero")
+        return site.insert.op(
+            "Max", [site.insert.op("Add", [right(site, frames, kept), off], name="off"), zero], name="off"
+        )
+
+    return lambda: mock.patch.object(newest, "slots_of_newest", shifted)
+
+
+def _form_without(name: str) -> Plant:
+    return lambda: mock.patch.dict(FORMS, {name: lambda site: None})
+
+
+def _unfilled() -> contextlib.AbstractContextManager[Any]:
+    def fill(self: Any, insert: Any, node: Any, need: Any, given: Any) -> Any:
+        return pad_axes._with_rows(given, self.axes.batch).filled(need.axis, need.value)
+
+    return mock.patch.object(pad_axes._Padding, "_fill", fill)
+
+
+def _not_cleaned() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(pad_axes._Padding, "_clean", lambda self, value: None)
+
+
+@contextlib.contextmanager
+def _one_slot_more() -> Iterator[None]:
+    right = valid_slots.ValidSlots.count
+
+    def count(self: Any, size: Any, rank: int = 1, rows_axis: int = 0, dtype: ir.DataType = ir.DataType.INT64) -> Any:
+        found = right(self, size, rank, rows_axis, dtype)
+        if isinstance(size, int) or dtype != ir.DataType.INT64:
+            return found
+        one = self.insert.constant(np.array(1, np.int64), "one")
+        return self.insert.op("Add", [found, one], name="one_more", dtype=dtype)
+
+    with mock.patch.object(valid_slots.ValidSlots, "count", count):
+        yield
+
+
+def _cut_elsewhere() -> contextlib.AbstractContextManager[Any]:
+    """The oldest frames are kept, not the newest."""
+    right = window_states._cut
+
+    def cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
+        done = right(model, output, axis, fed)
+        for node in model.graph:
+            if done and node.outputs[0].name == output and node.op_type == "Slice":
+                insert = window_states.house.Inserter(model, "planted", before=node)
+                node.replace_input_with(1, insert.int64s(0))
+                node.replace_input_with(2, insert.int64s(int((fed.shape or ())[axis])))
+        return done
+
+    return mock.patch.object(window_states, "_cut", cut)
+
+
+PLANTED: dict[str, Plant] = {
+    "the newest frames end one slot later": _slots_shifted(1),
+    "the newest frames end one slot earlier": _slots_shifted(-1),
+    "what is before the newest frames stays": lambda: mock.patch.object(
+        newest, "cleaned", lambda site, found, *_: found
+    ),
+    "a call always adds one frame": lambda: mock.patch.object(CacheAxis, "frames_of", lambda self, sizes: 1),
+    "a call adds none": lambda: mock.patch.object(CacheAxis, "after_call", lambda self, lengths, added: lengths),
+    "a window and a chunk count as one without gaps": lambda: mock.patch.object(
+        layout.Frames, "is_suffix_padded", property(lambda self: True)
+    ),
+    "the last entries are those of the slots": _form_without("entries"),
+    "a recurrence runs over its padding": _form_without("sequence_lens"),
+    "numbers of slots serve as numbers of frames": _form_without("number"),
+    "means are those of the slots": _form_without("mean"),
+    "nothing is filled": _unfilled,
+    "caches are not cleaned": _not_cleaned,
+    "one slot more is valid": _one_slot_more,
+    "the oldest frames are kept": _cut_elsewhere,
+}
+
+
+def noticed(name: str, seeds: range) -> tuple[int, Outcome] | None:
+    """The first graph that notices a planted weakness."""
+    with PLANTED[name]():
+        return next((each for each in outcomes(seeds) if each[1].kind not in ("accepted", "refused")), None)
