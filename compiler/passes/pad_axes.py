@@ -406,7 +406,11 @@ def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
 
 
 def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
-    values = (*model.graph.inputs, *model.graph.initializers.values(), *(v for node in model.graph for v in node.outputs))
+    values = (
+        *model.graph.inputs,
+        *model.graph.initializers.values(),
+        *(v for node in model.graph for v in node.outputs),
+    )
     if name in {value.name for value in values}:
         raise refuse(f"the graph has a value {name!r} already", "choose another length_input or mask_input")
     value = ir.Value(name=name, shape=ir.Shape(shape))

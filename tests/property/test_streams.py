@@ -1,0 +1,45 @@
+"""Random step graphs answer as their author's loop; planted weaknesses are noticed, and refusals are no errors."""
+
+import numpy as np
+import pytest
+
+from tests.property.planted_streams import noticed
+from tests.property.stream_graphs import LAYERS, WITH_STATES, chunks_of, grow
+from tests.property.streams import counted, outcomes
+
+FEW = range(4)
+
+QUICKLY_NOTICED = {
+    "the newest frames end one slot later": 3,
+    "a call adds none": 3,
+    "the last entries are those of the slots": 2,
+}
+"""A graph that notices the weakness, by its seed; `python -m tests.property.planted_streams` tries all of them."""
+
+
+def test_random_streams_are_their_authors() -> None:
+    found = dict(outcomes(FEW))
+    assert set(counted(found)) <= {"accepted", "refused"}, found
+    assert counted(found)["accepted"] >= 3
+
+
+@pytest.mark.parametrize("weakness", QUICKLY_NOTICED)
+def test_planted_weaknesses_are_noticed(weakness: str) -> None:
+    seed = QUICKLY_NOTICED[weakness]
+    found = noticed(weakness, range(seed, seed + 1))
+    assert found is not None
+    assert found[1].kind in ("unsound", "disagreement")
+
+
+def test_seeds_draw_every_layer_and_both_kinds_of_chunks() -> None:
+    drawn = [grow(seed) for seed in range(30)]
+    assert {layer for each in drawn for layer in each.layers} == set(LAYERS)
+    assert {each.is_ragged for each in drawn} == {True, False}
+    assert all(set(each.layers) & set(WITH_STATES) for each in drawn)
+
+
+def test_a_seed_draws_the_same_again() -> None:
+    one, other = grow(5), grow(5)
+    assert one.spec == other.spec
+    assert [str(node.op_type) for node in one.model.graph] == [str(node.op_type) for node in other.model.graph]
+    assert len(chunks_of(one, np.random.default_rng(0), 6)) == 6
