@@ -1,12 +1,13 @@
 """The command `plan`: how many streams this machine carries at which latency, from the cost tables of bundles."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime_lite.errors import BadInput
+from runtime_lite.format.costs import Cost
 from runtime_lite.format.describe import format_table
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
@@ -68,7 +69,7 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
         BadInput: no bundle has a graph with states, or one has no cost table for this machine.
         BundleRefused: a bundle cannot be read.
     """
-    machine, work = machine_and_work(paths, question)
+    machine, work = _machine_and_work(paths, question)
     limit = replace(work, admission=False, most_late=AT_THE_LIMIT)
     return format_table(
         ("streams", "", "busy", "p50 ms", "p99 ms", "late", "refused", "requests in time"),
@@ -80,7 +81,7 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
     )
 
 
-def machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine, Work]:
+def _machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine, Work]:
     """Return what the planner takes, from the cost tables of bundles.
 
     Raises:
@@ -94,7 +95,7 @@ def machine_and_work(paths: Sequence[Path], question: Question) -> tuple[Machine
         for path in paths:
             bundle = stack.enter_context(read_bundle(path))
             for name, graph in bundle.manifest.graphs.items():
-                found = dict(_costs_of(bundle, name, graph, question.threads))
+                found = spreads_of(bundle, name, graph, bundle.costs.get(name, {}), question.threads)
                 costs |= found
                 (streaming if graph.states else single).extend(found)
     if not streaming:
@@ -121,9 +122,21 @@ def _row(plan: Plan, name: str) -> tuple[str, ...]:
     )
 
 
-def _costs_of(bundle: Bundle, name: str, graph: Graph, threads: int) -> Iterator[tuple[Key, dict[int, Spread]]]:
-    """Yield every key of a graph with its costs by rows."""
-    table = bundle.costs.get(name, {})
+def spreads_of(
+    bundle: Bundle, name: str, graph: Graph, table: Mapping[str, Cost], threads: int
+) -> dict[Key, dict[int, Spread]]:
+    """Return every key of a graph with its costs by rows.
+
+    Args:
+        bundle: of the graph.
+        name: graph name.
+        graph: its record.
+        table: costs by bucket name.
+        threads: threads of one run.
+
+    Raises:
+        BadInput: a bucket has no cost, or one that was measured with another number of threads.
+    """
     by_key: dict[Key, dict[int, Spread]] = {}
     for artifact in graph.artifacts:
         cost = table.get(bucket_name(artifact.sizes))
@@ -138,4 +151,4 @@ def _costs_of(bundle: Bundle, name: str, graph: Graph, threads: int) -> Iterator
         p99_ms = cost.p95_ms if cost.p99_ms is None else cost.p99_ms
         spread = Spread(*(int(ms * NS_PER_MS) for ms in (cost.p50_ms, cost.p95_ms, p99_ms)))
         by_key.setdefault(key, {})[rows] = spread
-    yield from by_key.items()
+    return by_key

@@ -24,8 +24,11 @@ from benchmarks.serving.against_triton import measure_against_triton
 from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
 from benchmarks.serving.overhead import measure_overhead
+from benchmarks.serving.overload import measure_overload
+from benchmarks.serving.planner import measure_planner
 from benchmarks.serving.real_time import cores, measure_real_time
 from benchmarks.serving.source_ratios import measure_source_ratios
+from benchmarks.serving.steady import measure_steady
 from benchmarks.serving.transcripts import measure_transcripts
 from benchmarks.serving.triton_server import Absent
 
@@ -85,6 +88,21 @@ def _source_ratios(options: argparse.Namespace) -> Rows:
     )
 
 
+def _planner(options: argparse.Namespace) -> Rows:
+    periods_ms = (options.period_ms, options.period_ms / 2)
+    rounds, seconds = (1, 4.0) if options.quick else (3, 20.0)
+    return measure_planner(options.bundle, options.graph, options.lanes, periods_ms, rounds, seconds)
+
+
+def _steady(options: argparse.Namespace) -> Rows:
+    seconds = 10.0 if options.quick else 600.0
+    return measure_steady(options.bundle, options.graph, options.lanes, options.period_ms, seconds)
+
+
+def _overload(options: argparse.Namespace) -> Rows:
+    return measure_overload(options.bundle, options.graph, options.lanes, 4.0 if options.quick else 20.0)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "overhead": _overhead,
     "triton": _triton,
@@ -93,6 +111,9 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "crash": _crash,
     "transcripts": _transcripts,
     "source_ratios": _source_ratios,
+    "planner": _planner,
+    "steady": _steady,
+    "overload": _overload,
 }
 
 WITHOUT_BUNDLE = ("overhead", "triton")

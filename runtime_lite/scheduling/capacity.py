@@ -110,7 +110,7 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
     """Return what becomes of so many streams per key."""
     costs = CostTable()
     for key, rows in machine.costs.items():
-        costs.add(key, {size: spread.p50 for size, spread in rows.items()})
+        costs.add(key, {size: spread.p95 for size, spread in rows.items()})  # as the runtime learns them
     scheduler = Scheduler(costs, machine.lanes)
     numbers = [(key, at * streams + number) for at, key in enumerate(work.streams) for number in range(streams)]
     admitted = [

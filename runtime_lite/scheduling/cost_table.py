@@ -1,7 +1,7 @@
 """What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
 
-The plan value is the table's, or the 95th percentile of the last `WINDOW` runs where that is more. A bucket that nobody
-measured costs what its neighbours let expect, until its first run.
+The plan value is the table's, or the 95th percentile of the last `WINDOW` runs where that is more and not long ago. A
+bucket that nobody measured costs what its neighbours let expect, until its first run.
 """
 
 from collections import deque
@@ -15,6 +15,9 @@ from runtime_lite.scheduling.task import Key
 
 WINDOW = 20
 """Runs that the recent percentile looks at."""
+
+FORGET = 200
+"""Runs of a key after which what a bucket took is forgotten; else a dear one, as it is not chosen, stays dear."""
 
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""
@@ -37,6 +40,7 @@ class BucketCost:
         plan: cost to plan with.
         percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
+        seen: which run of its key was its last.
     """
 
     rows: int
@@ -45,6 +49,7 @@ class BucketCost:
     plan: int
     percentile: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    seen: int = 0
 
 
 class RowCosts:
@@ -59,7 +64,7 @@ class RowCosts:
         best_rate: least cost per row of all buckets.
     """
 
-    __slots__ = ("_best", "_by_rows", "_clearing", "best_rate", "buckets", "largest")
+    __slots__ = ("_best", "_by_rows", "_clearing", "_runs", "best_rate", "buckets", "largest")
 
     def __init__(self, costs: Mapping[int, int | None]) -> None:
         """Guess what is not known."""
@@ -68,6 +73,7 @@ class RowCosts:
         self.buckets = [BucketCost(rows, guesses[rows], rows in known, guesses[rows]) for rows in sorted(costs)]
         self.largest = self.buckets[-1].rows
         self._by_rows = {bucket.rows: bucket for bucket in self.buckets}
+        self._runs = 0
         self._plans_changed()
 
     def cost(self, rows: int) -> int:
@@ -82,7 +88,10 @@ class RowCosts:
 
     def observe(self, rows: int, ns: int) -> None:
         """Learn from a run; plans follow by steps of `STEP`, so that noise does not change them all the time."""
+        self._runs += 1
         bucket = self._by_rows[rows]
+        bucket.seen = self._runs
+        self._forget()
         recent = bucket.recent
         left = recent[0] if len(recent) == WINDOW else bucket.percentile
         recent.append(ns)
@@ -94,6 +103,14 @@ class RowCosts:
         if plan != bucket.plan and (abs(plan - bucket.plan) > STEP * bucket.plan or plan == bucket.table):
             bucket.plan = plan
             self._plans_changed()
+
+    def _forget(self) -> None:
+        for bucket in self.buckets:
+            if bucket.recent and self._runs - bucket.seen >= FORGET:
+                bucket.recent.clear()
+                bucket.percentile = 0
+                bucket.plan = bucket.table
+                self._plans_changed()
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
         """Return the row bucket, and its cost, that begins to clear a queue at the least total cost.

@@ -6,7 +6,16 @@ import pytest
 
 from runtime_lite.format.costs import Cost
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import STEP, UNKNOWN_NS, WINDOW, CostTable, RowCosts, costs_of_graph, key_of
+from runtime_lite.scheduling.cost_table import (
+    FORGET,
+    STEP,
+    UNKNOWN_NS,
+    WINDOW,
+    CostTable,
+    RowCosts,
+    costs_of_graph,
+    key_of,
+)
 from runtime_lite.scheduling.task import Key
 from tests.runtime_lite.bundles import ragged_graph, streaming_graph
 
@@ -50,6 +59,19 @@ def test_one_slow_run_of_a_window_does_not_change_the_plan_for_long() -> None:
     for _ in range(WINDOW):
         costs.observe(KEY, 1, 990)
     costs.observe(KEY, 1, 50_000)
+    assert costs.cost(KEY, 1) == 1000
+
+
+def test_a_bucket_that_was_dear_for_a_while_is_tried_again() -> None:
+    """Four rows in one run are cheaper by the table; a slow one makes four runs the choice, but not for ever."""
+    costs = table(b1=1000, b4=2000)
+    assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
+    costs.observe(KEY, 4, 9000)
+    for _ in range(FORGET - 1):
+        assert costs.of(KEY).best_bucket(1, 4) == (1, 1000)
+        costs.observe(KEY, 1, 1000)
+    costs.observe(KEY, 1, 1000)
+    assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
     assert costs.cost(KEY, 1) == 1000
 
 

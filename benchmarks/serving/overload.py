@@ -1,0 +1,106 @@
+"""Single requests with a deadline, up to three times what a machine answers, and back: goodput, and when it is normal.
+
+Capacity is measured right before, in the same form: what is answered in time when too much comes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.serving.planner import calibrated
+from runtime_lite import Runtime
+from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Traffic, arrivals_of
+from runtime_lite.load_test.command import recorded_feeds
+from runtime_lite.load_test.drive import Ends, Source, drive
+from runtime_lite.load_test.findings import Served
+from runtime_lite.scheduling.task import UTTERANCE
+
+FACTORS = (0.5, 1.0, 1.5, 2.0, 3.0, 0.8)
+"""Of the measured capacity, one after the other."""
+
+CALIBRATING = 1.5
+"""Of what the costs promise: more than can be answered."""
+
+
+def measure_overload(path: Path, name: str, lanes: int, seconds: float) -> list[dict[str, Any]]:
+    """Goodput by part of the traffic.
+
+    Args:
+        path: bundle.
+        name: graph; each request is a feed of one row, which begins with the initial states if there are any.
+        lanes: runs at once, of one thread each.
+        seconds: of each part.
+    """
+    machine, _ = calibrated(path, name, lanes, 640.0, seconds)
+    best_ns = min(spread.p50 / rows for buckets in machine.costs.values() for rows, spread in buckets.items())
+    promised_per_s = lanes * NS_PER_S / best_ns
+    with_deadline = _Requests(path, name, lanes)
+    capacity = _in_time_per_s(with_deadline.serve((CALIBRATING * promised_per_s,), seconds), 0, seconds)
+    served = with_deadline.serve([factor * capacity for factor in FACTORS], seconds)
+    goodput = [_in_time_per_s(served, at, seconds) for at in range(len(FACTORS))]
+    normal_after = _normal_after_s(served, (len(FACTORS) - 1) * seconds)
+    return [
+        {
+            "load": f"{factor:g}x",
+            "sent per s": f"{factor * capacity:.0f}",
+            "in time per s": f"{goodput[at]:.0f}",
+            "to the best": f"{goodput[at] / max(*goodput, 1e-9):.3f}",
+            **_ends(served, at, seconds),
+            "last missed, s": f"{normal_after:.2f}" if at == len(FACTORS) - 1 else "",
+        }
+        for at, factor in enumerate(FACTORS)
+    ]
+
+
+class _Requests:
+    """Serves single requests at random times, in a runtime of its own each time."""
+
+    def __init__(self, path: Path, name: str, lanes: int) -> None:
+        self._path, self._name, self._lanes = path, name, lanes
+
+    def serve(self, per_s: Sequence[float], seconds: float) -> list[Served]:
+        """What became of requests at some rates, one after the other."""
+        ends = Ends()
+        with Runtime(workers=self._lanes, observers=[ends]) as runtime:
+            model = runtime.load(self._path, warm_up=True)
+            feeds = recorded_feeds(model, self._name)
+            source = Source(feeds, lambda given: model.submit(given, self._name, service=UTTERANCE))
+            return drive(list(_arrivals(per_s, seconds)), {"utterance": source}, lambda: runtime.drain(10.0), ends)
+
+
+def _arrivals(per_s: Sequence[float], seconds: float) -> Iterator[Arrival]:
+    for at, rate in enumerate(per_s):
+        for arrival in arrivals_of(Traffic(seconds, utterances_per_s=rate), at):
+            yield arrival._replace(at=arrival.at + round(at * seconds * NS_PER_S))
+
+
+def _part(served: Sequence[Served], at: int, seconds: float) -> list[Served]:
+    begin, end = at * seconds * NS_PER_S, (at + 1) * seconds * NS_PER_S
+    return [each for each in served if begin <= each.arrival.at < end]
+
+
+def _is_in_time(each: Served) -> bool:
+    return each.outcome == "done" and each.latency_ms <= (UTTERANCE.hard_ms or 0.0)
+
+
+def _in_time_per_s(served: Sequence[Served], at: int, seconds: float) -> float:
+    return sum(map(_is_in_time, _part(served, at, seconds))) / seconds
+
+
+def _ends(served: Sequence[Served], at: int, seconds: float) -> dict[str, Any]:
+    """How many requests of a part were refused, dropped, and answered late; and how late the sender was at most."""
+    part = _part(served, at, seconds)
+    kinds: dict[str, Callable[[Served], bool]] = {
+        "refused": lambda each: each.outcome in ("refused", "dropped") and each.ended == each.sent,
+        "dropped": lambda each: each.outcome == "dropped" and each.ended != each.sent,
+        "late": lambda each: each.outcome == "done" and not _is_in_time(each),
+    }
+    counts: dict[str, Any] = {kind: sum(map(holds, part)) for kind, holds in kinds.items()}
+    lag_ms = max(((each.sent - each.arrival.at) / 1e6 for each in part), default=0.0)
+    return {**counts, "sent late, ms": f"{lag_ms:.0f}"}
+
+
+def _normal_after_s(served: Sequence[Served], since_s: float) -> float:
+    """How long after a time the last request came that was not answered in time."""
+    missed = [each.arrival.at / NS_PER_S - since_s for each in served if not _is_in_time(each)]
+    return max(0.0, *missed, 0.0)

@@ -1,0 +1,46 @@
+"""Nine tenths of the streams that the planner promises, for minutes: no chunk is to be late."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.serving.planner import calibrated, late_share, serve_streams
+from runtime_lite.load_test.arrivals import Traffic
+from runtime_lite.scheduling.capacity import most_streams
+
+PART = 0.9
+"""Of what the planner promises."""
+
+
+def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds: float) -> list[dict[str, Any]]:
+    """What became of the chunks.
+
+    Args:
+        path: bundle.
+        name: graph with states.
+        lanes: runs at once, of one thread each.
+        period_ms: from chunk to chunk; a chunk is late that is answered after the next one came.
+        seconds: for how long.
+    """
+    machine, work = calibrated(path, name, lanes, period_ms, 20.0)
+    planned = most_streams(machine, work).streams
+    traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
+    served, ends = serve_streams(path, name, lanes, traffic, 0, admission=True)
+    done = [each for each in served if each.outcome == "done"]
+    busy = sum(run.ended - run.began for run in ends.executions) / 1e9 / lanes / seconds
+    p50, p99, most = np.percentile([each.latency_ms for each in done], (50, 99, 100)) if done else (0.0, 0.0, 0.0)
+    return [
+        {
+            "planned": planned,
+            "streams": traffic.streams,
+            "chunks": len(served),
+            "late": round(late_share(done, traffic.period_s) * len(done)) if done else 0,
+            "not answered": len(served) - len(done),
+            "p50, ms": f"{p50:.1f}",
+            "p99, ms": f"{p99:.1f}",
+            "most, ms": f"{most:.1f}",
+            "lanes busy": f"{busy:.0%}",
+            "rows per run": f"{np.mean([run.rows for run in ends.executions]) if ends.executions else 0.0:.2f}",
+        }
+    ]
