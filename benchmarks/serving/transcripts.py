@@ -220,9 +220,11 @@ def _full_of_nan(feed: Feed) -> Feed:
 
 
 async def _take_back(stream: Stream, chunks: Sequence[Feed]) -> None:
-    """Submit chunks and take them back, whether queued or running; then go back to where the stream was."""
+    """Let a chunk count and take back those behind it, queued or running; then go back to where the stream was."""
     before = stream.snapshot()
-    for ticket in [stream.submit(chunk) for chunk in chunks][::-1]:
+    first, *others = [stream.submit(chunk) for chunk in chunks]
+    await first
+    for ticket in others[::-1]:
         ticket.cancel()
     while True:
         try:
