@@ -1,4 +1,4 @@
-"""The command line: `python -m runtime_lite inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`.
+"""The command line: `inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`, `triton BUNDLE FOLDER`.
 
 Exit codes: 0 well, 2 the input or the bundle is wrong, 4 `verify` measured too much, 5 the engine is not built or its
 device is not here, 130 interrupted;
@@ -25,6 +25,7 @@ from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
+from runtime_lite.hosting.triton_repository import write_repository
 from runtime_lite.load_test import command as load
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
@@ -98,6 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_arguments(plan_command, _positive, _seconds)
     plan_command.set_defaults(command=plan.plan)
 
+    triton = commands.add_parser("triton", help="write a Triton model repository: the runtime as its Python backend")
+    triton.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
+    triton.add_argument("repository", type=Path, metavar="MODEL_FOLDER", help="folder of the models, made if need be")
+    triton.add_argument("--name", help="name of the model (default: the bundle's)")
+    triton.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
+    triton.add_argument("--workers", type=_positive, default=1, help="runs at once (default 1)")
+    triton.add_argument("--max-streams", type=_positive, default=1024, help="streams open at once (default 1024)")
+    triton.add_argument("--idle-s", type=_seconds, default=60.0, help="a stream idle for so long ends (default 60)")
+    triton.set_defaults(command=_triton)
+
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")
     top.add_argument("--every", type=_seconds, default=1.0, metavar="S", help="seconds between two views (default 1)")
@@ -135,6 +146,20 @@ def _top(options: argparse.Namespace) -> None:
     with contextlib.suppress(KeyboardInterrupt):  # the usual end of a view
         for text in watch(options.address, options.every, options.views):
             print(f"{clear}{text}", flush=True)
+
+
+def _triton(options: argparse.Namespace) -> None:
+    written = write_repository(
+        options.bundle,
+        options.repository,
+        name=options.name,
+        threads=options.threads,
+        workers=options.workers,
+        max_streams=options.max_streams,
+        idle_s=options.idle_s,
+    )
+    for folder in written:
+        print(folder)
 
 
 def _inspect(options: argparse.Namespace) -> None:

@@ -203,6 +203,11 @@ class Stream:
         return self._live.done
 
     @property
+    def ended(self) -> str:
+        """Why it takes no chunks any more; empty while it does."""
+        return self._live.ended
+
+    @property
     def state(self) -> StreamState:
         """A copy of what the stream carries now; nothing once it has ended."""
         return copy_of_state(self._server.state_of(self._live))

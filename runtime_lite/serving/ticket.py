@@ -96,6 +96,18 @@ class Ticket(Generic[Answer]):
         """
         return self._owner.cancel(self)
 
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have something called once the request has ended, at once if it has.
+
+        Args:
+            call: quick, and raises nothing: it is called by the thread that ends the request.
+        """
+        with self._owner.lock:
+            if not self.done():
+                self.wakers.append(lambda: self.when_done(call))  # a response wakes too
+                return
+        call()
+
     def result(self, timeout: float | None = None) -> Answer:
         """Wait for the answer.
 

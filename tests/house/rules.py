@@ -633,7 +633,9 @@ def import_cycles(root: Path) -> list[str]:
     return cycles
 
 
-VENDOR = frozenset({"cuda", "prometheus_client", "pycuda", "ray", "tensorrt", "tritonclient"})
+VENDOR = frozenset(
+    {"cuda", "prometheus_client", "pycuda", "ray", "tensorrt", "triton_python_backend_utils", "tritonclient"}
+)
 """Libraries that only some machines have; they are imported late, where they are used."""
 
 NOT_IN_CHECKER = frozenset({"onnx_ir", "onnxscript", "onnx_shape_inference", "pydantic", "sympy", "torch", "yaml"})

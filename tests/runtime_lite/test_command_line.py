@@ -329,3 +329,12 @@ def test_top_shows_a_server_by_its_metrics(capsys: pytest.CaptureFixture[str]) -
     assert "expected metrics at" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         call("top", address, "--every", "never")
+
+
+def test_triton_writes_a_model_repository(streaming: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("triton", streaming, tmp_path / "models", "--name", "asr", "--workers", "2", "--idle-s", "5")
+    assert call(*given) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'models' / 'asr'}\n"
+    assert 'key: "idle_s" value: { string_value: "5.0" }' in (tmp_path / "models/asr/config.pbtxt").read_text()
+    assert call(*given) == 2
+    assert "expected no model of this name" in capsys.readouterr().err

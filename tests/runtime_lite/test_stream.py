@@ -253,6 +253,7 @@ def test_an_idle_stream_expires_with_an_event(bundle: Path) -> None:
         place.server.tick()
         with pytest.raises(BadInput, match="expected an open stream, got one that ended: idle"):
             stream.push(feeds(1)[0])
+        assert (stream.ended, other.ended) == ("idle", "")
         stream.close()
         other.push(feeds(1)[0])
     assert changes == [(1, "opened", ""), (2, "opened", ""), (1, "expired", "idle"), (2, "closed", "")]

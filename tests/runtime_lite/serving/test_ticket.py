@@ -1,6 +1,7 @@
 """Many responses to one request: each delivered once and in order, the end told once, a slow reader bounded."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,25 @@ def test_room_and_chunks_are_checked(place: Place) -> None:
             stream.submit_all(chunks_of(1)[0])  # type: ignore[arg-type]
         assert stream.sequence == 0
     assert place.server.balance().submitted == 0
+
+
+def test_whoever_asks_is_called_once_when_a_request_has_ended_in_whatever_way(place: Place) -> None:
+    chunk, ends = chunks_of(1)[0], [threading.Event() for _ in range(4)]
+    with place.model.open_stream() as stream, place.model.open_stream() as other:
+        place.scheduler.held = True
+        answered, cancelled = stream.submit(chunk), other.submit(chunk)
+        answered.when_done(ends[0].set)
+        cancelled.when_done(ends[1].set)
+        assert not any(end.is_set() for end in ends)
+        cancelled.cancel()
+        assert ends[1].wait(PATIENCE_S) and not ends[0].is_set()
+        place.release()
+        assert ends[0].wait(PATIENCE_S) and answered.outcome == "done"
+        answered.when_done(ends[2].set)
+        assert ends[2].is_set()
+        many = other.submit_all([chunk] * 3, room=1)
+        calls: list[bool] = []
+        many.when_done(lambda: calls.append(many.done()))
+        many.when_done(ends[3].set)
+        assert len(list(many)) == 3
+        assert ends[3].wait(PATIENCE_S) and calls == [True]

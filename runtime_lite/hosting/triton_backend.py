@@ -1,0 +1,226 @@
+"""A bundle as a model of Triton's Python backend: the server brings requests, the runtime inside forms the batches.
+
+The server is asked for no batches of its own. Every request is handed to the runtime at once and answered when its
+ticket ends, in whatever order; so rows of many callers share runs, are padded and keep their states as anywhere else.
+
+    sequence id         name of a stream; with its start and end
+    timeout             deadline of the request
+    parameters          `runtime_priority`, a number; `service`, `interactive`, `utterance` or `bulk`, of a graph
+                        without states; `chunk`, the number of a chunk in its stream, which finds what came out of order
+    cancellation        takes the request back
+    error               `BadInput: ...`, `Overloaded: ...`: the name of the runtime's error, then its message
+
+Source: triton-inference-server/python_backend, README of release 24.10 (response senders without decoupling).
+"""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from runtime_lite.errors import BadInput, Cancelled, Dropped, ExecutorFailed, Overloaded, RuntimeLiteError, show
+from runtime_lite.format.arrays import Array
+from runtime_lite.hosting.named_streams import NamedStreams, Place
+from runtime_lite.runtime import Runtime
+from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE
+from runtime_lite.serving.ticket import Outputs, Ticket
+
+BUNDLE = "bundle"
+"""What the bundle is called beside `model.py`."""
+
+LOOK_S = 0.02
+"""How often requests in flight are asked whether their caller is gone."""
+
+LOOK, CLOSE = 0, -1
+"""What the thread that answers is told beside numbers of requests that have ended: look after the others; end."""
+
+DRAIN_S = 20.0
+"""What is left to requests in flight when the model is unloaded; the server itself waits 30 s when it ends."""
+
+SERVICES = {service.name: service for service in (INTERACTIVE, UTTERANCE, BULK)}
+
+CODES: tuple[tuple[type[RuntimeLiteError], str], ...] = (
+    (BadInput, "INVALID_ARG"),
+    (Cancelled, "CANCELLED"),
+    (Overloaded, "UNAVAILABLE"),
+    (Dropped, "UNAVAILABLE"),
+    (ExecutorFailed, "UNAVAILABLE"),
+)
+"""Codes of Triton; everything else is `INTERNAL`."""
+
+
+class Tensor(Protocol):
+    """An array on its way."""
+
+    def name(self) -> str: ...
+    def as_numpy(self) -> Array: ...
+
+
+class Sender(Protocol):
+    """Takes the response of one request."""
+
+    def send(self, response: Any, flags: int) -> None: ...
+    def is_cancelled(self) -> bool: ...
+
+
+class Request(Protocol):
+    """What the server hands over."""
+
+    def inputs(self) -> Sequence[Tensor]: ...
+    def requested_output_names(self) -> Sequence[str]: ...
+    def correlation_id(self) -> int | str: ...
+    def flags(self) -> int: ...
+    def timeout(self) -> int: ...
+    def parameters(self) -> str: ...
+    def get_response_sender(self) -> Sender: ...
+
+
+class HostedModel(NamedTuple):
+    """What the configuration of the model says.
+
+    Attributes:
+        graph: name of the graph that it serves.
+        threads: threads of one run.
+        workers: runs in flight at once.
+        max_streams: streams that may be open at once.
+        idle_s: a stream without a chunk for so long ends.
+    """
+
+    graph: str
+    threads: int
+    workers: int
+    max_streams: int
+    idle_s: float
+
+
+class _Flight(NamedTuple):
+    ticket: Ticket[Outputs]
+    sender: Sender
+    wanted: Sequence[str]
+    since: float
+
+
+class TritonPythonModel:
+    """One graph of a bundle; made by the server for each instance."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Open the bundle and run every bucket once: the model is ready when nothing waits for a session.
+
+        Args:
+            args: `model_config` as JSON, `model_repository` and `model_version`.
+
+        Raises:
+            RuntimeLiteError: the bundle is refused; the server does not load the model.
+        """
+        import triton_python_backend_utils as utils  # in the server's process alone
+
+        self._utils = utils
+        parameters = json.loads(args["model_config"])["parameters"]
+        options = _options_of({name: value["string_value"] for name, value in parameters.items()})
+        self._runtime = Runtime(options.threads, workers=options.workers, max_streams=options.max_streams)
+        folder = Path(args["model_repository"], args["model_version"])
+        self._model = self._runtime.load(folder / BUNDLE, warm_up=True)
+        self._graph = options.graph
+        has_states = bool(self._model.runner(options.graph).graph.states)
+        self._streams = NamedStreams(self._model, options.graph, options.idle_s) if has_states else None
+        self._flying: dict[int, _Flight] = {}
+        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._numbers = 0
+        self._answering = threading.Thread(target=self._answer_all, name="runtime_lite answers", daemon=True)
+        self._answering.start()
+
+    def execute(self, requests: Sequence[Request]) -> None:
+        """Hand over what came; answers are sent when they are there."""
+        for request in requests:
+            sender = request.get_response_sender()
+            try:
+                ticket = self._submit(request)
+            except Exception as error:  # noqa: BLE001 - one request must not take its neighbours along
+                self._send_error(sender, error)
+                continue
+            self._numbers = number = self._numbers + 1
+            self._flying[number] = _Flight(ticket, sender, list(request.requested_output_names()), time.monotonic())
+            self._ended.put(LOOK)
+            ticket.when_done(partial(self._ended.put, number))
+
+    def finalize(self) -> None:
+        """Answer what was admitted, name what the limit cuts off, and close everything."""
+        self._runtime.drain(DRAIN_S)
+        self._ended.put(CLOSE)
+        self._answering.join()
+        self._runtime.close()
+
+    def _submit(self, request: Request) -> Ticket[Outputs]:
+        feeds = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}  # the server's own memory
+        deadline_ms = request.timeout() / 1e3 or None
+        given = json.loads(request.parameters() or "{}")
+        priority = given.get("runtime_priority", 0)
+        if self._streams is None:
+            service = SERVICES.get(given.get("service", INTERACTIVE.name))
+            if service is None:
+                raise BadInput(
+                    f"{self._graph}: expected service as one of {', '.join(SERVICES)}, got {show(given['service'])}; "
+                    "leave it out"
+                )
+            return self._model.submit(feeds, self._graph, service=service, deadline_ms=deadline_ms, priority=priority)
+        name, flags = request.correlation_id(), request.flags()
+        if not name:
+            raise BadInput(f"{self._graph}: expected a chunk of a stream, got no sequence id; name the stream by one")
+        start = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
+        end = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
+        return self._streams.submit(Place(name, start, end, given.get("chunk")), feeds, deadline_ms, priority)
+
+    def _answer_all(self) -> None:
+        """Send what has ended; between that, take back what nobody waits for any more."""
+        look, closing = 0.0, False
+        while self._flying or not closing:
+            try:
+                number = self._ended.get(timeout=LOOK_S if self._flying else None)
+            except queue.Empty:
+                number = LOOK
+            if number > LOOK:
+                self._answer(self._flying.pop(number))
+            closing |= number == CLOSE
+            if (now := time.monotonic()) >= look:
+                self._take_back_abandoned(now - LOOK_S)
+                look = now + LOOK_S
+
+    def _take_back_abandoned(self, before: float) -> None:
+        for flight in list(self._flying.values()):
+            if flight.since > before:
+                return
+            if flight.sender.is_cancelled():
+                flight.ticket.cancel()
+
+    def _answer(self, flight: _Flight) -> None:
+        try:
+            outputs = flight.ticket.result()
+            wanted = {name: outputs[name] for name in flight.wanted if name in outputs} or outputs
+            tensors = [self._utils.Tensor(name, np.ascontiguousarray(array)) for name, array in wanted.items()]
+            self._send(flight.sender, self._utils.InferenceResponse(tensors))
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller is told
+            self._send_error(flight.sender, error)
+
+    def _send_error(self, sender: Sender, error: Exception) -> None:
+        code = next((code for kind, code in CODES if isinstance(error, kind)), "INTERNAL")
+        told = self._utils.TritonError(f"{type(error).__name__}: {error}", getattr(self._utils.TritonError, code))
+        self._send(sender, self._utils.InferenceResponse([], told))
+
+    def _send(self, sender: Sender, response: Any) -> None:
+        sender.send(response, flags=self._utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+def _options_of(given: Mapping[str, str]) -> HostedModel:
+    return HostedModel(
+        given["graph"],
+        int(given["threads"]),
+        int(given["workers"]),
+        int(given["max_streams"]),
+        float(given["idle_s"]),
+    )

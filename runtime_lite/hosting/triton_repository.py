@@ -1,0 +1,150 @@
+"""Writes a bundle as models of a Triton model repository, one per graph, which need numpy and a backend beside Triton.
+
+    REPOSITORY/asr/config.pbtxt
+    REPOSITORY/asr/1/model.py           imports what lies beside it
+    REPOSITORY/asr/1/runtime_lite/      this very runtime
+    REPOSITORY/asr/1/bundle/            the bundle, checked when the model is loaded
+
+A bundle that follows another is a model of another name, loaded beside it: streams go on with the model that they began
+with, and one that does not load changes nothing. (A further version of the same model would make Triton load all of its
+versions anew, and every stream would end; seen with release 24.10.)
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from runtime_lite.errors import BadInput, show
+from runtime_lite.format.manifest import Graph, Tensor
+from runtime_lite.format.reader import Bundle, read_bundle
+from runtime_lite.hosting.triton_backend import BUNDLE, HostedModel
+from runtime_lite.runtime import Runtime
+
+RUNTIME = Path(__file__).parents[1]
+
+MODEL = '''"""The runtime beside this file serves the bundle beside it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from runtime_lite.hosting.triton_backend import TritonPythonModel  # noqa: E402
+
+__all__ = ["TritonPythonModel"]
+'''
+
+TYPES = {
+    "float16": "TYPE_FP16",
+    "float32": "TYPE_FP32",
+    "float64": "TYPE_FP64",
+    "int8": "TYPE_INT8",
+    "int16": "TYPE_INT16",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "uint8": "TYPE_UINT8",
+    "uint16": "TYPE_UINT16",
+    "uint32": "TYPE_UINT32",
+    "uint64": "TYPE_UINT64",
+    "bool": "TYPE_BOOL",
+}
+"""Names of the model configuration (`model_config.proto`) by those of the manifest."""
+
+
+def write_repository(
+    path: str | os.PathLike[str],
+    repository: Path,
+    *,
+    name: str | None = None,
+    threads: int = 1,
+    workers: int = 1,
+    max_streams: int = 1024,
+    idle_s: float = 60.0,
+) -> list[Path]:
+    """Write a model for every graph of a bundle.
+
+    Args:
+        path: bundle directory or `.tar` file.
+        repository: folder of the models; made if it is not there.
+        name: of the model; the bundle's if this is None. With the graph's behind it where there are several.
+        threads: threads of one run.
+        workers: runs in flight at once.
+        max_streams: streams that may be open at once, per graph.
+        idle_s: a stream without a chunk for so long ends.
+
+    Returns:
+        The folders of the models.
+
+    Raises:
+        BadInput: such a model is there, or an option is wrong.
+        BundleRefused: the bundle cannot be trusted or read.
+    """
+    Runtime(threads, workers=workers, max_streams=max_streams).close()  # refuses what is out of range
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise BadInput(
+            f"write_repository: expected a name of letters, digits, _, . and -, got {show(name)}; correct it"
+        )
+    with read_bundle(path) as bundle:
+        first = name or bundle.manifest.name
+        several = len(bundle.manifest.graphs) > 1
+        models = {
+            f"{first}_{graph}" if several else first: (
+                record,
+                HostedModel(graph, threads, workers, max_streams, idle_s),
+            )
+            for graph, record in bundle.manifest.graphs.items()
+        }
+        for model in models:
+            if (repository / model).exists():
+                raise BadInput(
+                    f"{repository / model}: expected no model of this name, got one; name the new one by --name"
+                )
+        repository.mkdir(parents=True, exist_ok=True)
+        return [_write(bundle, repository / model, config_of(model, *given)) for model, given in models.items()]
+
+
+def _write(bundle: Bundle, model: Path, config: str) -> Path:
+    """All of a model at once."""
+    with tempfile.TemporaryDirectory(dir=model.parent, prefix=".") as scratch:
+        folder = Path(scratch, model.name)
+        version = folder / "1"
+        version.mkdir(parents=True)
+        (folder / "config.pbtxt").write_text(config, encoding="utf-8")
+        (version / "model.py").write_text(MODEL, encoding="utf-8")
+        shutil.copytree(RUNTIME, version / "runtime_lite", ignore=shutil.ignore_patterns("__pycache__"))
+        (shutil.copytree if bundle.path.is_dir() else shutil.copy2)(bundle.path, version / BUNDLE)
+        return folder.rename(model)
+
+
+def config_of(name: str, graph: Graph, options: HostedModel) -> str:
+    """The text of `config.pbtxt`.
+
+    Batches and sequences are the runtime's: `max_batch_size` is 0, so that the axis of rows is one among others and
+    requests of any lengths come one by one; and the one instance has all streams. (With `sequence_batching` the server
+    counts an open stream as a request in flight: it does not end while there is one, and then without unloading the
+    model; seen with release 24.10. It also never tells a model of a stream that it ends for idling.)
+
+    Args:
+        name: of the model.
+        graph: record of its graph.
+        options: for the runtime.
+    """
+    lines = [f"name: {json.dumps(name)}", 'backend: "python"', "max_batch_size: 0"]
+    for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        lines += [f"{kind} [{_tensor(tensor)}]" for tensor in tensors if tensor.role == "data"]
+    lines.append("instance_group [{ kind: KIND_CPU count: 1 }]")
+    lines += [_parameter(key, str(value)) for key, value in options._asdict().items()]
+    return "\n".join([*lines, ""])
+
+
+def _tensor(tensor: Tensor) -> str:
+    sizes = ", ".join(str(size) if isinstance(size, int) else "-1" for size in tensor.shape)
+    shape = f"dims: [{sizes}]" if sizes else "dims: [1] reshape: { shape: [] }"
+    return f"{{ name: {json.dumps(tensor.name)} data_type: {TYPES[tensor.dtype]} {shape} }}"
+
+
+def _parameter(key: str, value: str) -> str:
+    return f"parameters {{ key: {json.dumps(key)} value: {{ string_value: {json.dumps(value)} }} }}"
