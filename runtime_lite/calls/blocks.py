@@ -122,6 +122,12 @@ class BlockPool:
         if (len(spare) + 1) * rows <= self.runs * self._graph.row_buckets[-1]:
             spare.append(content)
 
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self.runs = 0
+        for spare in list(self._spare.values()):
+            spare.clear()
+
 
 class _Bytes(NamedTuple):
     """Memory, and how NumPy wants to be told of it."""

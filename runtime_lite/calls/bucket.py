@@ -54,6 +54,7 @@ class Bucket:
     Attributes:
         rows: bucket of the batch axis; 1 without one.
         shapes: static shape of every input by name.
+        answered: outputs of role data, each with its static shape.
         joined: inputs that rows of feeds or states are joined to; where those lie, or None; and what free places hold,
             None where the caller of a run says it.
         counted: inputs that take the true length of rows, each with its axis.
@@ -65,6 +66,8 @@ class Bucket:
         self.graph, self.sizes = graph, dict(sizes)
         self.rows = 1 if graph.batch_axis is None else self.sizes[graph.batch_axis]
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
+        answered = [tensor for tensor in graph.outputs if tensor.role == "data"]
+        self.answered = tuple((tensor, static_shape(tensor.shape, self.sizes)) for tensor in answered)
         self.joined = tuple((t, graph.rows_at(t), _filler(graph, t)) for t in graph.inputs if t.role in FILLED_BY_ROWS)
         axis_of = {axis.length_input: name for name, axis in graph.axes.items()}
         self.counted = tuple((tensor, axis_of[tensor.name]) for tensor in graph.inputs if tensor.name in axis_of)

@@ -32,7 +32,7 @@ class GraphRunner:
         self.graph = graph
         self.executor = executor
         self._check_finite = check_finite
-        self._buckets: dict[tuple[int, ...], Bucket] = {}
+        self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._blocks = BlockPool(graph)
 
     @property
@@ -141,11 +141,10 @@ class GraphRunner:
         if [feed.rows for feed in feeds] != [state.rows for state in states]:
             rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
-        if fault := bucket_fault(self.graph, feeds, sizes):
-            _refuse(where, f"feeds that the bucket {dict(sizes)} holds", fault, "choose another bucket")
-        bucket = self._bucket(sizes)
+        bucket = self._bucket(where, feeds, sizes)
         buffers = bucket.take()
-        self._blocks.runs = max(self._blocks.runs, bucket.made)
+        if bucket.made > self._blocks.runs:
+            self._blocks.runs = bucket.made
         carried = [state.values for state in states]
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
         block = self._blocks.take(bucket.rows) if self.graph.states else None
@@ -158,6 +157,12 @@ class GraphRunner:
         leave(states)
         bucket.give_back(buffers)
         return list(zip(answers, after, strict=True))
+
+    def close(self) -> None:
+        """Close the backend and let go of all buffers; nothing runs any more."""
+        self.executor.close()
+        self._buckets.clear()
+        self._blocks.close()
 
     def _next_states(
         self, block: Block | None, states: Sequence[StreamState], feeds: Sequence[Feed]
@@ -172,11 +177,17 @@ class GraphRunner:
         share(after)
         return after
 
-    def _bucket(self, sizes: Mapping[str, int]) -> Bucket:
-        at = tuple(sizes[axis] for axis in self.graph.axes)
-        if at not in self._buckets:
-            self._buckets.setdefault(at, Bucket(self.graph, {axis: sizes[axis] for axis in self.graph.axes}))
-        return self._buckets[at]
+    def _bucket(self, where: str, feeds: Sequence[Feed], sizes: Mapping[str, int]) -> Bucket:
+        """The bucket that some feeds run in, if it holds them."""
+        at = tuple(sizes.get(axis) for axis in self.graph.axes)
+        bucket = self._buckets.get(at)
+        if bucket is not None and len(feeds) == 1 and feeds[0].sizes == bucket.sizes:
+            return bucket
+        if fault := bucket_fault(self.graph, feeds, sizes):
+            _refuse(where, f"feeds that the bucket {dict(sizes)} holds", fault, "choose another bucket")
+        return self._buckets.setdefault(
+            at, bucket or Bucket(self.graph, {axis: sizes[axis] for axis in self.graph.axes})
+        )
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

@@ -119,11 +119,14 @@ def places_of_outputs(bucket: Bucket, feeds: Sequence[Feed], buffers: Mapping[st
         feeds: the feeds whose rows lie one after the other.
         buffers: by output, for what is cut; what a feed gets as it is has an array of its own.
     """
-    tensors = [tensor for tensor in bucket.graph.outputs if tensor.role == "data"]
-    sizes = feeds[0].sizes if len(feeds) == 1 else {}
-    if sizes == bucket.sizes:
-        return {tensor.name: np.empty(static_shape(tensor.shape, sizes), tensor.dtype) for tensor in tensors}
-    return {tensor.name: buffers[tensor.name] for tensor in tensors}
+    if _is_whole(bucket, feeds):
+        return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in bucket.answered}
+    return {tensor.name: buffers[tensor.name] for tensor, _ in bucket.answered}
+
+
+def _is_whole(bucket: Bucket, feeds: Sequence[Feed]) -> bool:
+    """Whether a single feed gets the outputs of a bucket as they are."""
+    return len(feeds) == 1 and feeds[0].sizes == bucket.sizes
 
 
 def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Sequence[Feed]) -> list[dict[str, Array]]:
@@ -139,8 +142,8 @@ def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Se
         BundleRefused: a formula of the manifest counts more places than an output has, or fewer than none.
     """
     graph = bucket.graph
-    tensors = [tensor for tensor in graph.outputs if tensor.role == "data"]
-    if len(feeds) == 1 and feeds[0].sizes == bucket.sizes:
+    tensors = [tensor for tensor, _ in bucket.answered]
+    if _is_whole(bucket, feeds):
         return [{tensor.name: full[tensor.name] for tensor in tensors}]
     cut: list[dict[str, Array]] = []
     row = 0

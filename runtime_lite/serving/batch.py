@@ -82,7 +82,7 @@ class Version:
     def close(self) -> None:
         """Drop the sessions and close the bundle; nothing runs any more."""
         for runner in self.runners.values():
-            runner.executor.close()
+            runner.close()
         self.bundle.close()
         self.gone.set()
 

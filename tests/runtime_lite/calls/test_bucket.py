@@ -35,11 +35,15 @@ def test_what_a_run_needs_is_known_before_it() -> None:
         ("x", 0, None),
         ("keys", 0, 0.0),
     ]
+    assert [(tensor.name, shape) for tensor, shape in RAGGED.answered] == [("y", (4, 4, 2)), ("mean", (4, 2))]
     assert [(tensor.name, axis) for tensor, axis in RAGGED.counted] == [("time_length", "time")]
     assert ("tokens", 0, 0) in [(tensor.name, axis, filler) for tensor, axis, filler in RAGGED.joined]
 
 
 def test_a_graph_without_an_axis_of_rows_has_one_row() -> None:
     graph = streaming_graph()
-    inputs = tuple(dataclasses.replace(tensor, shape=(2, *tensor.shape[1:])) for tensor in graph.inputs)
-    assert Bucket(dataclasses.replace(graph, axes={}, batch_axis=None, inputs=inputs), {}).rows == 1
+    inputs, outputs = (
+        tuple(dataclasses.replace(tensor, shape=(2, *tensor.shape[1:])) for tensor in tensors)
+        for tensors in (graph.inputs, graph.outputs)
+    )
+    assert Bucket(dataclasses.replace(graph, axes={}, batch_axis=None, inputs=inputs, outputs=outputs), {}).rows == 1

@@ -288,3 +288,12 @@ def test_who_stays_behind_when_one_of_a_full_bucket_goes_on_alone_holds_its_own_
     for state, keys in zip(states[1:], before[1:], strict=True):
         assert isinstance(state.values, RowsOfBlock) and state.values.block.rows == 1
         np.testing.assert_array_equal(state.values["keys"], keys)
+
+
+def test_a_closed_runner_holds_no_memory(watched: GraphRunner) -> None:
+    feeds, states = [chunk(watched, seed) for seed in range(3)], [initial_state(watched.graph, 1) for _ in range(3)]
+    for _ in range(3):
+        states = [state for _, state in watched.step_streams(feeds, states, {"batch": 4})]
+    watched.close()
+    states.clear()
+    assert not watched._buckets and not any(watched._blocks._spare.values())

@@ -97,6 +97,7 @@ def test_a_graph_with_a_fixed_batch_is_fed_whole() -> None:
         axes={},
         batch_axis=None,
         inputs=tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in GRAPH.inputs),
+        outputs=tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in GRAPH.outputs),
         states=tuple(dataclasses.replace(state, shape=fix(state.shape)) for state in GRAPH.states),
     )
     state = dataclasses.replace(initial_state(graph, 1), lengths={"cache": np.array([3])})
@@ -145,7 +146,10 @@ def test_a_graph_with_a_fixed_batch_has_one_length_for_all_rows() -> None:
         return tuple(2 if size == "batch" else size for size in shape)
 
     inputs = tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in RAGGED.inputs)
-    graph = dataclasses.replace(RAGGED, axes={"time": RAGGED.axes["time"]}, batch_axis=None, inputs=inputs)
+    outputs = tuple(dataclasses.replace(tensor, shape=fix(tensor.shape)) for tensor in RAGGED.outputs)
+    graph = dataclasses.replace(
+        RAGGED, axes={"time": RAGGED.axes["time"]}, batch_axis=None, inputs=inputs, outputs=outputs
+    )
     feed = check_feed("test", graph, {name: np.repeat(array, 2, 0) for name, array in random_row(5).items()}, True)
     found = fed(graph, [feed], [initial_state(graph, 1)], {"time": 8})
     assert found["time_length"].tolist() == [5, 5]
