@@ -19,6 +19,7 @@ NOT_RUN = {
     ".venv/bin/python -m examples.streaming_asr.evaluate": "decodes all recordings, for minutes",
     ".venv/bin/python -m tests.property.": "searches for minutes; a short run of each is a test",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
+    ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
     ".venv/bin/python -m tests.docs.recipe_page": "writes a page; tests/docs/test_recipe_page.py compares it",
     ".venv/bin/python -m compiler.analysis.coverage": "writes a page; its own test compares it",
 }

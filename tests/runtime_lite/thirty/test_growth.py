@@ -1,0 +1,31 @@
+"""A slope is told with what the samples leave open."""
+
+import random
+
+import pytest
+
+from tests.soak.growth import slope_of, soak
+
+
+def test_a_line_is_found_with_little_left_open() -> None:
+    seconds = [float(at) for at in range(100)]
+    slope = slope_of(seconds, [5 + 2 * at / 3600 for at in seconds])
+    assert slope.per_hour == pytest.approx(2.0) and slope.spread < 1e-6 and not slope.is_noise
+
+
+def test_noise_is_no_growth_and_neighbours_that_are_alike_leave_more_open() -> None:
+    draw = random.Random(1)
+    seconds = [float(at) for at in range(300)]
+    apart = [draw.gauss(0, 1) for _ in seconds]
+    alike = [sum(apart[max(0, at - 20) : at + 1]) for at in range(300)]
+    assert slope_of(seconds, apart).is_noise
+    assert slope_of(seconds, alike).spread > 5 * slope_of(seconds, apart).spread
+
+
+def test_what_stays_the_same_does_not_grow() -> None:
+    assert slope_of([0.0, 1.0, 2.0, 3.0], [7.0] * 4).is_noise
+
+
+def test_a_soak_ends_with_all_answers_right() -> None:
+    samples, wrong = soak(seconds=0.1, every_s=0.02)
+    assert wrong == 0 and samples and all(sample.resident_mb > 0 < sample.objects for sample in samples)

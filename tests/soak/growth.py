@@ -1,0 +1,212 @@
+"""Row 12: memory over time. A slope with its spread, and a leak on purpose that has to be seen.
+
+The short form counts blocks of memory that Python holds, which says the same on every machine; the long one serves
+streams and requests by threads for minutes and watches the resident memory of the process.
+"""
+
+import contextlib
+import gc
+import itertools
+import math
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from runtime_lite import Bundle, Cancelled, Dropped, InternalError, Overloaded, Runtime
+from runtime_lite.executors.executor import Executor, ExecutorFactory, make_executor
+from runtime_lite.format.arrays import Array
+from tests.soak.adder import fed, is_sum
+from tests.soak.items import MARK, fail_on_mark
+from tests.soak.lives import LIMIT_S
+from tests.soak.puppet import Hook, Puppet, adder, puppet
+from tests.soak.row import Bar, Figures, none
+
+
+def memory_growth(size: int, timed: bool) -> Figures:
+    """Row 12, short: blocks that so many rounds of streams, requests, cancels, drops and failures leave behind each."""
+    leak: list[Array] = []
+    return {
+        "blocks per round": _blocks_per_round(size, fail_on_mark),
+        "blocks per round of a planted leak": _blocks_per_round(size, lambda feeds: leak.append(feeds["x"].copy())),
+    }
+
+
+def _blocks_per_round(size: int, hook: Hook) -> float:
+    with puppet() as place:
+        place.hook = hook
+        for _ in range(
+            200
+        ):  # what is kept on purpose is there: the last costs of every bucket, say, and ends not swept out
+            _round(place)
+        before = _blocks()
+        for _ in range(size):
+            _round(place)
+        return (_blocks() - before) / size
+
+
+def _blocks() -> int:
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def _round(place: Puppet) -> None:
+    """The same each time, with every way to end in it."""
+    place.scheduler.held = True
+    with place.model.open_stream() as stream, place.model.open_stream(idle_s=0.5) as idle:
+        tickets: list[Any] = [place.model.submit(fed(number)) for number in (1, 2, MARK)]
+        tickets += [stream.submit(fed(1)), stream.submit_all([fed(1)] * 3), idle.submit(fed(1))]
+        tickets += [place.model.submit(fed(1), deadline_ms=12.0), place.model.submit(fed(1))]
+        tickets[-1].cancel()
+        place.clock.advance_to(place.clock() + 20_000_000)
+        place.release()
+        for ticket in tickets:
+            with contextlib.suppress(InternalError, Dropped, Cancelled):
+                ticket.result(0)
+        snapshot = stream.snapshot()
+        with stream.fork() as other:
+            other.restore(snapshot)
+        place.pass_ms(600)
+
+
+class Slope(NamedTuple):
+    """Growth per hour, and what the samples leave open: 1.96 standard errors."""
+
+    per_hour: float
+    spread: float
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether nothing says that it grows."""
+        return self.per_hour <= self.spread
+
+
+def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+    """Fit a line; neighbouring samples are alike, so the spread is that of as many samples as there is news in them."""
+    hours = np.asarray(seconds) / 3600
+    hours = hours - hours.mean()
+    line = float(hours @ np.asarray(values) / (hours @ hours))
+    rest = np.asarray(values) - np.mean(values) - line * hours
+    power = float(rest @ rest)
+    alike = min(max(float(rest[1:] @ rest[:-1]) / power, 0.0), 0.99) if power else 0.0
+    news = max(len(rest) * (1 - alike) / (1 + alike) - 2, 1.0)
+    return Slope(line, 1.96 * math.sqrt(power / news / (hours @ hours)))
+
+
+class Sample(NamedTuple):
+    """One look at the process: seconds since the start, resident megabytes, objects that the collector tracks."""
+
+    seconds: float
+    resident_mb: float
+    objects: int
+
+
+LEAK_BYTES_PER_S = 400_000
+
+
+def leaking(kept: list[Array]) -> ExecutorFactory:
+    """Return what makes executors that keep something for ever, as fast as time goes by: the planted leak."""
+
+    class Leaking:
+        def __init__(self, inner: Executor) -> None:
+            self._inner, self._since = inner, time.monotonic()
+
+        def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+            now = time.monotonic()
+            lost = int((now - self._since) * LEAK_BYTES_PER_S)
+            if lost > 4096:
+                self._since = now
+                kept.append(np.ones(lost, np.uint8))
+            self._inner.run(sizes, inputs, outputs)
+
+        def close(self) -> None:
+            self._inner.close()
+
+    def make(bundle: Bundle, name: str, threads: int) -> Executor:
+        return Leaking(make_executor(bundle, name, threads))
+
+    return make
+
+
+def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_executor) -> tuple[list[Sample], int]:
+    """Serve streams and requests by threads for some time; return what the process held, and wrong answers.
+
+    Args:
+        seconds: how long.
+        every_s: between two looks.
+        executors: of the bundle that is served.
+    """
+    stop, wrong = threading.Event(), list[int]()
+    samples: list[Sample] = []
+    with Runtime(workers=2, check_finite=False) as runtime:
+        model = runtime.load(adder(), executors=executors, warm_up=True)
+        callers = [threading.Thread(target=_call, args=(model, seed, stop, wrong), daemon=True) for seed in range(4)]
+        for caller in callers:
+            caller.start()
+        begin = time.monotonic()
+        for number in itertools.count(1):
+            stop.wait(max(0.0, begin + number * every_s - time.monotonic()))
+            gc.collect()
+            samples.append(Sample(time.monotonic() - begin, _resident_mb(), len(gc.get_objects())))
+            if samples[-1].seconds >= seconds:
+                break
+        stop.set()
+        for caller in callers:
+            caller.join(LIMIT_S)
+        if any(caller.is_alive() for caller in callers) or runtime.ledger.live or not runtime.ledger.balanced:
+            wrong.append(-1)
+    return samples, len(wrong)
+
+
+def _call(model: Any, seed: int, stop: threading.Event, wrong: list[int]) -> None:
+    """One caller: streams of random length, requests, cancels, drops; some hundred calls per second."""
+    draw = random.Random(seed)
+    while not stop.wait(0.01):
+        with contextlib.suppress(Overloaded, Dropped, Cancelled), model.open_stream(credits=64) as stream:
+            for total in range(1, draw.randint(2, 13)):
+                if not is_sum(stream.push(fed(1)), total):
+                    wrong.append(seed)
+            model.submit(fed(2)).cancel()
+            if not is_sum(model.submit(fed(3), deadline_ms=draw.choice((0.5, 1e6))).result(LIMIT_S), 3):
+                wrong.append(seed)
+            list(stream.submit_all([fed(1)] * 4, room=4))
+
+
+def _resident_mb() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+
+GROWTH_BARS = (
+    *none("growth seen", "wrong answers", "wrong answers of a planted leak"),
+    Bar("growth seen of a planted leak", least=1),
+)
+
+
+def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
+    """The long form: so many minutes, and a fifth of it with the planted leak; the first tenth warms up."""
+    found: dict[str, float] = {}
+    kept: list[Array] = []
+    for name, length, executors in (("", minutes, make_executor), (" of a planted leak", minutes / 5, leaking(kept))):
+        samples, wrong = soak(60 * length, max(60 * length / 600, 0.2), executors)
+        settled = samples[len(samples) // 10 :]
+        seconds = [sample.seconds for sample in settled]
+        resident = slope_of(seconds, [sample.resident_mb for sample in settled])
+        objects = slope_of(seconds, [float(sample.objects) for sample in settled])
+        say(
+            f"{length:g} minutes{name}: {resident.per_hour:.3f} +- {resident.spread:.3f} MB/h, "
+            f"{objects.per_hour:.1f} +- {objects.spread:.1f} objects/h, {wrong} wrong answers"
+        )
+        found |= {
+            f"slope{name} MB/h": resident.per_hour,
+            f"spread of the slope{name} MB/h": resident.spread,
+            f"growth seen{name}": not resident.is_noise,
+            f"objects{name} per h": objects.per_hour,
+            f"spread of objects{name} per h": objects.spread,
+            f"wrong answers{name}": wrong,
+        }
+    return found
