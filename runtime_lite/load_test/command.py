@@ -61,8 +61,9 @@ def add_arguments(
     add(
         "--utterance-feeds",
         type=Path,
+        action="append",
         metavar="FILE.npz",
-        help="recordings, arrays [recordings, rows, ...]; else golden",
+        help="recordings of one length, arrays [recordings, rows, ...]; once for each length; else golden",
     )
     add("--no-admission", action="store_true", help="take streams that the device cannot carry")
     add("--threads", type=number, default=1, help="threads of one run (default 1)")
@@ -139,7 +140,7 @@ def _sources(options: argparse.Namespace, traffic: Traffic, models: Sequence[Mod
         yield (
             "stream",
             Source(
-                _feeds(model, graph, options.stream_feeds),
+                _feeds(model, graph, options.stream_feeds and [options.stream_feeds]),
                 lambda given: model.submit(given, graph),
                 lambda: model.open_stream(graph, service=service, period_ms=period_ms),
             ),
@@ -176,10 +177,14 @@ def recorded_feeds(model: Model, graph: str) -> Feeds:
     return [step.feeds for step in golden.steps]
 
 
-def _feeds(model: Model, graph: str, file: Path | None) -> Feeds:
-    """Feeds of a file, or those of the bundle."""
-    if file is None:
+def _feeds(model: Model, graph: str, files: Sequence[Path] | None) -> Feeds:
+    """Feeds of files, or those of the bundle."""
+    if files is None:
         return recorded_feeds(model, graph)
+    return [feed for file in files for feed in _feeds_of(file)]
+
+
+def _feeds_of(file: Path) -> Feeds:
     arrays = arrays_from_file(file)
     counts = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
     if len(counts) != 1 or 0 in counts:

@@ -7,6 +7,7 @@ import pytest
 from examples.streaming_asr import load
 from examples.streaming_asr.features import BINS, CALL_FRAMES
 from runtime_lite.format.arrays import arrays_from_file
+from tests.runtime_lite.bundles import write_ragged_bundle
 
 
 def test_recordings_are_handed_over_as_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +26,28 @@ def test_recordings_are_handed_over_as_chunks(monkeypatch: pytest.MonkeyPatch) -
     assert given[0][:2] == ["load", "dist/recogniser"]
     assert given[0][given[0].index("--period-ms") + 1] == "640.0"
     assert given[0][-2:] == ["--streams", "3"]
+
+
+def test_whole_recordings_of_many_lengths_come_beside_the_streams(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lengths: list[int] = []
+
+    def keep(arguments: list[str]) -> int:
+        for at, word in enumerate(arguments):
+            if word == "--utterance-feeds":
+                (features,) = arrays_from_file(Path(arguments[at + 1])).values()
+                assert features.shape[:2] == (1, 1) and features.shape[3:] == (BINS,)
+                lengths.append(features.shape[2])
+        assert arguments[:3] == ["load", "dist/recogniser", str(bundle)]
+        mean_s = float(arguments[arguments.index("--utterance-s") + 1])
+        assert mean_s == pytest.approx(sum(lengths) / len(lengths) / 100)
+        return 0
+
+    bundle = write_ragged_bundle(tmp_path / "whole")
+    monkeypatch.setattr("runtime_lite.__main__.main", keep)
+    assert load._longest(bundle) == 8
+    monkeypatch.setattr(load, "_longest", lambda _: 500)
+    monkeypatch.setattr("sys.argv", ["load", "dist/recogniser", "--offline", str(bundle), "--utterances", "2"])
+    assert load.main() == 0
+    assert len(set(lengths)) > 3 and max(lengths) <= 500

@@ -68,9 +68,12 @@ def test_feeds_come_from_files_and_models_from_several_bundles(tmp_path: Path) -
     streaming, ragged = write_streaming_bundle(tmp_path / "a"), write_ragged_bundle(tmp_path / "b")
     chunks = tmp_path / "chunks.npz"
     chunks.write_bytes(npz_from_arrays({"x": random_chunks(7)}))
-    rows = tmp_path / "rows.npz"
-    rows.write_bytes(npz_from_arrays({"x": random_chunks(3)[:, :, :3], "tokens": np.zeros((3, 1, 3), np.int64)}))
-    feeds = ("--stream-feeds", chunks, "--utterance-feeds", rows)
+    feeds = ["--stream-feeds", chunks]
+    for length in (3, 8):  # recordings of one length are a file
+        rows = tmp_path / f"{length}.npz"
+        x = np.ones((3, 1, length, 2), np.float32)
+        rows.write_bytes(npz_from_arrays({"x": x, "tokens": np.zeros((3, 1, length), np.int64)}))
+        feeds += ["--utterance-feeds", rows]
     assert load(streaming, ragged, *feeds, "--seconds", 0.2, "--streams", 1, "--period-ms", 20, "--burst", 2) == 0
 
 
