@@ -11,7 +11,7 @@ Requires: nothing.
 Ensures: no Constant or Identity nodes between others, no unread nodes, initializers that are read.
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
 Numerics: exact, infinities, NaN and the sign of zero included. The rules, and those of onnxscript left out, are listed
-    in `rules.py` and `writes.py` of compiler/simplification; constants are what ONNX Runtime computes on one thread
+    in `rules.py`, `writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on one thread
     of the building machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
@@ -27,6 +27,7 @@ import onnx_ir.passes.common
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
 from compiler.simplification.constants import fold
+from compiler.simplification.counts import COUNTS
 from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
 from compiler.simplification.sharing import Key, key_of, share_initializers, stand_in
 from compiler.simplification.writes import WRITES
@@ -88,13 +89,17 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     if arrays is not None:
         constants = [candidate.insert.constant(array, "folded") for array in arrays]
         return _take_over(candidate, node.outputs, constants)
-    rule = {**RULES, **WRITES}.get(node.op_type) if house.is_op(node, node.op_type) else None
+    rule = EVERY.get(node.op_type) if house.is_op(node, node.op_type) else None
     simpler = (None if rule is None else rule(candidate)) or known_integers(candidate)
     if simpler is not None:
         return _take_over(candidate, node.outputs[:1], [simpler])
     key = key_of(node)
     first = node if key is None else kept.setdefault(key, node)
     return first is not node and _take_over(candidate, node.outputs, first.outputs)
+
+
+EVERY = {**RULES, **WRITES, **COUNTS}
+"""The rule of every operator that has one."""
 
 
 def _take_over(candidate: Candidate, old: Sequence[ir.Value], new: Sequence[ir.Value]) -> bool:

@@ -1,0 +1,98 @@
+"""What the zoo knows about one step of a streaming model: how it is built, and the recipe that a user would write."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.recipe.graph import Graph
+from compiler.stages import Feed
+
+BATCH = "batch"
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """One input, as a recipe lists it, and what to feed.
+
+    Attributes:
+        shape: sizes and axis names, wherever the batch lies.
+        state: the output that is fed back, or None.
+        dtype: element type.
+        original: the shape of a model that is written for one row, or None.
+        below: for indices, the exclusive upper bound.
+        counts: whether it holds the places of its frames in the stream.
+    """
+
+    shape: tuple[int | str, ...]
+    state: str | None = None
+    dtype: str = "float32"
+    original: tuple[int | str, ...] | None = None
+    below: int | None = None
+    counts: bool = False
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """As in the recipe."""
+        found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
+        found |= {} if self.state is None else {"state": self.state}
+        return found | ({} if self.original is None else {"original": self.original})
+
+
+def data(*shape: int | str, **more: Any) -> Given:
+    """What callers feed."""
+    return Given(shape, **more)
+
+
+def state(output: str, *shape: int | str, **more: Any) -> Given:
+    """What is fed back from an output."""
+    return Given(shape, output, **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFamily:
+    """One architecture in a tiny configuration.
+
+    Attributes:
+        name: in the table.
+        build: gives the `torch.nn.Module`.
+        inputs: in the order of `forward`.
+        outputs: in the order of the results.
+        windows: slots of each cache axis.
+    """
+
+    name: str
+    build: Callable[[], Any]
+    inputs: Mapping[str, Given]
+    outputs: tuple[str, ...]
+    windows: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def spec(self) -> Graph:
+        """The graph of the recipe: inputs, states and axes, and nothing else."""
+        windows = {axis: {"window": slots, "length_input": f"{axis}_length"} for axis, slots in self.windows.items()}
+        return Graph.model_validate(
+            {
+                "source": {"factory": "zoo:build"},
+                "inputs": {name: given.written for name, given in self.inputs.items()},
+                "outputs": self.outputs,
+                "axes": {BATCH: {"buckets": (1, 4)}, **windows},
+            }
+        )
+
+    def feeds(self, rng: np.random.Generator, calls: int) -> Iterator[Feed]:
+        """A stream of one row, the batch in front."""
+        for call in range(calls):
+            feed = {}
+            for name, given in self.inputs.items():
+                if given.state is None:
+                    sizes = [1, *(size for size in given.shape if isinstance(size, int))]
+                    feed[name] = _drawn(given, sizes, rng, call).astype(given.dtype)
+            yield feed
+
+
+def _drawn(given: Given, sizes: list[int], rng: np.random.Generator, call: int) -> np.ndarray:
+    if given.counts:
+        return (call * sizes[-1] + np.arange(sizes[-1])).reshape(sizes)
+    return rng.standard_normal(sizes) if given.below is None else rng.integers(0, given.below, sizes)
