@@ -205,7 +205,7 @@ def for_capture(spec: Graph) -> Graph:
         )
         for name, axis in spec.axes.items()
     }
-    return spec.model_copy(update={"axes": axes, "passes": ()})
+    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}})
 
 
 def for_data(spec: Graph) -> Graph:
@@ -219,7 +219,7 @@ def for_lowering(spec: Graph) -> Graph:
         name: axis.model_copy(update={"buckets": None if axis.buckets is None else (1,)})
         for name, axis in spec.axes.items()
     }
-    return spec.model_copy(update={"axes": axes, "passes": ()})
+    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}})
 
 
 def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from runtime_lite.calls.flush import flush_feed
+from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
@@ -89,6 +91,36 @@ class Stream:
         parts = self._parts(ticket, 0, ticket.where, feeds, hard)
         self._server.submit(ticket, self._live.version, parts)
         return ticket
+
+    def flush(self) -> Outputs:
+        """Complete the outputs of a stream that lag behind its chunks; what comes next is to `reset` or `close` it.
+
+        Returns:
+            Every output of role data of one more chunk, of zeros, as long as the bundle says.
+
+        Raises:
+            BadInput: the bundle names no such chunk, or as of `push`.
+        """
+        return self.push(self._flush_feed("flush"))
+
+    def submit_flush(self, deadline_ms: float | None = None) -> Ticket[Outputs]:
+        """Queue what `flush` runs, behind the chunks that are queued.
+
+        Args:
+            deadline_ms: from now on; an answer after it is not delivered.
+
+        Raises:
+            BadInput: the bundle names no such chunk, or as of `submit`.
+            Overloaded: the stream's credits are used up, or the runtime drains.
+        """
+        return self.submit(self._flush_feed("submit_flush"), deadline_ms)
+
+    def _flush_feed(self, call: str) -> dict[str, Array]:
+        live, where = self._live, f"{self._live.runner.name}.{call}"
+        self._server.check_stream(live, where)
+        if not isinstance(live.runner, GraphRunner):
+            raise BadInput(f"{where}: expected a stream of one graph, got one of wired graphs; push what completes it")
+        return flush_feed(where, live.runner.graph, live.rows)
 
     def submit_all(
         self, chunks: Sequence[Mapping[str, Array]], deadline_ms: float | None = None, room: int = 8

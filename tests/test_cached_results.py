@@ -280,6 +280,7 @@ CHANGES: dict[str, list[Change]] = {
     "Graph.outputs": [("stream", at(*NET, "outputs", value=["next_keys", "logits"]))],
     "Graph.axes": [("stream", lambda r: graph(r).update(axes=dict(reversed(graph(r)["axes"].items()))))],
     "Graph.passes": [("stream", at(*NET, "passes", value=["pad_axes", "window_states", "simplify"]))],
+    "Graph.flush": [("stream", at(*NET, "flush", value={"features": 4}))],
     "Source.factory": [("scale", at(*NET, "source", "factory", value="scale:build_more"))],
     "Source.onnx": [("stream", at(*NET, "source", "onnx", value="product.onnx"))],
     "Source.checkpoint": [("scale", at(*NET, "source", "checkpoint", value="scale.safetensors"))],

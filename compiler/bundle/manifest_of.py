@@ -126,7 +126,10 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes."""
     files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
-    records = {name: graph_record(name, graph) for name, graph in graphs.items()}
+    records = {
+        name: dataclasses.replace(graph_record(name, graph), flush=dict(loaded.recipe.graphs[name].flush))
+        for name, graph in graphs.items()
+    }
     for name, graph in graphs.items():
         files |= {**graph.built.files, **graph.proofs}
         digest = hashlib.sha256(graph.certificate).hexdigest()

@@ -8,7 +8,7 @@ import pydantic
 from pydantic import Field
 
 from compiler.did_you_mean import did_you_mean
-from compiler.recipe.field_types import Name, Record, TensorName, disagree
+from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 
@@ -23,6 +23,7 @@ class Graph(Record):
         outputs: in the order of the module's results.
         axes: how each named axis becomes static.
         passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
+        flush: of a stream whose outputs lag, the entries of zeros that are fed at its end, by input.
     """
 
     source: Source
@@ -31,6 +32,7 @@ class Graph(Record):
     outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
     axes: dict[Name, Axis] = Field(default_factory=dict)
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
+    flush: dict[TensorName, Positive] = Field(default_factory=dict)
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -60,6 +62,7 @@ class Graph(Record):
         _check_combinations(self)
         _check_states(self)
         _check_padded(self)
+        _check_flush(self)
         _check_originals(self)
         return self
 
@@ -205,6 +208,32 @@ def _check_chunks(graph: Graph) -> None:
             message = f"expected no mask_input beside chunks of any length along {axis!r}, got {spec.mask_input!r}"
             cure = "drop it: the graph computes its masks from the lengths"
             raise disagree(message, cure, "axes", cache, "mask_input")
+
+
+def _check_flush(graph: Graph) -> None:
+    """What is fed at the end of a stream is one more chunk, of zeros."""
+    if not graph.flush:
+        return
+    if graph.has_utterances or not graph.padded:
+        message = "expected flush in a graph with states whose chunks may be of any length, got it in another one"
+        raise disagree(message, "give the axis of the chunks buckets and a length_input, or delete the key", "flush")
+    for name, given in graph.inputs.items():
+        along = [axis for axis in given.shape if axis in graph.padded]
+        if given.is_data and (name not in graph.flush or not along):
+            message = f"expected every input that callers feed, each along an axis of chunks, got {list(graph.flush)}"
+            raise disagree(message, f"write the entries of {name!r} that are fed at the end", "flush")
+    lengths: dict[str, int] = {}
+    for name, count in graph.flush.items():
+        if name not in graph.inputs or not graph.inputs[name].is_data:
+            raise disagree(f"expected inputs that callers feed, got {name!r}", "delete it", "flush", name)
+        for axis in [each for each in graph.inputs[name].shape if isinstance(each, str) and each in graph.padded]:
+            most = (graph.padded[axis].buckets or (0,))[-1]
+            if count > most:
+                message = f"expected at most {most} entries, a whole chunk along {axis!r}, got {count}"
+                raise disagree(message, "add a larger bucket", "flush", name)
+            if lengths.setdefault(axis, count) != count:
+                message = f"expected {lengths[axis]} entries along {axis!r} as of the other inputs, got {count}"
+                raise disagree(message, "write one number for all of them", "flush", name)
 
 
 def _check_states(graph: Graph) -> None:

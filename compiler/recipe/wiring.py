@@ -33,6 +33,10 @@ def check_wiring(wiring: Sequence[Wire], graphs: Mapping[str, Graph]) -> None:
     for number, wire in enumerate(wiring):
         _check_names(number, wire, graphs)
         _check_states(number, wire, graphs)
+        for graph in (wire.from_graph, wire.to_graph):
+            if graphs[graph].flush:
+                message = f"expected no flush in a graph that is wired, got it in {graph!r}"
+                raise disagree(message, "delete the flush of it, or the wire", "wiring", number)
         first = taken.setdefault((wire.to_graph, wire.input), number)
         if first != number:
             message = f"expected one wire to an input, got a second one to {wire.input!r} of {wire.to_graph}"

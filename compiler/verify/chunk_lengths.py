@@ -36,6 +36,16 @@ def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
     }
 
 
+def zeros(lowered: Lowered, feed: Feed, axis: PaddedAxis, length: int) -> Feed:
+    """A chunk of zeros, of this length, as a feed is otherwise."""
+    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+    shapes = {
+        name: [length if dim == symbol else size for dim, size in zip(dims[name], array.shape, strict=True)]
+        for name, array in feed.items()
+    }
+    return {name: np.zeros(shapes[name], array.dtype) for name, array in feed.items()}
+
+
 def lengths_to_try(least: int, most: int) -> list[int]:
     """Every length, or so many of them, from the shortest to the longest."""
     every = range(least, most + 1)

@@ -158,6 +158,8 @@ class Graph:
         certificate: file that holds the proofs.
         batch_axis: the axis of rows, one of `axes`, whatever it is called; None for a graph without one.
         engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
+        flush: entries of zeros that complete the outputs of a stream at its end, by input of role `data`; none where
+            nothing lags.
     """
 
     target: str
@@ -174,6 +176,7 @@ class Graph:
     certificate: str
     batch_axis: str | None
     engine: Engine | None = None
+    flush: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def row_buckets(self) -> tuple[int, ...]:

@@ -99,6 +99,7 @@ def _check_graph(where: str, graph: Graph) -> None:
     _check_sizes(where, graph)
     _check_states(where, graph)
     _check_caches(where, graph)
+    _check_flush(where, graph)
     _check_lengths(where, graph, tensors)
     _check_shared_files(where, graph)
 
@@ -270,6 +271,24 @@ def _check_caches(where: str, graph: Graph) -> None:
         refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
     for at, cache in enumerate(graph.caches):
         _check_added(f"{where}.caches[{at}].added", graph, cache)
+
+
+def _check_flush(where: str, graph: Graph) -> None:
+    """Check that what completes a stream is one chunk of zeros, of every input that callers feed."""
+    if not graph.flush:
+        return
+    shapes = {tensor.name: tensor.shape for tensor in graph.inputs if tensor.role == "data"}
+    if sorted(graph.flush) != sorted(shapes) or not graph.states:
+        refuse(f"{where}.flush", f"every input of role 'data' of a graph with states ({show(sorted(shapes))})",
+               show(sorted(graph.flush)))  # fmt: skip
+    lengths: dict[str, int] = {}
+    for name, count in graph.flush.items():
+        along = [size for size in shapes[name] if size in graph.axes and size != graph.batch_axis]
+        fits = [graph.axes[str(axis)].minimum <= count <= graph.axes[str(axis)].buckets[-1] for axis in along]
+        padded = [graph.axes[str(axis)].length_input is not None for axis in along]
+        same = [lengths.setdefault(str(axis), count) == count for axis in along]
+        if not along or not all((*fits, *padded, *same)):
+            refuse(f"{where}.flush.{name}", "the entries of one chunk along axes with a length per row", str(count))
 
 
 def _check_added(where: str, graph: Graph, cache: CacheAxis) -> None:

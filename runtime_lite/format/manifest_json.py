@@ -230,4 +230,5 @@ def _graph(value: JsonValue) -> Graph:
         certificate=value.key("certificate").path(),
         batch_axis=None if batch_axis.value is None else _axis_name(batch_axis),
         engine=_engine(value.key("engine")),
+        flush=value.key("flush").table(lambda count: count.integer(1, MAX_DIMENSION), keys=JsonValue.identifier),
     )

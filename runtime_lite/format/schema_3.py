@@ -17,7 +17,7 @@ _BATCH_AXIS = "batch"
 _CACHE_AXIS = "cache"  # schema 3 does not say what it is called
 _STREAM = ("length_input", "mask_input", "window", "step_frames", "alignment")
 _STATE = {field.name for field in dataclasses.fields(State)} - {"cache"} | {"update", "window"}
-_GRAPH = {field.name for field in dataclasses.fields(Graph)} - {"caches", "batch_axis"} | {"stream"}
+_GRAPH = {field.name for field in dataclasses.fields(Graph)} - {"caches", "batch_axis", "flush"} | {"stream"}
 _CONTRACT = ("inputs", "outputs", "axes", "rows_independent")
 
 
@@ -44,6 +44,7 @@ def _graph(value: JsonValue) -> dict[str, Any]:
         "states": states,
         "caches": [] if stream.value is None else [_cache(stream, cache)],
         "batch_axis": _BATCH_AXIS if _BATCH_AXIS in axes else None,
+        "flush": {},
     }
 
 

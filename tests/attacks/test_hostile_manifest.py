@@ -297,6 +297,16 @@ EDITS: dict[str, tuple[Edit, str]] = {
         set_at("caches", 0, "added", to="2"),
         "caches[0].added: expected null beside a mask_input",
     ),
+    "a stream completed by a chunk of one size": (
+        set_at("flush", to={"x": 3}),
+        "flush.x: expected the entries of one chunk along axes with a length per row, got 3",
+    ),
+    "a stream completed by a state": (
+        set_at("flush", to={"keys": 3}),
+        "flush: expected every input of role 'data' of a graph with states (['x']), got ['keys']",
+    ),
+    "a stream completed without end": (set_at("flush", to={"x": 2**60}), "flush.x: expected an integer from 1"),
+    "a stream completed by a list": (set_at("flush", to=["x"]), "flush: expected an object"),
     "endless step": (set_at("caches", 0, "step", to=2**40), "step: expected an integer from 1"),
 }
 

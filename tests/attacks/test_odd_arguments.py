@@ -126,6 +126,7 @@ STREAMING: dict[str, Call] = {
     "push sequence": on_stream(lambda stream, odd: stream.push({"x": CHUNK}, odd)),
     "submit_all feeds": on_stream(lambda stream, odd: stream.submit_all(odd)),
     "restore snapshot": on_stream(lambda stream, odd: stream.restore(odd)),
+    "submit_flush deadline_ms": on_stream(lambda stream, odd: stream.submit_flush(odd)),
     "push feeds": on_stream(lambda stream, odd: stream.push(odd)),
     "push one feed": on_stream(lambda stream, odd: stream.push({"x": odd})),
 }
@@ -174,6 +175,7 @@ CLOSED: dict[str, Callable[[Runtime, Model, Stream], object]] = {
     "runner": lambda runtime, model, stream: model.runner(),
     "push": lambda runtime, model, stream: stream.push({}),
     "reset": lambda runtime, model, stream: stream.reset(),
+    "flush": lambda runtime, model, stream: stream.flush(),
     "runtime in a with block": lambda runtime, model, stream: runtime.__enter__(),
     "stream in a with block": lambda runtime, model, stream: stream.__enter__(),
 }

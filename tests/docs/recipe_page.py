@@ -178,6 +178,14 @@ EXAMPLES: Mapping[str, Example] = {
     "Wire.to_graph": Example("tagger", "wiring.0.to_graph", (WIRING,)),
     "Wire.input": Example("features", "wiring.0.input", (WIRING,)),
     "Graph.outputs": Example("[logits, next_cache]", f"{GRAPH}.outputs"),
+    "Graph.flush": Example(
+        "{features: 6}",
+        f"{GRAPH}.flush",
+        (
+            f"{GRAPH}.inputs.features.shape=[batch, chunk, 40]",
+            f"{GRAPH}.axes.chunk={{buckets: [8], length_input: chunk_length}}",
+        ),
+    ),
     "Source.factory": Example('"my_model:build"', f"{GRAPH}.source.factory"),
     "Source.onnx": Example("model.onnx", f"{GRAPH}.source.onnx", (f"{GRAPH}.source.factory=null",)),
     "Source.checkpoint": Example("weights.safetensors", f"{GRAPH}.source.checkpoint"),

@@ -8,7 +8,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance, OriginalCall
 from compiler.verify.bucket_runner import BucketRunners
-from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length
+from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length, zeros
 from compiler.verify.differences import compare
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.parity import require_parity
@@ -24,7 +24,9 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     graph, original = shipped.graph, shipped.original
     axis, emitted = chunk_axis(graph.lowered), graph.built.artifacts[0]
     assert axis is not None
+    flush = shipped.loaded.recipe.graphs[shipped.name].flush
     feeds = of_every_length(graph.lowered, original.streams()[0])
+    feeds += [zeros(graph.lowered, feeds[-1], axis, count) for count in sorted(set(flush.values()))]
     lengths = [length_of(graph.lowered, axis, feed) for feed in feeds]
     try:
         steps = [OriginalCall(feed, *answer) for feed, answer in zip(feeds, original.run(feeds), strict=True)]
@@ -41,7 +43,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     differences = compare(
         runners.record(emitted), runners.runner(emitted), repeated, lambda done: advance(done, len(repeated))
     )
-    told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}"
+    told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}{', flushed' if flush else ''}"
     try:
         require_parity(shipped.name, "verify chunks", differences, graph.limits, "report the graph and the length")
     except GateFailed as error:

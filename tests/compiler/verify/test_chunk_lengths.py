@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from compiler.stages import PaddedAxis
-from compiler.verify.chunk_lengths import MOST, chunk_axis, length_of, lengths_to_try, of_every_length, varied
+from compiler.verify.chunk_lengths import MOST, chunk_axis, length_of, lengths_to_try, of_every_length, varied, zeros
 from tests.kit.short_chunks import chunk, padded
 
 AXIS = PaddedAxis("chunk", "chunk_length")
@@ -29,6 +29,11 @@ def test_every_other_chunk_is_cut_and_streams_differ() -> None:
     stream = [chunk(4, seed) for seed in range(6)]
     cut = [[length_of(padded(), AXIS, feed) for feed in varied(padded(), stream, turn)] for turn in (0, 1)]
     assert cut == [[1, 4, 2, 4, 3, 4], [4, 2, 4, 3, 4, 4]]
+
+
+def test_a_chunk_of_zeros_is_as_a_feed_is_otherwise() -> None:
+    made = zeros(padded(), chunk(4, 0), AXIS, 2)["features"]
+    assert (made.shape, str(made.dtype), bool(made.any())) == ((1, 2, 4), "float32", False)
 
 
 def test_where_chunks_have_one_length_or_several_axes_nothing_is_cut() -> None:

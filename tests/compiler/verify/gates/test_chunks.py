@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.kit.shipped import shipped, silent
 from tests.kit.short_chunks import captured, chunk, frozen, padded
 
 
-def checked(folder: Path, lowered: Lowered, most: int = 4) -> Shipped:
+def checked(folder: Path, lowered: Lowered, most: int = 4, flush: dict[str, int] | None = None) -> Shipped:
     artifacts = [Emitted({"batch": 1, "chunk": slots}, str(slots), (), lowered) for slots in (2, 4)]
     original = captured()
 
@@ -36,7 +37,9 @@ def checked(folder: Path, lowered: Lowered, most: int = 4) -> Shipped:
     whole = shipped(folder, None, artifacts)  # type: ignore[arg-type]
     streams = [[chunk(4, seed) for seed in range(3)]]
     originals = {"net": dataclasses.replace(whole.original, run=run, streams=lambda: streams)}
-    return dataclasses.replace(whole, originals=originals, open=open_file)
+    loaded = mock.Mock()
+    loaded.recipe.graphs = {"net": mock.Mock(flush=flush or {})}
+    return dataclasses.replace(whole, loaded=loaded, originals=originals, open=open_file)
 
 
 def test_every_length_is_compared(tmp_path: Path) -> None:
@@ -45,6 +48,12 @@ def test_every_length_is_compared(tmp_path: Path) -> None:
         ("chunks", "chunk", True, "4 lengths from 1 to 4")
     ]
     assert found.receipt["chunks"]["lengths"] == [4, 1, 4, 2, 4, 3, 4, 4]
+
+
+def test_what_completes_a_stream_is_compared_at_its_end(tmp_path: Path) -> None:
+    found = CHUNKS.check(checked(tmp_path, padded(), flush={"features": 2}), silent)
+    assert found.findings[0].detail == "4 lengths from 1 to 4, flushed"
+    assert found.receipt["chunks"]["lengths"] == [4, 1, 4, 2, 4, 3, 4, 4, 2]
 
 
 def test_a_state_that_counts_whole_chunks_fails(tmp_path: Path) -> None:

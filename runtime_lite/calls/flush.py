@@ -1,0 +1,32 @@
+"""What completes a stream whose outputs lag: one more chunk, of zeros, as long as the bundle says."""
+
+import numpy as np
+
+from runtime_lite.errors import BadInput
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.manifest import Graph, static_shape
+
+
+def flush_feed(where: str, graph: Graph, rows: int) -> dict[str, Array]:
+    """Return the chunk of zeros that completes a stream.
+
+    Args:
+        where: what to call the call in messages.
+        graph: of the stream.
+        rows: of the stream.
+
+    Raises:
+        BadInput: the bundle names none.
+    """
+    if not graph.flush:
+        raise BadInput(
+            f"{where}: expected a graph whose recipe says what completes a stream, got one without; "
+            "nothing of its outputs lags, or write flush: {input: entries} into the recipe"
+        )
+    feeds: dict[str, Array] = {}
+    for tensor in graph.inputs:
+        if tensor.role == "data":
+            sizes = dict.fromkeys(graph.axes, graph.flush[tensor.name])
+            sizes |= {} if graph.batch_axis is None else {graph.batch_axis: rows}
+            feeds[tensor.name] = np.zeros(static_shape(tensor.shape, sizes), tensor.dtype)
+    return feeds
