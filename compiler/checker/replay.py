@@ -224,14 +224,20 @@ class Replay:
         return own | {axis: self.minimum.get(axis, 1) + more for axis in self.sides} | rows
 
     def _lengths(self, rng: np.random.Generator, seed: int) -> Lengths:
-        """Two rows of different lengths in more slots than they need; the first draw is as short as allowed."""
+        """Two rows of different lengths in more slots than they need, but for a window that is as small as they are.
+
+        The first draw is as short as allowed.
+        """
         slots, rows = {}, [{}, {}]  # type: ignore[var-annotated]
         for axis in sorted(self.sides):
             least = self.minimum.get(axis, 1)
             short = least + (int(rng.integers(0, 3)) if seed else 0)
             long = short + int(rng.integers(1, 4))
+            fixed = self._fixed_slots(axis)
+            if fixed is not None:  # no row has more entries than there are slots
+                short, long = min(short, fixed), min(long, fixed)
             rows[0][axis], rows[1][axis] = (short, long) if seed % 2 == 0 else (long, short)
-            slots[axis] = self._fixed_slots(axis) or long + int(rng.integers(1, 4))
+            slots[axis] = fixed or long + int(rng.integers(1, 4))
         true = rows if self.batch is not None else rows[:1]
         if self.batch is not None:
             true = [row | {self.batch: 1} for row in true]

@@ -5,7 +5,7 @@ import pytest
 
 from tests.property.planted_streams import noticed
 from tests.property.stream_graphs import LAYERS, WITH_STATES, chunks_of, grow
-from tests.property.streams import counted, outcomes
+from tests.property.streams import counted, outcomes, try_graph
 
 FEW = range(4)
 
@@ -29,6 +29,14 @@ def test_planted_weaknesses_are_noticed(weakness: str) -> None:
     found = noticed(weakness, range(seed, seed + 1))
     assert found is not None
     assert found[1].kind in ("unsound", "disagreement")
+
+
+MENDED = {"a window of one slot is shorter than the lengths that the checker drew": 1127}
+
+
+@pytest.mark.parametrize("seed", MENDED.values(), ids=MENDED)
+def test_what_was_found_is_mended(seed: int) -> None:
+    assert try_graph(seed).kind == "accepted"
 
 
 def test_seeds_draw_every_layer_and_both_kinds_of_chunks() -> None:
