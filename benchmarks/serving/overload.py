@@ -1,6 +1,7 @@
 """Single requests with a deadline, up to three times what a machine answers, and back: goodput, and when it is normal.
 
-Capacity is measured right before, in the same form: what is answered in time when too much comes.
+Capacity is measured right before, in the same form: what is answered in time when too much comes. Answers count when
+they are given: a queue that fills while a load grows is no goodput of that time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -74,22 +75,19 @@ def _arrivals(per_s: Sequence[float], seconds: float) -> Iterator[Arrival]:
             yield arrival._replace(at=arrival.at + round(at * seconds * NS_PER_S))
 
 
-def _part(served: Sequence[Served], at: int, seconds: float) -> list[Served]:
-    begin, end = at * seconds * NS_PER_S, (at + 1) * seconds * NS_PER_S
-    return [each for each in served if begin <= each.arrival.at < end]
-
-
 def _is_in_time(each: Served) -> bool:
     return each.outcome == "done" and each.latency_ms <= (UTTERANCE.hard_ms or 0.0)
 
 
 def _in_time_per_s(served: Sequence[Served], at: int, seconds: float) -> float:
-    return sum(map(_is_in_time, _part(served, at, seconds))) / seconds
+    begin, end = at * seconds * NS_PER_S, (at + 1) * seconds * NS_PER_S
+    return sum(_is_in_time(each) and begin <= each.ended < end for each in served) / seconds
 
 
 def _ends(served: Sequence[Served], at: int, seconds: float) -> dict[str, Any]:
     """How many requests of a part were refused, dropped, and answered late; and how late the sender was at most."""
-    part = _part(served, at, seconds)
+    begin, end = at * seconds * NS_PER_S, (at + 1) * seconds * NS_PER_S
+    part = [each for each in served if begin <= each.arrival.at < end]
     kinds: dict[str, Callable[[Served], bool]] = {
         "refused": lambda each: each.outcome in ("refused", "dropped") and each.ended == each.sent,
         "dropped": lambda each: each.outcome == "dropped" and each.ended != each.sent,

@@ -6,7 +6,10 @@ import random
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, NO_CREDIT, TOO_LARGE, TOO_LATE
+from runtime_lite.scheduling.clock import VirtualClock
+from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import EXPIRED, Scheduler
+from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE, Key, ServiceClass, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, Script, affine, chunk, started, table, utterances
 
@@ -191,6 +194,23 @@ def test_an_overload_is_over_with_its_traffic() -> None:
     assert 3900 * MS < last_missed < 5000 * MS
     dropped = sum(reason == EXPIRED for reason in script.ended.values())
     assert dropped < 0.15 * len(script.ended), "what cannot be answered is refused, not kept and dropped"
+
+
+def test_three_times_too_much_is_answered_as_fast_as_the_lanes_can_though_costs_vary() -> None:
+    """One run in ten takes twice its cost, one in a hundred four times: what is learnt is not what is usual."""
+    draw, seconds, lanes = random.Random(5), 6, 2
+    real = {1: 5 * MS, 4: 14 * MS, 16: 50 * MS}
+    per_s = lanes * 1000 / (50 / 16) / (0.9 * 1 + 0.09 * 2 + 0.01 * 4)
+    tasks = [task_at(CHUNKS, UTTERANCE, int(at / (3 * per_s) * 1e9)) for at in range(int(3 * per_s * seconds))]
+    script = Script(tasks)
+
+    def took(run: Run) -> int:
+        chance = draw.random()
+        return real[run.rows] * (4 if chance < 0.01 else 2 if chance < 0.1 else 1)
+
+    simulate(Scheduler(table({CHUNKS: real}), lanes), script, took, seconds * 1000 * MS, VirtualClock())
+    in_time = sum(1000 * MS <= at <= (task.hard or 0) for task, at in script.answered.items())
+    assert in_time / (seconds - 1) > 0.93 * per_s, "of the mean cost; what is drawn differs by 2 %"
 
 
 def test_nothing_expires_twice_and_a_storm_of_deadlines_is_swept_in_order() -> None:
