@@ -5,7 +5,8 @@
 Every contender is a process of its own, started in turn, round after round. It opens its buckets, runs each a few times
 and tells what it has resident, and the most it had, beyond what it had before it opened anything. What the rows of a
 bucket need while they run is memory, too, so the smallest and the largest bucket stand alone as well: to the largest
-alone, which runs as many rows, all buckets together should add little. Needs a bundle whose rows are open.
+alone, which runs as many rows, all buckets together should add little. What a stream holds is the growth from few open
+streams to many, beside the bytes of its states. Needs a bundle whose rows are open.
 """
 
 import argparse
@@ -22,10 +23,13 @@ from rich.table import Table
 
 import runtime_lite
 from runtime_lite.bench import bucket_call
-from runtime_lite.format.manifest import Graph, static_shape
+from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
 RUNS = 4
 """Runs of every bucket."""
+
+FEW_STREAMS, MANY_STREAMS = 64, 192
+"""Open streams, each of which has run twice."""
 
 Measure = Callable[[Path, Sequence[int]], object]
 """Opens and runs the buckets of so many rows; what it returns is alive while memory is read."""
@@ -43,6 +47,15 @@ def main() -> None:
         for name, (measure, rows) in contenders.items():
             found[name].append(_in_a_process(measure, options.bundle, rows))
     Console().print(_table(found))
+    few, many = (
+        [_in_a_process(_streams, options.bundle, [count])[0] for _ in range(2 if options.quick else options.rounds)]
+        for count in (FEW_STREAMS, MANY_STREAMS)
+    )
+    states = _state_mb(options.bundle)
+    each = [(most - least) / (MANY_STREAMS - FEW_STREAMS) for least, most in zip(few, many, strict=True)]
+    Console().print(
+        f"a stream, MB: {_spread(each, 2)}; its states: {states:.2f}; ratio: {_spread([mb / states for mb in each], 3)}"
+    )
 
 
 def _parse() -> argparse.Namespace:
@@ -125,6 +138,27 @@ def _runtime(bundle: Path, rows: Sequence[int]) -> object:
             for _ in range(RUNS):
                 call()
     return runtime
+
+
+def _streams(bundle: Path, rows: Sequence[int]) -> object:
+    """So many open streams of the runtime, in one lane."""
+    runtime = runtime_lite.Runtime(workers=1)
+    model = runtime.load(bundle, warm_up=True)
+    graph = model.runner().graph
+    sizes = {**graph.artifacts[0].sizes, str(graph.batch_axis): 1}
+    feed = {t.name: np.zeros(static_shape(t.shape, sizes), t.dtype) for t in graph.inputs if t.role == "data"}
+    streams = [model.open_stream() for _ in range(rows[0])]
+    for _ in range(2):
+        for ticket in [stream.submit(feed) for stream in streams]:
+            ticket.result()
+    return runtime, streams
+
+
+def _state_mb(bundle: Path) -> float:
+    """The states of one stream."""
+    graph, _ = _graph_of(bundle)
+    sizes = {str(graph.batch_axis): 1}
+    return sum(tensor_bytes(static_shape(state.shape, sizes), state.dtype) for state in graph.states) / 2**20
 
 
 def _graph_of(bundle: Path) -> tuple[Graph, Path]:

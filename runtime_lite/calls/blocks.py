@@ -7,6 +7,7 @@ a block comes back with the last array in it, whoever held that, and after a run
 """
 
 import itertools
+import mmap
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,10 @@ from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
 ALIGNMENT = 64
 """Where arrays begin: a cache line, which vector instructions want too."""
+
+
+OWN_MAPPING = 2**16
+"""Memory of so many bytes is asked of the system and goes back there: what is let go of leaves no holes behind."""
 
 
 class _Memory:
@@ -106,8 +111,8 @@ class BlockPool:
         """Return a block that nothing lies in; it holds whatever was there."""
         layout = self._layouts.get(rows)
         if layout is None:
+            self._spare.setdefault(rows, [])  # before anybody can see the layout
             layout = self._layouts[rows] = _layout(self._graph, rows)
-            self._spare.setdefault(rows, [])
         try:
             content = self._spare[rows].pop()
         except IndexError:
@@ -115,6 +120,13 @@ class BlockPool:
         lies_in = np.asarray(_Memory(self, rows, content))
         arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in layout.places}
         return Block(self, rows, arrays)
+
+    def initial(self, rows: int) -> "RowsOfBlock":
+        """Return the initial values of some rows, in a block of their own."""
+        block = self.take(rows)
+        for state in self._graph.states:
+            block.arrays[state.input].fill(state.initial)
+        return RowsOfBlock(block, 0, rows, block.arrays)
 
     def give_back(self, rows: int, content: "_Bytes") -> None:
         """For memory that nothing lies in: keep it for the next block, unless enough is kept."""
@@ -144,6 +156,9 @@ class _Layout(NamedTuple):
 
     def new_bytes(self) -> _Bytes:
         """Memory for them, aligned."""
+        if self.end >= OWN_MAPPING:
+            mapped: Array = np.frombuffer(mmap.mmap(-1, self.end), np.uint8)
+            return _Bytes(mapped, mapped.__array_interface__)
         content = np.empty(self.end + ALIGNMENT, np.uint8)
         start = -content.ctypes.data % ALIGNMENT
         aligned = content[start : start + self.end]

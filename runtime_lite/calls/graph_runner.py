@@ -9,7 +9,7 @@ from runtime_lite.calls.bucket import Bucket
 from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
 from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
-from runtime_lite.calls.state import StreamState, initial_state, next_state
+from runtime_lite.calls.state import StreamState, initial_lengths, next_state
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
@@ -67,7 +67,7 @@ class GraphRunner:
 
     def initial_state(self, rows: int) -> StreamState:
         """Return the state of a new stream."""
-        return initial_state(self.graph, rows)
+        return StreamState(rows, initial_lengths(self.graph, rows), self._blocks.initial(rows))
 
     def check(
         self,
@@ -107,7 +107,7 @@ class GraphRunner:
         answers: dict[int, dict[str, Array]] = {}
         for numbers in self.plan(feeds):
             together = [feeds[number] for number in numbers]
-            states = [initial_state(self.graph, feed.rows) for feed in together]
+            states = [self.initial_state(feed.rows) for feed in together]
             steps = self.step_streams(together, states, smallest_bucket(self.graph, together))
             answers |= {number: outputs for number, (outputs, _) in zip(numbers, steps, strict=True)}
         return [answers[number] for number in range(len(feeds))]

@@ -33,7 +33,12 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
     """Return the state of a new stream."""
     sizes = {} if graph.batch_axis is None else {graph.batch_axis: rows}
     values = {s.input: np.full(static_shape(s.shape, sizes), s.initial, s.dtype) for s in graph.states}
-    return StreamState(rows, {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}, values)
+    return StreamState(rows, initial_lengths(graph, rows), values)
+
+
+def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
+    """Return the lengths of new caches, by cache axis."""
+    return {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}
 
 
 def next_state(graph: Graph, state: StreamState, values: Mapping[str, Array], sizes: Mapping[str, int]) -> StreamState:

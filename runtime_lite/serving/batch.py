@@ -15,7 +15,7 @@ from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.calls.plan import smallest_bucket
-from runtime_lite.calls.state import StreamState, initial_state
+from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused, EngineAbsent
 from runtime_lite.format.manifest import Tensor, static_shape
 from runtime_lite.format.reader import Bundle
@@ -250,7 +250,7 @@ def step_parts(parts: Sequence[Part], states: Sequence[StreamState | None], size
     runner = parts[0].runner
     feeds = [feed for part in parts for feed in part.feeds]
     carried = [
-        initial_state(runner.graph, feed.rows) if state is None else state
+        runner.initial_state(feed.rows) if state is None else state
         for part, state in zip(parts, states, strict=True)
         for feed in part.feeds
     ]

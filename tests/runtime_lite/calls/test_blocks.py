@@ -207,3 +207,24 @@ def test_rows_are_cut_on_any_axis(axis: int) -> None:
             rows_of(array, axis, start, rows), np.take(array, range(start, start + rows), axis)
         )
     assert rows_of(array, axis, 0, rows + 1) is array is rows_of(array, None, 3, 1)
+
+
+def test_initial_values_lie_in_a_block_of_their_own_whatever_was_there() -> None:
+    pool = BlockPool(dataclasses.replace(GRAPH, states=(dataclasses.replace(GRAPH.states[0], initial=-7.5),)))
+    spoiled = pool.take(2)
+    spoiled.arrays["keys"].fill(np.nan)
+    del spoiled
+    first, second = pool.initial(2), pool.initial(2)
+    assert (first["keys"] == -7.5).all() and (second["keys"] == -7.5).all() and first["keys"].shape == (2, *ROW_SHAPE)
+    assert not np.shares_memory(first["keys"], second["keys"]) and whole_block([first], 2) is first.block
+
+
+def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:
+    large = dataclasses.replace(GRAPH.states[0], shape=("batch", 100, 200))
+    inputs = tuple(dataclasses.replace(t, shape=large.shape) if t.role == "state" else t for t in GRAPH.inputs)
+    pool = BlockPool(dataclasses.replace(GRAPH, inputs=inputs, states=(large,)))
+    first, second = states_in(pool.take(2), (1, 1))
+    keys(first)[:], keys(second)[:] = 1, 2
+    held = keys(second)
+    del first, second
+    assert (held == 2).all() and held.ctypes.data % 64 == 0
