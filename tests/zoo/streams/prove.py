@@ -21,7 +21,7 @@ from compiler.runners.stream import OriginalCall, Runner, chained_steps, expecte
 from compiler.spec import check_between_passes
 from compiler.stages import Array, Feed, Lowered
 from tests.kit.numerics import relative_difference
-from tests.zoo.streams.family import StepFamily
+from tests.zoo.streams.family import BATCH, StepFamily
 
 AGES = (0, 5, 11)
 """The call with which each row begins."""
@@ -59,7 +59,7 @@ def follow(family: StepFamily, calls: int) -> Followed:
     torch.manual_seed(0)
     module, spec = family.build().eval(), family.spec
     model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
-    start = initial_graph(mock.Mock(), family.name, spec, (model, None), calls)
+    start = initial_graph(mock.Mock(), family.name, spec, (model, None), calls, {BATCH: 4})
     places = start.row_places
     lowered, replayed = start, 0
     for each in spec.passes:
