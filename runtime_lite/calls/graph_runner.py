@@ -67,7 +67,8 @@ class GraphRunner:
 
     def initial_state(self, rows: int) -> StreamState:
         """Return the state of a new stream."""
-        return StreamState(rows, initial_lengths(self.graph, rows), self._blocks.initial(rows))
+        values = self._blocks.initial(rows) if self.graph.states else {}
+        return StreamState(rows, initial_lengths(self.graph, rows), values)
 
     def check(
         self,
