@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import runtime_lite
 from compiler.bundle.engine_stand_in import EngineStandIns
 from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
@@ -24,6 +25,7 @@ from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates import run_gates
+from compiler.verify.pipeline_answers import golden_together
 from compiler.verify.speed import measure_speed
 from compiler.verify.stream_artefacts import StreamArtefacts
 from compiler.verify.utterance_artefacts import UtteranceArtefacts
@@ -59,6 +61,7 @@ class Assembly:
         self.target = next(iter(graphs.values())).target
         self.receipts: dict[str, Any] = {}
         self.parts: dict[str, GraphParts] = {}
+        self.together: bytes | None = None
         originals = {name: _original_of(lowering) for name, lowering in graphs.items()}
         self.shipped = Shipped(loaded, folder, originals, {}, self.target.open, make_executor)
 
@@ -94,8 +97,14 @@ class Assembly:
                 name: _parts_of(self.shipped.graphs[name], lowering) for name, lowering in self.lowerings.items()
             }
         sources = _sources_of(self.loaded, self.lowerings)
-        files = bundle_files(self.loaded, self.parts, self.receipts, sources, tool_versions())
+        files = bundle_files(self.loaded, self.parts, self.receipts, sources, tool_versions(), self.together)
         write_files(self.folder, {name: each for name, each in files.items() if _differs(self.folder / name, each)})
+
+    def record_together(self) -> None:
+        """What wired graphs answer together, for the golden file of the whole."""
+        if self.loaded.recipe.wiring:
+            with runtime_lite.Runtime() as runtime:
+                self.together = golden_together(self.loaded, runtime.load(self.folder, self.shipped.executors))
 
     def replay(self) -> None:
         """The gates on what was written; what stands for an engine records what it is fed, for the engine's machine."""

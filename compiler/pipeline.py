@@ -129,6 +129,7 @@ def _assemble(
             bundle.write()
             bundle.replay()
             bundle.check("bundle")
+            bundle.record_together()
             bundle.write()
             bundle.measure()
             bundle.keep(kept)

@@ -6,17 +6,19 @@ that a bucket does not hold run in the next one, and the states after the last s
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.calls.pipeline import Pipeline
 from runtime_lite.calls.state import initial_state
+from runtime_lite.errors import BadInput
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
-from runtime_lite.format.golden import Golden, golden_from_npz
+from runtime_lite.format.golden import TOGETHER, Golden, golden_from_npz, golden_of_pipeline
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.model import Model
 
@@ -26,8 +28,9 @@ class Comparison:
     """What was measured for one output in one bucket.
 
     Attributes:
-        graph: graph name.
-        bucket: `batch=4,time=512`: the axes that are padded; `static` for a graph without any.
+        graph: graph name, or the names of wired graphs joined by +.
+        bucket: `batch=4,time=512`: the axes that are padded; `static` for a graph without any; `together` for wired
+            graphs, which choose their own.
         output: output name.
         steps: number of recorded steps that the bucket holds.
         max_abs_error: over all steps; infinite when a value is NaN.
@@ -48,7 +51,7 @@ class Comparison:
 
 
 def verify_model(model: Model) -> Iterator[Comparison]:
-    """Yield one comparison per graph, bucket and recorded output.
+    """Yield one comparison per graph, bucket and recorded output, and one per output of wired graphs together.
 
     Raises:
         BundleRefused: a golden file or a graph file is not what the manifest says, or no recording fits into a bucket.
@@ -60,6 +63,39 @@ def verify_model(model: Model) -> Iterator[Comparison]:
         padded = {name: graph.axes[name].buckets for name in can_pad}
         for buckets in itertools.product(*padded.values()):
             yield from _compare(where, model.runner(name), golden, dict(zip(padded, buckets, strict=True)))
+    yield from _compare_together(model)
+
+
+def answers_together(model: Model, feeds: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    """Return what the wired graphs of a model answer to the feeds of one stream.
+
+    Raises:
+        BadInput: a feed does not fit.
+    """
+    if not model.asked().has_states:
+        return [model.run(feed) for feed in feeds]
+    with model.open_stream() as stream:
+        return [stream.push(feed) for feed in feeds]
+
+
+def _compare_together(model: Model) -> Iterator[Comparison]:
+    """Compare what wired graphs answer together; nothing where the bundle has no recording of that."""
+    pipeline = model.asked() if model.bundle.manifest.wiring else None
+    if not isinstance(pipeline, Pipeline) or TOGETHER not in model.bundle.manifest.files:
+        return
+    where = f"{model.bundle.path}: {TOGETHER}"
+    golden = golden_of_pipeline(model.bundle.read_file(TOGETHER), where, list(pipeline.outputs))
+    try:
+        answers = answers_together(model, [step.feeds for step in golden.steps])
+    except BadInput as error:
+        refuse(where, "feeds that fit the wired graphs", str(error))
+    for name in pipeline.outputs:
+        pairs = [(got[name], step.outputs[name]) for got, step in zip(answers, golden.steps, strict=True)]
+        if any(got.shape != expected.shape for got, expected in pairs):
+            refuse(f"{where}: {name!r}", f"shape {list(pairs[0][0].shape)}", str(list(pairs[0][1].shape)))
+        peak = max(1.0, *(float(np.abs(expected.astype(np.float64)).max(initial=0.0)) for _, expected in pairs))
+        worst = max(_max_abs_error(got, expected) for got, expected in pairs)
+        yield Comparison(pipeline.name, "together", name, len(pairs), worst, golden.tolerance * peak)
 
 
 def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[str, int]) -> Iterator[Comparison]:

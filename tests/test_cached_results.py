@@ -20,6 +20,7 @@ from compiler.recipe.record import Recipe
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
 from tests.kit.models.tiny_graph import write_one_row_stream, write_stream
+from tests.kit.models.tiny_wired import write_wired
 from tests.kit.quantization import one_product
 
 
@@ -261,6 +262,7 @@ def rename_everywhere(old: str, new: str) -> Callable[[Any], None]:
 
 NET, INPUTS, AXES = ("graphs", "net"), ("graphs", "net", "inputs"), ("graphs", "net", "axes")
 PARITY, TASK, BUDGET = ("gates", "parity", "net"), ("gates", "task"), ("gates", "budget")
+PIPELINE = ("gates", "pipeline")
 VERIFICATION = ("data", "verification")
 WIRE = {"from_graph": "net", "output": "logits", "to_graph": "net", "input": "features"}
 
@@ -273,7 +275,7 @@ CHANGES: dict[str, list[Change]] = {
     "Recipe.targets": [("stream", at("targets", value=[{"kind": "null"}]))],
     "Recipe.gates": [("stream", at("gates", "task"))],
     "Recipe.front_end": [("stream", at("front_end", value={"hop": 5}))],
-    "Recipe.wiring": [("stream", at("wiring", value=[WIRE]))],
+    "Recipe.wiring": [("stream", at("wiring", value=[WIRE])), ("wired", at("wiring"))],
     "Graph.source": [("stream", at(*NET, "source", value={"onnx": "product.onnx"}))],
     "Graph.first_call": [("stream", at(*NET, "first_call", value={"onnx": "stream.onnx"}))],
     "Graph.inputs": [("stream", lambda r: graph(r).update(inputs=dict(reversed(graph(r)["inputs"].items()))))],
@@ -312,7 +314,7 @@ CHANGES: dict[str, list[Change]] = {
     ],
     "Axis.side": [("stream", at(*AXES, "cache", "side", value="left"))],
     "Axis.update": [("stream", at(*AXES, "cache", "update", value="append"))],
-    **{f"Wire.{key}": [("stream", at("wiring", value=[{**WIRE, key: "other"}]))] for key in WIRE},
+    **{f"Wire.{key}": [("wired", at("wiring", 0, key, value="other"))] for key in WIRE},
     "PassSpec.name": [("stream", lambda r: graph(r)["passes"].__setitem__(0, "canonicalize_reshapes"))],
     "PassSpec.options": [("stream", lambda r: graph(r)["passes"].__setitem__(0, {"simplify": {"rounds": 3}}))],
     "Data.verification": [("stream", at(*VERIFICATION, "feeds", value="tiny_more:other"))],
@@ -326,6 +328,11 @@ CHANGES: dict[str, list[Change]] = {
     "Gates.parity": [("stream", at(*PARITY, value={"max_abs": 1.0e-4, "chained_steps": 7}))],
     "Gates.task": [("stream", at(*TASK))],
     "Gates.budget": [("stream", at(*BUDGET))],
+    "Gates.pipeline": [("wired", at(*PIPELINE))],
+    "PipelineGate.feeds": [("wired", at(*PIPELINE, "feeds", value="tiny_more:streams"))],
+    "PipelineGate.count": [("wired", at(*PIPELINE, "count", value=2))],
+    "PipelineGate.max_abs": [("wired", at(*PIPELINE, "max_abs", value=1.0e-12))],
+    "PipelineGate.files": [("wired", at(*PIPELINE, "files", value=["tiny_task.py"]))],
     "ParityGate.max_abs": [("stream", at(*PARITY, "max_abs", value=1.0e-12))],
     "ParityGate.sqnr_db": [("stream", at(*PARITY, "sqnr_db", value=10.0))],
     "ParityGate.chained_steps": [
@@ -426,6 +433,7 @@ def bases(project: Project) -> dict[str, Any]:
     masked["data"] = {"verification": {"feeds": "tiny_more:utterances", "count": 3, "files": ["level.txt"]}}
     masked["gates"] = {"parity": {"net": {"max_abs": 1.0e-5, "chained_steps": 2}}}
     found = {"stream": stream, "rounded": rounded, "drifting": drifting, "masked": masked}
+    found["wired"] = write_wired(folder)
     return found | {"one_row": yaml.safe_load((folder / "one_row.yaml").read_text())}
 
 
@@ -448,7 +456,7 @@ def result(project: Project, *, cached: bool) -> tuple[int, str, dict[str, str]]
     return ended.code, ended.message, files
 
 
-@pytest.mark.parametrize("base", ["stream", "rounded", "drifting", "masked", "one_row", "scale"])
+@pytest.mark.parametrize("base", ["stream", "rounded", "drifting", "masked", "one_row", "scale", "wired"])
 @pytest.mark.slow
 def test_every_field_changed_alone_gives_what_a_cold_build_gives(base: str, shared: Project, tmp_path: Path) -> None:
     project = shared.copy_to(tmp_path / "project")

@@ -49,6 +49,8 @@ def bundle_inputs(
     files = locate_files(places, recipe.data.verification.files, "data", "verification")
     if recipe.gates.task is not None:
         files += locate_files(places, recipe.gates.task.files, "gates", "task")
+    if recipe.gates.pipeline is not None:
+        files += locate_files(places, recipe.gates.pipeline.files, "gates", "pipeline")
     return BundleInputs(
         surroundings,
         loaded.text,
@@ -64,7 +66,9 @@ def code_of_gates(loaded: LoadedRecipe) -> Code:
     """Callables that the gates run, and whether the recipe names the files that they read."""
     task = loaded.recipe.gates.task
     names = () if task is None else (task.recordings, task.decode, task.metric)
-    return {name: task is not None and bool(task.files) for name in names}
+    code = {name: task is not None and bool(task.files) for name in names}
+    pipeline = loaded.recipe.gates.pipeline
+    return code if pipeline is None else {**code, pipeline.feeds: bool(pipeline.files)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from compiler.bundle.receipts import RECEIPTS, content_of_receipts
+from compiler.errors import Refused
 from compiler.ir import dims_of
 from compiler.recipe.load import LoadedRecipe
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
+from runtime_lite.errors import BundleRefused
+from runtime_lite.format.golden import TOGETHER
 from runtime_lite.format.graph_contract import contract_of, with_contract
 from runtime_lite.format.manifest import (
     MANIFEST_FILE,
@@ -23,8 +26,10 @@ from runtime_lite.format.manifest import (
     Sources,
     State,
     Tensor,
+    Wire,
 )
 from runtime_lite.format.manifest_json import json_from_manifest
+from runtime_lite.format.wiring_check import check_wiring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +128,16 @@ def bundle_files(
     receipts: Mapping[str, Any],
     sources: Sources,
     tools: Mapping[str, str],
+    together: bytes | None,
 ) -> dict[str, bytes]:
-    """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes."""
+    """Every file of the bundle that is hashed, and the manifest; equal inputs give equal bytes.
+
+    Raises:
+        Refused: a wire leads from an output to an input that cannot take it.
+    """
     files: dict[str, bytes] = {"recipe.yaml": loaded.text.encode(), RECEIPTS: content_of_receipts(receipts)}
+    if together is not None:
+        files[TOGETHER] = together
     records = {
         name: dataclasses.replace(graph_record(name, graph), flush=dict(loaded.recipe.graphs[name].flush))
         for name, graph in graphs.items()
@@ -151,4 +163,21 @@ def bundle_files(
             for path, content in sorted(files.items())
         },
     )
+    manifest = _wired(loaded, manifest)
     return files | {MANIFEST_FILE: json_from_manifest(manifest)}
+
+
+def _wired(loaded: LoadedRecipe, manifest: Manifest) -> Manifest:
+    """A manifest with the recipe's wires, each held to what its graphs have become."""
+    for number, wire in enumerate(loaded.recipe.wiring):
+        added = Wire(wire.from_graph, wire.output, wire.to_graph, wire.input)
+        manifest = dataclasses.replace(manifest, wiring=(*manifest.wiring, added))
+        try:
+            check_wiring("wiring", manifest)
+        except BundleRefused as error:
+            said, _, _ = str(error).partition("; ")
+            raise Refused(
+                f"{loaded.where('wiring', number)}: {said.partition(': ')[2]}",
+                cure="give both the same type, rows and buckets, or a length per row to the input",
+            ) from None
+    return manifest

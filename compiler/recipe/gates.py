@@ -76,6 +76,23 @@ class TaskGate(Record):
     graph: Name | None = None
 
 
+class PipelineGate(Record):
+    """Wired graphs together, original after original against the bundle.
+
+    Attributes:
+        feeds: callable without arguments that yields streams of feeds of one row, by the names that callers of the
+            bundle use: an input that no wire fills by its own name, or `graph.name` where several graphs have it.
+        count: streams taken from it.
+        max_abs: largest difference of every output, times the larger of 1 and the largest reference value.
+        files: files and folders that the callable reads; their content is part of the cache key.
+    """
+
+    feeds: ObjectName
+    count: Positive
+    max_abs: Annotated[float, Field(gt=0)]
+    files: tuple[FilePath, ...] = ()
+
+
 class BudgetGate(Record):
     """Upper bounds of the bundle.
 
@@ -100,8 +117,10 @@ class Gates(Record):
         parity: one gate per graph: what ships is near the original.
         task: the metric of the task on what ships; None runs no task.
         budget: bounds of size and time; None sets none.
+        pipeline: the wired graphs together; needed with `wiring`, and only there.
     """
 
     parity: dict[Name, ParityGate]
     task: TaskGate | None = None
     budget: BudgetGate | None = None
+    pipeline: PipelineGate | None = None

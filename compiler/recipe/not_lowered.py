@@ -14,11 +14,12 @@ def require_lowered_parts(loaded: LoadedRecipe) -> None:
     """
     for name in loaded.recipe.graphs:
         require_lowered_caches(loaded, name)
-    if loaded.recipe.wiring:
-        raise Refused(
-            f"{loaded.where('wiring', 0)}: wired graphs are not built yet",
-            cure="leave wiring out: one bundle holds the graphs, and who runs them hands outputs on",
-        )
+    for number, wire in enumerate(loaded.recipe.wiring):
+        if loaded.recipe.graphs[wire.to_graph].inputs[wire.input].state is not None:
+            raise Refused(
+                f"{loaded.where('wiring', number)}: states that another graph starts from are not built yet",
+                cure="leave the wire out: one bundle holds the graphs, and who runs them hands states on",
+            )
 
 
 def require_lowered_caches(loaded: LoadedRecipe, graph: str) -> None:

@@ -69,7 +69,7 @@ class Recipe(Record):
         targets: artefact kinds to build.
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
-        wiring: outputs that other graphs of the bundle take; may be written, and is not built yet.
+        wiring: outputs that other graphs of the bundle take; whoever runs the bundle runs them together.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=64)]
@@ -100,6 +100,12 @@ class Recipe(Record):
             if feeds is not None and isinstance(feeds.feeds, dict):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
         check_wiring(self.wiring, self.graphs)
+        if bool(self.wiring) != (self.gates.pipeline is not None):
+            expected, got = ("gates.pipeline", "none") if self.wiring else ("wiring", "gates.pipeline without it")
+            message = f"expected {expected} for graphs that are held to a promise together, got {got}"
+            raise disagree(
+                message, "write both, or none of them", *(("wiring",) if self.wiring else ("gates", "pipeline"))
+            )
         return self
 
     def task_of(self, graph: str) -> TaskGate | None:

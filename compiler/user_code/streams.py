@@ -39,7 +39,7 @@ def draw_streams(places: RecipePlaces, key: str, feeds: Feeds, graph: str, spec:
     function = resolve(reference, folders, where)
     name = function_name(function)
     with importable(folders):
-        streams = call(_take, where, DataError, function, feeds.count, f"{where}: {name}", named=function)
+        streams = call(take_streams, where, DataError, function, feeds.count, f"{where}: {name}", named=function)
     if not streams:
         raise DataError(f"{where}: expected {feeds.count} streams from {name}, got none", cure="yield streams of feeds")
     if len(streams) < feeds.count:
@@ -66,7 +66,12 @@ def locate_files(places: RecipePlaces, files: Sequence[str], *keys: Key) -> list
     return paths
 
 
-def _take(function: Any, count: int, where: str) -> list[list[Any]]:
+def take_streams(function: Any, count: int, where: str) -> list[list[Any]]:
+    """The first streams of a generator, as lists of what it yields.
+
+    Raises:
+        DataError: it yields no streams of feeds.
+    """
     streams = function()
     if not isinstance(streams, Iterable):
         raise DataError(f"{where}: expected streams, got {type(streams).__name__}", cure="yield streams of feeds")

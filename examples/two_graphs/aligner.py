@@ -1,4 +1,4 @@
-"""Two graphs of one model: an encoder that reads a whole utterance, and a step that labels one of its frames.
+"""Graphs of one model: an encoder that reads a whole utterance, a step that labels one of its frames, a scorer of all.
 
 The step is recurrent: it reads the label that it gave to the frame before. Random weights: this shows structure, and
 labels nothing.
@@ -47,6 +47,19 @@ class FrameLabeller(nn.Module):
         return self.output(hidden), hidden
 
 
+class FrameScorer(nn.Module):
+    """How sure one may be of every frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.output = nn.Linear(WIDTH, 16), nn.Linear(16, 1)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """Frames [batch, time, 64] to confidences from 0 to 1 [batch, time]."""
+        confidence: torch.Tensor = torch.sigmoid(self.output(torch.tanh(self.hidden(frames)))).squeeze(-1)
+        return confidence
+
+
 def build_encoder() -> nn.Module:
     """Factory of the recipe's graph `encoder`."""
     torch.manual_seed(0)
@@ -57,6 +70,12 @@ def build_step() -> nn.Module:
     """Factory of the recipe's graph `step`."""
     torch.manual_seed(1)
     return FrameLabeller()
+
+
+def build_scorer() -> nn.Module:
+    """Factory of the recipe's graph `scorer`."""
+    torch.manual_seed(2)
+    return FrameScorer()
 
 
 def utterances() -> Iterator[list[dict[str, np.ndarray]]]:
@@ -73,3 +92,11 @@ def steps() -> Iterator[list[dict[str, np.ndarray]]]:
     while True:
         frames = random.standard_normal((24, 1, WIDTH), dtype=np.float32)
         yield [{"frame": frame, "label": random.integers(0, LABELS, 1)} for frame in frames]
+
+
+def encoded() -> Iterator[list[dict[str, np.ndarray]]]:
+    """For the scorer: streams of one feed each, of different lengths."""
+    random = np.random.default_rng(1)
+    while True:
+        time = int(random.integers(1, 65))
+        yield [{"frames": random.standard_normal((1, time, WIDTH), dtype=np.float32)}]

@@ -68,6 +68,11 @@ class Pipeline:
         return self._runners
 
     @property
+    def inputs(self) -> Mapping[str, Place]:
+        """What callers give, by name."""
+        return self._inputs
+
+    @property
     def outputs(self) -> Mapping[str, Place]:
         """What callers get, by name."""
         return self._outputs

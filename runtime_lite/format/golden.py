@@ -4,10 +4,13 @@ An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:
 of role data, and in the last step also for every output of role state; all at one row when the graph has a batch axis,
 at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
 `tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)`.
+
+Wired graphs have a golden file of the whole besides, with inputs and outputs by the names that callers use, and without
+states.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +19,9 @@ from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.arrays import Array, arrays_from_npz, npz_from_arrays
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.manifest import Graph, Tensor, static_shape
+
+TOGETHER = "golden/wired/together.npz"
+"""The golden file of wired graphs together."""
 
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
@@ -61,6 +67,40 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
     Raises:
         BundleRefused: an array is missing, unknown, not finite, or of another shape or dtype than the manifest says.
     """
+    golden = _recorded(content, where)
+    for index, step in enumerate(golden.steps):
+        roles = ("data", "state") if index == len(golden.steps) - 1 else ("data",)
+        sizes: dict[str, int] = {} if graph.batch_axis is None else {graph.batch_axis: 1}
+        _check_arrays(f"{where}[step{index:04d}/feed]", step.feeds, graph, graph.inputs, ("data",), sizes)
+        _check_arrays(f"{where}[step{index:04d}/output]", step.outputs, graph, graph.outputs, roles, sizes)
+    return golden
+
+
+def golden_of_pipeline(content: bytes, where: str, outputs: Collection[str]) -> Golden:
+    """Return the recorded runs of wired graphs together; what is fed is checked like any caller's feed.
+
+    Args:
+        content: of the file.
+        where: its name, for messages.
+        outputs: names of all outputs.
+
+    Raises:
+        BundleRefused: an output is missing or unknown, or not finite.
+    """
+    golden = _recorded(content, where)
+    for index, step in enumerate(golden.steps):
+        if set(step.outputs) != set(outputs):
+            refuse(
+                f"{where}[step{index:04d}/output]", f"the arrays {show(sorted(outputs))}", show(sorted(step.outputs))
+            )
+        for name, array in step.outputs.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                refuse(f"{where}[step{index:04d}/output][{name!r}]", "finite values", "NaN or infinity")
+    return golden
+
+
+def _recorded(content: bytes, where: str) -> Golden:
+    """What is recorded, in order."""
     arrays = arrays_from_npz(content, where, BundleRefused)
     tolerance = arrays.pop("tolerance", None)
     if tolerance is None or tolerance.shape != () or tolerance.dtype != np.float32 or not 0 <= tolerance <= 1e6:
@@ -74,12 +114,6 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
         (feeds if match[2] == "feed" else outputs)[match[3]] = array
     if not steps or sorted(steps) != list(range(len(steps))):
         refuse(where, "steps 0000, 0001, ... without gaps", show(sorted(steps)[:5]))
-    last = len(steps) - 1
-    for index, (feeds, outputs) in steps.items():
-        roles = ("data", "state") if index == last else ("data",)
-        sizes: dict[str, int] = {} if graph.batch_axis is None else {graph.batch_axis: 1}
-        _check_arrays(f"{where}[step{index:04d}/feed]", feeds, graph, graph.inputs, ("data",), sizes)
-        _check_arrays(f"{where}[step{index:04d}/output]", outputs, graph, graph.outputs, roles, sizes)
     return Golden(tuple(GoldenStep(*steps[index]) for index in range(len(steps))), float(tolerance))
 
 

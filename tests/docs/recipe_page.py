@@ -170,13 +170,19 @@ TAGGER = "graphs.tagger"
 
 WIRING = "wiring=[{from_graph: recogniser, output: logits, to_graph: tagger, input: features}]"
 
+TOGETHER = 'gates.pipeline={feeds: "my_data:together", count: 2, max_abs: 1.0e-5}'
+
 EXAMPLES: Mapping[str, Example] = {
+    "PipelineGate.feeds": Example('"my_data:together"', "gates.pipeline.feeds", (WIRING, TOGETHER)),
+    "PipelineGate.count": Example("4", "gates.pipeline.count", (WIRING, TOGETHER)),
+    "PipelineGate.max_abs": Example("1.0e-4", "gates.pipeline.max_abs", (WIRING, TOGETHER)),
+    "PipelineGate.files": Example("[recordings]", "gates.pipeline.files", (WIRING, TOGETHER)),
     "Recipe.name": Example("mine", "name"),
     "Recipe.front_end": Example("{sample_rate_hz: 16000}", "front_end"),
-    "Wire.from_graph": Example("recogniser", "wiring.0.from_graph", (WIRING,)),
-    "Wire.output": Example("logits", "wiring.0.output", (WIRING,)),
-    "Wire.to_graph": Example("tagger", "wiring.0.to_graph", (WIRING,)),
-    "Wire.input": Example("features", "wiring.0.input", (WIRING,)),
+    "Wire.from_graph": Example("recogniser", "wiring.0.from_graph", (WIRING, TOGETHER)),
+    "Wire.output": Example("logits", "wiring.0.output", (WIRING, TOGETHER)),
+    "Wire.to_graph": Example("tagger", "wiring.0.to_graph", (WIRING, TOGETHER)),
+    "Wire.input": Example("features", "wiring.0.input", (WIRING, TOGETHER)),
     "Graph.outputs": Example("[logits, next_cache]", f"{GRAPH}.outputs"),
     "Graph.flush": Example(
         "{features: 6}",

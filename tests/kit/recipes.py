@@ -82,4 +82,5 @@ def wired(*wires: str) -> str:
     """The good recipe with a second graph, and wires as YAML has them."""
     text = GOOD.replace("data:\n", f"{CODEC}data:\n", 1)
     text = text.replace("chained_steps: 100}", "chained_steps: 100}\n    codec: {max_abs: 1.0e-5, chained_steps: 100}")
+    text += '  pipeline: {feeds: "data:together", count: 2, max_abs: 1.0e-5}\n'
     return text + "wiring:\n" + "".join(f"  - {{{wire}}}\n" for wire in wires)

@@ -7,16 +7,21 @@ import numpy as np
 import pytest
 
 from runtime_lite import BundleRefused, Runtime
-from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.format.golden import TOGETHER, Golden, GoldenStep, npz_from_golden
 from runtime_lite.verify import Comparison, verify_model
 from tests.runtime_lite.bundles import (
     WEIGHT,
     ragged_golden,
+    random_chunks,
     replace_hashed,
     streaming_golden,
+    truth_of_plain,
+    truth_of_ragged,
+    truth_of_stream,
     write_double_bundle,
     write_ragged_bundle,
     write_streaming_bundle,
+    write_wired_bundle,
 )
 
 
@@ -38,6 +43,52 @@ def test_verify_measures_every_bucket_and_output(tmp_path: Path) -> None:
     assert found["streaming", "batch=4", "next_keys"].steps == 1
     peak = max(np.abs(step.outputs["y"]).max() for step in streaming_golden().steps)
     assert found["streaming", "batch=1", "y"].limit == pytest.approx(1e-5 * peak)
+
+
+def together_golden(shift: int = 0) -> Golden:
+    """What the wired graphs answer to a stream of five chunks."""
+    steps = []
+    chunks = random_chunks(5)
+    for number, (chunk, (y, _)) in enumerate(zip(chunks, truth_of_stream(chunks), strict=True)):
+        feed = {"x": chunk, "shift": np.array([number + shift]), "tokens": np.full((1, 3), number % 3)}
+        by_tokens, mean = truth_of_ragged(y, feed["tokens"])
+        plain = truth_of_plain(y, np.array([number]))
+        steps.append(GoldenStep(feed, {"streaming.y": y, "plain.y": plain, "ragged.y": by_tokens, "mean": mean}))
+    return Golden(tuple(steps), 1e-5)
+
+
+def test_wired_graphs_are_verified_together(tmp_path: Path) -> None:
+    directory = write_wired_bundle(tmp_path / "bundle")
+    alone = compare(directory)
+    assert {graph for graph, _, _ in alone} == {"streaming", "plain", "ragged"}
+    replace_hashed(directory, TOGETHER, npz_from_golden(together_golden()))
+    found = compare(directory)
+    assert {key for key in found if key not in alone} == {
+        ("streaming+plain+ragged", "together", name) for name in ("streaming.y", "plain.y", "ragged.y", "mean")
+    }
+    assert all(comparison.holds for comparison in found.values())
+    replace_hashed(directory, TOGETHER, npz_from_golden(together_golden(shift=1)))
+    assert [key[2] for key, comparison in compare(directory).items() if not comparison.holds] == ["plain.y"]
+
+
+@pytest.mark.parametrize("change", ["an input is missing", "an output is missing", "another shape", "NaN"])
+def test_a_recording_of_wired_graphs_that_does_not_fit_is_refused(tmp_path: Path, change: str) -> None:
+    golden = together_golden()
+    first = golden.steps[0]
+    feeds, outputs = dict(first.feeds), dict(first.outputs)
+    if change == "an input is missing":
+        del feeds["shift"]
+    elif change == "an output is missing":
+        del outputs["mean"]
+    elif change == "another shape":
+        outputs["mean"] = outputs["mean"][:, :1]
+    else:
+        outputs["mean"] = outputs["mean"] * np.nan
+    directory = write_wired_bundle(tmp_path / "bundle")
+    spoiled = Golden((GoldenStep(feeds, outputs), *golden.steps[1:]), golden.tolerance)
+    replace_hashed(directory, TOGETHER, npz_from_golden(spoiled))
+    with pytest.raises(BundleRefused, match=r"together\.npz.*expected"):
+        compare(directory)
 
 
 def with_golden(directory: Path, golden: Golden) -> Path:

@@ -18,6 +18,7 @@ from compiler.verify.gates.golden import REPLAY
 from compiler.verify.gates.integer_kernels import INTEGER_KERNELS
 from compiler.verify.gates.invariance import INVARIANCE
 from compiler.verify.gates.parity import PARITY
+from compiler.verify.gates.pipeline import PIPELINE
 from compiler.verify.gates.task import TASK
 
 GATES: tuple[Gate, ...] = (
@@ -28,6 +29,7 @@ GATES: tuple[Gate, ...] = (
     DRIFT,
     INVARIANCE,
     REPLAY,
+    PIPELINE,
     TASK,
     INTEGER_KERNELS,
     AGAINST_FLOAT,

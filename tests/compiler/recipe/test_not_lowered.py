@@ -41,9 +41,11 @@ def test_the_original_of_such_a_cache_is_not_run_as_another_kind(tmp_path: Path)
         open_original(loaded, "encoder", None, Progress(Console(quiet=True)))
 
 
-def test_wires_are_refused_by_their_name(tmp_path: Path) -> None:
-    got = refused(tmp_path, wired(WIRE))
-    assert got.startswith("tiny.yaml:") and "wiring.0: wired graphs are not built yet; leave wiring out" in got, got
+def test_a_state_that_another_graph_starts_from_is_refused_by_its_name(tmp_path: Path) -> None:
+    require_lowered_parts(load_recipe(write(tmp_path, wired(WIRE))))
+    state = "from_graph: encoder, output: next_1, to_graph: codec, input: past"
+    got = refused(tmp_path, wired(WIRE, state))
+    assert got.startswith("tiny.yaml:") and "wiring.1: states that another graph starts from are not built yet" in got
 
 
 def test_what_is_lowered_may_be_written_out(tmp_path: Path) -> None:

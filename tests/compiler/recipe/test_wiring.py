@@ -17,6 +17,15 @@ def test_graphs_are_wired_by_the_names_of_their_outputs_and_inputs(tmp_path: Pat
     ]
 
 
+def test_wired_graphs_have_a_promise_together_and_no_others_do(tmp_path: Path) -> None:
+    text = wired(WIRE)
+    gate = next(line for line in text.splitlines(keepends=True) if line.startswith("  pipeline: "))
+    got = refusal(tmp_path, text.replace(gate, ""))
+    assert "wiring: expected gates.pipeline for graphs that are held to a promise together, got none" in got
+    got = refusal(tmp_path, text[: text.index("wiring:")])
+    assert "gates.pipeline: expected wiring for graphs that are held to a promise together, got gates.pipeline" in got
+
+
 WRONG = {
     "an unknown graph": ((WIRE.replace("codec", "codek"),), "wiring.0.to_graph: expected the name of a graph, got"),
     "an unknown output": (

@@ -1,0 +1,101 @@
+"""Wired graphs together: the feeds of a recipe, what the originals answer in turn, and what the bundle answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from compiler.errors import DataError
+from compiler.recipe.load import LoadedRecipe
+from compiler.stages import Array, Feed
+from compiler.user_code.callables import call, function_name, importable, resolve
+from compiler.user_code.streams import take_streams
+from compiler.verify.gate import OriginalGraph
+from compiler.verify.stream_artefacts import GOLDEN_STEPS
+from runtime_lite.calls.pipeline import Pipeline
+from runtime_lite.errors import BadInput
+from runtime_lite.format.golden import Golden, GoldenStep, npz_from_golden
+from runtime_lite.model import Model
+from runtime_lite.verify import answers_together
+
+Answers = list[dict[str, Array]]
+
+
+def together(model: Model) -> Pipeline:
+    """The wired graphs of a loaded bundle."""
+    pipeline = model.asked()
+    assert isinstance(pipeline, Pipeline)
+    return pipeline
+
+
+def draw_together(loaded: LoadedRecipe) -> list[list[Feed]]:
+    """The streams that wired graphs are held to their promise with.
+
+    Raises:
+        RecipeError: the generator does not exist.
+        DataError: it raises, or yields less than the recipe counts on.
+    """
+    gate = loaded.recipe.gates.pipeline
+    assert gate is not None
+    where = loaded.where("gates", "pipeline", "feeds")
+    folders = loaded.search_path()
+    function = resolve(gate.feeds, folders, where)
+    name = function_name(function)
+    with importable(folders):
+        streams: list[list[Feed]] = call(
+            take_streams, where, DataError, function, gate.count, f"{where}: {name}", named=function
+        )
+    if len(streams) < gate.count or not all(streams):
+        got = f"{len(streams)}" if all(streams) else "an empty one"
+        raise DataError(
+            f"{where}: expected {gate.count} streams of feeds from {name}, got {got}", cure="yield more, or lower count"
+        )
+    return streams
+
+
+def answers_of_bundle(loaded: LoadedRecipe, model: Model, streams: Sequence[Sequence[Feed]]) -> list[Answers]:
+    """What a bundle answers to every stream.
+
+    Raises:
+        DataError: a feed does not fit.
+    """
+    found = []
+    for number, stream in enumerate(streams):
+        try:
+            found.append(answers_together(model, stream))
+        except BadInput as error:
+            where = loaded.where("gates", "pipeline", "feeds")
+            raise DataError(f"{where}: stream {number}: {error}", cure="yield feeds that callers may give") from None
+    return found
+
+
+def answers_of_originals(
+    pipeline: Pipeline, originals: Mapping[str, OriginalGraph], stream: Sequence[Feed]
+) -> Iterator[dict[str, Array]]:
+    """What the originals answer to a stream, each fed with what those before it gave; by the names that callers use."""
+    given: dict[str, list[dict[str, Array]]] = {}
+    for name in pipeline.order:
+        wires = [wire for wire in pipeline.wiring if wire.to_graph == name]
+        feeds = [
+            {own: feed[public] for public, (graph, own) in pipeline.inputs.items() if graph == name}
+            | {wire.input: given[wire.from_graph][number][wire.output] for wire in wires}
+            for number, feed in enumerate(stream)
+        ]
+        given[name] = [outputs for outputs, _ in originals[name].run(feeds)]
+    for number in range(len(stream)):
+        yield {public: given[graph][number][own] for public, (graph, own) in pipeline.outputs.items()}
+
+
+def golden_together(loaded: LoadedRecipe, model: Model) -> bytes:
+    """The golden file of wired graphs: the first calls as the bundle answers them; one stream's if they have states."""
+    gate = loaded.recipe.gates.pipeline
+    assert gate is not None
+    streams, left = draw_together(loaded), GOLDEN_STEPS
+    feeds = []
+    for stream in streams[:1] if together(model).has_states else streams:
+        feeds.append(stream[:left])
+        left -= len(feeds[-1])
+    answers = answers_of_bundle(loaded, model, feeds)
+    steps = [
+        GoldenStep(feed, outputs)
+        for stream, found in zip(feeds, answers, strict=True)
+        for feed, outputs in zip(stream, found, strict=True)
+    ]
+    return npz_from_golden(Golden(tuple(steps), gate.max_abs))
