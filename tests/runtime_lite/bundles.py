@@ -400,5 +400,6 @@ def rewrite_contracts(directory: Path) -> None:
 
 def replace_hashed(directory: Path, name: str, content: bytes) -> None:
     """Change or add a file together with its hash: what a hostile author can do and an accident cannot."""
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(content)
     edit_manifest(directory, lambda plain: plain["files"].update({name: dataclasses.asdict(entry_of(content))}))
