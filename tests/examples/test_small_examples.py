@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 FOLDERS = {"tagger": "recurrent_step", "decoder": "cache_step", "aligner": "two_graphs"}
 
-PRINTED = {"tagger": "(2, 8, 30) [", "decoder": "41 [1, ", "aligner": "(1, 50, 64) ["}
+PRINTED = {"tagger": "(2, 8, 30) [", "decoder": "41 [1, ", "aligner": "(1, 50, 64) (1, 50) ["}
 """How the line begins that each example's script prints."""
 
 Arrays = dict[str, np.ndarray]

@@ -193,7 +193,7 @@ def test_override_reaches_names_with_dots(tmp_path: Path) -> None:
         (
             "gates.bugdet.size_mb=4",
             "--set: gates.bugdet: expected a known key, got 'bugdet'; "
-            "did you mean 'budget'? known: budget, parity, task",
+            "did you mean 'budget'? known: budget, parity, pipeline, task",
         ),
         (
             "gates.parity.decoder.max_abs=1",
