@@ -175,7 +175,7 @@ def drains(size: int, timed: bool) -> Figures:
     took = 0.0
     for limit_s in (LIMIT_S, 0.0):
         with Runtime(workers=2) as runtime:
-            model = runtime.load(adder(), warm_up=True)
+            model = runtime.load(adder(), warm_up=True, executors=sleeping if timed else make_executor)
             streams = [model.open_stream() for _ in range(8)]
             tickets: list[Any] = [model.submit(fed(number)) for number in range(size)]
             tickets += [stream.submit_all([fed(1)] * 4, room=4) for stream in streams]
