@@ -13,7 +13,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
 from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.analysis.known_sizes import at_length, numbers_of
-from compiler.analysis.layout import Axis, Rows, has_rows, suffix
+from compiler.analysis.layout import Axis, Rows, Side, has_rows, suffix, symbols_of
 from compiler.analysis.row_numbers import Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
 from compiler.errors import Refused
@@ -115,7 +115,7 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
             raise refuse(
                 f"{case.op} joins rows of the batch with a number of {dim} entries per row", "keep the batch one axis"
             )
-        layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(dim))
+        layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(case, dim))
     if len(rows) > 1 and any(axis is not None for axis in layouts):
         raise refuse(
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
@@ -129,11 +129,18 @@ def _lies_otherwise(case: Case, operand: int) -> bool:
     rows = [each for each in case.present if case.fact(each).rows_axis is not None]
     if fact.is_number or fact.rows_axis is not None or not fact.axes or not rows or case.batch is None:
         return False
-    meets = [(axis, _axis_of(case, each, at - rank)) for at, axis in fact.axes for each in rows]
+    dims = case.dims(operand)
+    meets = [
+        (axis, _axis_of(case, each, at - rank) or _along_window(case, dims[at]))
+        for at, axis in fact.axes
+        for each in rows
+    ]
     if all(other is None or axis == other for axis, other in meets):
         return False
-    dims = case.dims(operand)
-    layouts = [None if dim == 1 else _axis_of(case, rows[0], at - rank) for at, dim in enumerate(dims)]
+    layouts = [
+        None if dim == 1 else _axis_of(case, rows[0], at - rank) or _along_window(case, dim)
+        for at, dim in enumerate(dims)
+    ]
     try:
         Planner(case.batch).plan(case.node.inputs[operand], layouts)
     except Refused:
@@ -147,9 +154,18 @@ def _axis_of(case: Case, operand: int, back: int) -> Axis | None:
     return None if fact.is_number or at < 0 else fact.axis(at)
 
 
-def _own(dim: Dim) -> Axis | None:
-    """The layout of an axis of numbers: they are counted per row, so the valid ones come first."""
-    return None if isinstance(dim, int) else suffix(dim)
+def _own(case: Case, dim: Dim) -> Axis | None:
+    """The layout of an axis of numbers that nothing else lays out: counted per row, so that the valid ones come first.
+
+    Along a window they lie as what is cached there, which they are to meet further on.
+    """
+    return None if isinstance(dim, int) else _along_window(case, dim) or suffix(dim)
+
+
+def _along_window(case: Case, dim: Dim) -> Axis | None:
+    """The layout of an axis that is as long as a window, or that and some more; None for others."""
+    sides = {case.sides.get(str(name)) for name in symbols_of(dim)}
+    return case.layout(dim) if sides == {Side.RIGHT} else None
 
 
 def place_alone(case: Case, value: ir.Value | None) -> Place | None:
@@ -164,7 +180,7 @@ def place_alone(case: Case, value: ir.Value | None) -> Place | None:
 def own_layouts(case: Case, dims: Sequence[Dim]) -> Layouts:
     """The layouts of a number's axes where nothing else says how they lie."""
     rows = None if case.batch is None else symbol(case.batch)
-    return tuple(None if dim == rows else _own(dim) for dim in dims)
+    return tuple(None if dim == rows else _own(case, dim) for dim in dims)
 
 
 def returned_per_row(case: Case, verdict: Verdict) -> Verdict:

@@ -203,6 +203,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     _name_values(model.graph.inputs, names)
     _own_outputs(model)
     _name_values(model.graph.outputs, spec.outputs)
+    _part_names(model)
     _write_sources(model)
     _check_axes(model, spec, names, place)
     if spec.padded:  # the exporter has names of its own for them
@@ -421,6 +422,17 @@ def _name_values(values: Sequence[ir.Value], names: Sequence[str]) -> None:
         value.name = f"slipway_io_{id(values)}_{index}"
     for value, name in zip(values, names, strict=True):
         value.name = name
+
+
+def _part_names(model: ir.Model) -> None:
+    """Give values that share a name one each: the exporter names a buffer `div` and a quotient alike."""
+    taken = {value.name for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs)}
+    kept = {*model.graph.inputs, *model.graph.outputs}
+    for node in house.nodes_of(model):
+        for value in node.outputs:
+            if value not in kept and value.name in taken:
+                value.name = house.fresh_name(model.graph, f"{value.name}_of_{node.op_type.lower()}")
+            taken.add(value.name)
 
 
 def _own_outputs(model: ir.Model) -> None:

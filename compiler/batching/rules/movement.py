@@ -1,12 +1,14 @@
 """Operators that move entries: reshapes, transposes, joins, cuts and paddings."""
 
 import numpy as np
+import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
+from compiler.operator_traits import VIEWS
 
 
 def transpose(lifted: LiftedNode) -> None:
@@ -170,7 +172,9 @@ def split(lifted: LiftedNode) -> None:
 
 
 def cut(lifted: LiftedNode) -> None:
-    """Slice."""
+    """Slice; of what all rows share, as a table, each row may take its own run of entries."""
+    if lifted.rows and 0 not in lifted.rows and _cut_for_rows(lifted):
+        return
     lifted.require_shared(1, 2, 3, 4, what="its bounds")
     rank, place = lifted.rank(), lifted.place()
     (count,) = lifted.dims(1)
@@ -185,6 +189,53 @@ def cut(lifted: LiftedNode) -> None:
     if form == INSERTED:
         lifted.give(3, np.array([axis + 1 for axis in axes], np.int64))
     lifted.keep(form)
+
+
+def _cut_for_rows(lifted: LiftedNode) -> bool:
+    """Look entries [start, start + count) up for each row; whether the Slice was such a cut.
+
+    Where a run begins before the first entry or ends behind the last one, the original has fewer entries than it says.
+    """
+    start = lifted.value(1)
+    count = _count_from(lifted, start, lifted.value(2))
+    axes = house.integers_of(lifted.value(3)) if lifted.has(3) else (0,)
+    steps = house.integers_of(lifted.value(4)) if lifted.has(4) else (1,)
+    if count is None or axes is None or len(axes) != 1 or not isinstance(axes[0], int) or steps != (1,):
+        return False
+    axis, kind, name = axes[0] % lifted.rank(), start.dtype, lifted.node.outputs[0].name
+    if kind is None or lifted.dims(1) != (1,):
+        return False
+    insert = lifted.insert
+    numbers = insert.constant(np.arange(count, dtype=kind.numpy()), f"{name}_run")
+    places = insert.op("Add", [lifted.tensor(1, INSERTED), numbers], name=f"{name}_places", dtype=kind)
+    found = insert.op("Gather", [lifted.value(0), places], {"axis": axis}, name=f"{name}_of_rows")
+    lifted.become(found, Form(axis, None))
+    return True
+
+
+def _count_from(lifted: LiftedNode, start: ir.Value, end: ir.Value) -> int | None:
+    """How many entries lie between two bounds when the second is the first and a positive constant, else None."""
+    node = _unwrapped(lifted, end).producer()
+    if node is None or not house.is_op(node, "Add"):
+        return None
+    for first, second in (node.inputs, tuple(reversed(node.inputs))):
+        count = house.integers_of(second) if second is not None else None
+        if first is not None and count is not None and len(count) == 1 and isinstance(count[0], int):
+            same = _unwrapped(lifted, first) is _unwrapped(lifted, start)
+            return count[0] if count[0] > 0 and same else None
+    return None
+
+
+def _unwrapped(lifted: LiftedNode, value: ir.Value) -> ir.Value:
+    """The number behind views, casts between whole numbers, and lookups in lists of one."""
+    node = value.producer()
+    while node is not None and house.is_op(node, *VIEWS, "Cast", "Gather") and node.inputs[0] is not None:
+        source = node.inputs[0]
+        of_one = not house.is_op(node, "Gather") or lifted.lifter.dims.get(source) == (1,)
+        if not of_one or source.dtype is None or not source.dtype.is_integer():
+            break
+        value, node = source, source.producer()
+    return value
 
 
 def pad(lifted: LiftedNode) -> None:

@@ -77,6 +77,25 @@ def test_model_that_does_not_fit_the_recipe_is_refused_before_the_exporter(resul
     assert words in str(caught.value)
 
 
+class SharedName(nn.Module):
+    """A buffer that is called as the exporter calls a quotient."""
+
+    div: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("div", torch.arange(4.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 3 + self.div
+
+
+def test_a_buffer_and_a_value_of_one_name_are_told_apart() -> None:
+    model = torch_module.capture_module(SharedName(), "net", ONE, ["x"])
+    x = np.ones((2, 4), np.float32)
+    assert np.allclose(open_session(house.serialized(model)).run(None, {"x": x})[0], x / 3 + np.arange(4))
+
+
 # Checkpoints
 
 

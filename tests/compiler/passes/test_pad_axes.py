@@ -112,6 +112,10 @@ MIX = """t = Transpose<perm = [0, 2, 1]>(KEYS)  s = MatMul(x, t)  p = Softmax<ax
 PLAIN_MIX = MIX.replace("KEYS", "next_past")
 LENGTH = "length = Shape<start = 1, end = 2>(next_past)  "
 
+POSITIONS = """first = Squeeze(zero)  by = Squeeze(one)  last = Squeeze(length)  positions = Range(first, last, by)
+    cached = Shape<start = 1, end = 2>(past)  column = Unsqueeze(offset, one)  from_row = Sub(column, cached)  """
+"""Of frames cached and new, `offset - cached + arange(cached + 2)` in two parts."""
+
 ACCEPTED: dict[str, dict[str, Any]] = {
     "operator without a rule": {"body": JOIN + "axis = Squeeze(one)  k = CumSum(next_past, axis)  " + MIX.replace("KEYS", "k")},  # noqa: E501
     "joined behind the new frames": {"body": JOIN + "k = Concat<axis = 1>(x, past)  " + MIX.replace("KEYS", "k")},
@@ -122,6 +126,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
          + "tc = Transpose<perm = [0, 2, 1]>(cols)  "
          + "m = MatMul(t, tc)  " + PLAIN_MIX.replace("t =", "u =").replace("(x, t)", "(x, u)")},
     "two normalisers without a bound": {"body": JOIN + "e = Log(next_past)  t = Transpose<perm = [0, 2, 1]>(e)  y = MatMul(t, e)"},  # noqa: E501
+    "positions from an offset of each row, before they meet keys": {"body": JOIN + LENGTH + POSITIONS
+         + "places = Add(from_row, positions)  f = Cast<to = 1>(places)  late = Unsqueeze(f, two)  "
+         + "k = Add(next_past, late)  " + MIX.replace("KEYS", "k"), "inputs": ", int64[batch] offset"},
+    "a table looked up from an offset of each row": {"body": JOIN + LENGTH + POSITIONS
+         + "places = Add(from_row, positions)  late = Mod(places, nine)  rows = Gather(flat, late)  "
+         + "k = Add(next_past, rows)  " + MIX.replace("KEYS", "k"), "inputs": ", int64[batch] offset"},
     "frames in front of the batch": {"body": JOIN + "k = Transpose<perm = [1, 0, 2]>(next_past)  "
          + "u = Softmax<axis = 0>(k)  "
          + "y = ReduceMax<keepdims = 1>(x, one)"},
