@@ -293,6 +293,7 @@ CHANGES: dict[str, list[Change]] = {
     "Input.state": [("stream", at(*INPUTS, "keys", "state"))],
     "Input.range": [("stream", at(*INPUTS, "features", "range", value=[-8.0, 8.0]))],
     "Input.mask_of": [("masked", at(*INPUTS, "mask", "mask_of"))],
+    "Input.counts": [("stream", at(*INPUTS, "features", "counts", value="cache"))],
     "Input.length_of": [("masked", at(*INPUTS, "count", "length_of"))],
     "Input.original": [
         ("one_row", at(*INPUTS, "keys", "original", value=["cache", 8])),

@@ -7,6 +7,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
+from compiler.capture.counts import add_counts, count_states, frames_counted
 from compiler.capture.kept_frames import keep_newest
 from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
@@ -44,8 +45,9 @@ def initial_graph(
         if each is not None:
             house.infer_shapes(each)
     states = states_of(spec)
+    caches = _caches(spec, graph, model, states, _row_places(spec, model))
+    add_counts(model, spec, frames_counted(spec, caches))
     rows = _row_places(spec, model)
-    caches = _caches(spec, graph, model, states, rows)
     for cache in caches:
         frames = max(cache.frames_of(longest), 1)
         _check_room(places, graph, cache, frames)
@@ -82,13 +84,13 @@ def _free(models: Sequence[ir.Model | None], name: str) -> None:
 
 
 def states_of(spec: Graph) -> tuple[State, ...]:
-    """The states that a recipe declares, each along its cache axis if it has one."""
+    """The states that a recipe declares, each along its cache axis if it has one; counts come last."""
     found = []
     for name, given in spec.inputs.items():
         if given.state is not None:
             caches = ((at, dim) for at, dim in enumerate(given.shape) if isinstance(dim, str) and dim in spec.caches)
             found.append(State(name, given.state, *next(caches, (None, None))))
-    return tuple(found)
+    return (*found, *count_states(spec))
 
 
 def _padded_axis(spec: Graph, axis: str) -> PaddedAxis:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import states_of
 from compiler.errors import Place, RecipeError
 from compiler.recipe.graph import Graph
@@ -32,13 +33,14 @@ def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[
 
     if spec.source.onnx is not None:
         return OnnxReference(start())
-    first = spec.first_call
+    first, started = spec.first_call, start()
     return torch_module.TorchReference(
         torch_module.load_module(places, graph, spec.source, "source"),
         None if first is None else torch_module.load_module(places, graph, first, "first_call"),
         spec,
         states_of(spec),
-        start().row_places,
+        started.row_places,
+        frames_counted(spec, started.caches),
     )
 
 

@@ -14,8 +14,9 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -475,6 +476,7 @@ class TorchReference:
         spec: inputs and outputs.
         states: what is fed back.
         row_places: for an original that is written for one row, where its tensors have the batch.
+        counted: by counting input, the frames of a call.
     """
 
     def __init__(
@@ -484,8 +486,9 @@ class TorchReference:
         spec: Graph,
         states: Sequence[State],
         row_places: Sequence[RowPlace] = (),
+        counted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.later, self.first, self.spec, self.states = later, first, spec, states
+        self.later, self.first, self.spec, self.states, self.counted = later, first, spec, states, counted
         self.places = {each.tensor: each for each in row_places}
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
@@ -498,6 +501,11 @@ class TorchReference:
                 outputs = self._call(self.first, feed)
             else:
                 outputs = self._call(self.later, completed({**feed, **states}, self.spec))
+            outputs |= {
+                state.output: (states[state.input] + np.array(self.counted[state.input], states[state.input].dtype))
+                for state in self.states
+                if states is not None and state.input in self.counted
+            }
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states
 

@@ -61,6 +61,7 @@ class Graph(Record):
         _check_axes(self)
         _check_combinations(self)
         _check_states(self)
+        _check_counts(self)
         _check_padded(self)
         _check_flush(self)
         _check_originals(self)
@@ -177,8 +178,9 @@ def _check_padded(graph: Graph) -> None:
         if given.length_of is not None and not given.dtype.startswith(("int", "uint")):
             message = f"expected a type of integers for lengths, got {given.dtype}"
             raise disagree(message, "write the model's type", "inputs", name, "dtype")
-        if len([each for each in (given.state, given.mask_of, given.length_of) if each is not None]) > 1:
-            message = "expected one of state, mask_of and length_of, got several"
+        roles = (given.state, given.mask_of, given.length_of, given.counts)
+        if len([each for each in roles if each is not None]) > 1:
+            message = "expected one of state, mask_of, length_of and counts, got several"
             raise disagree(message, "say what the input is", "inputs", name)
     _check_chunks(graph)
     added = [name for axis in graph.axes.values() for name in (axis.length_input, axis.mask_input) if name is not None]
@@ -252,6 +254,33 @@ def _check_states(graph: Graph) -> None:
         if len(along) > 1:
             message = f"expected at most one axis with a window in the shape of a state, got {along}"
             raise disagree(message, "fix the others", "inputs", name, "shape")
+
+
+def _check_counts(graph: Graph) -> None:
+    """What an input counts is the frames of a call, which have one number; every row has a count of its own."""
+    for name, given in graph.inputs.items():
+        if given.counts is None:
+            continue
+        sizes = {axis: each for axis, each in graph.axes.items() if each.window is not None or each.fixed is not None}
+        if given.counts not in sizes:
+            message = f"expected an axis with a window or a fixed size, whose frames are counted, got {given.counts!r}"
+            raise disagree(message, did_you_mean(given.counts, sizes), "inputs", name, "counts")
+        if given.dtype not in ("int32", "int64"):
+            message = f"expected int32 or int64 for a count, got {given.dtype}"
+            raise disagree(message, "write the model's type", "inputs", name, "dtype")
+        if graph.batch is not None and given.shape != (graph.batch,):
+            got = f"[{', '.join(map(str, given.shape))}]"
+            message = f"expected shape [{graph.batch}], a count of its own for every row, got {got}"
+            cure = f"write it so; a model of one row that takes one number says so beside it, original: {got}"
+            raise disagree(message, cure, "inputs", name, "shape")
+        if graph.padded:
+            message = f"expected no count beside chunks of any length along {next(iter(graph.padded))!r}, got one"
+            raise disagree(message, "feed it as data, or give the chunks one size: fixed", "inputs", name, "counts")
+        if graph.first_call is not None:
+            message = "expected no count in a graph with a first_call, got one"
+            raise disagree(
+                message, "drop first_call: a stream begins with empty caches and counts of 0", "inputs", name
+            )
 
 
 def _check_originals(graph: Graph) -> None:

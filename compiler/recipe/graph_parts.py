@@ -51,6 +51,8 @@ class Input(Record):
         state: name of the output whose value is fed back here by the next call; None for data.
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
+        counts: the axis whose frames of all calls before are counted here, from 0 at the start of a stream: a window,
+            or a fixed axis of the chunk; nobody feeds it. None for an offset that callers feed as data.
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
             with a 1 for it anywhere; or with the batch axis elsewhere. None where the original has it in front.
         range: the smallest and the largest number that callers feed; None takes them from the data.
@@ -61,6 +63,7 @@ class Input(Record):
     state: TensorName | None = None
     mask_of: Name | None = None
     length_of: Name | None = None
+    counts: Name | None = None
     original: tuple[Positive | Name, ...] | None = None
     range: tuple[float, ...] | None = None
 
@@ -73,7 +76,7 @@ class Input(Record):
             raise disagree(f"expected two numbers, got {len(self.range)}", cure, "range")
         low, high = self.range
         if not self.is_data or self.dtype == "bool":
-            kind = "a state, mask or length" if self.dtype != "bool" else "truth values"
+            kind = "a state, count, mask or length" if self.dtype != "bool" else "truth values"
             raise disagree(f"expected a range for numbers that callers feed, got one for {kind}", "delete it", "range")
         if low > high:
             raise disagree(f"expected the smaller number first, got [{low:g}, {high:g}]", "swap them", "range")
@@ -84,7 +87,12 @@ class Input(Record):
     @property
     def is_data(self) -> bool:
         """Whether callers feed it."""
-        return self.state is None and self.mask_of is None and self.length_of is None
+        return not self.is_carried and self.mask_of is None and self.length_of is None
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether a stream hands it from call to call."""
+        return self.state is not None or self.counts is not None
 
     @property
     def row_place(self) -> int | None:

@@ -201,9 +201,12 @@ EXAMPLES: Mapping[str, Example] = {
     "Input.dtype": Example("float32", f"{GRAPH}.inputs.features.dtype"),
     "Input.state": Example("next_cache", f"{GRAPH}.inputs.cache.state"),
     "Input.mask_of": Example("time", f"{TAGGER}.inputs.mask.mask_of"),
+    "Input.counts": Example("cached", f"{GRAPH}.inputs.offset.counts"),
     "Input.length_of": Example("time", f"{TAGGER}.inputs.lengths.length_of"),
     "Input.original": Example(
-        "[1, 8, 40]", f"{GRAPH}.inputs.features.original", (f"{GRAPH}.inputs.cache.original=[cached, 64]",)
+        "[1, 8, 40]",
+        f"{GRAPH}.inputs.features.original",
+        (f"{GRAPH}.inputs.cache.original=[cached, 64]", f"{GRAPH}.inputs.offset.original=[1]"),
     ),
     "Input.range": Example("[-1.0, 1.0]", f"{GRAPH}.inputs.features.range"),
     "Axis.fixed": Example("1", f"{GRAPH}.axes.batch.fixed", (f"{GRAPH}.axes.batch.buckets=null",)),

@@ -185,3 +185,38 @@ def test_what_is_refused_beside_chunks_of_any_length(old: str, new: str, message
     with pytest.raises(RecipeError) as raised:
         load_recipe(str(tmp_path / "mine.yaml"))
     assert message in str(raised.value)
+
+
+COUNTED = changed("    first_call:\n      factory: model:build_first\n", "").replace(
+    "    outputs: [logits", "      offset: {shape: [batch], dtype: int64, counts: cache}\n    outputs: [logits"
+)
+
+
+def test_an_input_may_count_the_frames_of_a_window(tmp_path: Path) -> None:
+    offset = load(tmp_path, COUNTED).graphs["encoder"].inputs["offset"]
+    assert offset.counts == "cache" and offset.is_carried and not offset.is_data
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("counts: cache", "counts: cahce", "got 'cahce'; did you mean 'cache'?"),
+        ("counts: cache", "counts: batch", "counts: expected an axis with a window or a fixed size, whose frames are "),
+        (
+            "[batch], dtype: int64",
+            "[], dtype: int64",
+            "shape: expected shape [batch], a count of its own for every row, ",
+        ),
+        ("[batch], dtype: int64", "[batch], dtype: float32", "expected int32 or int64 for a count, got float32"),
+        ("counts: cache", "counts: cache, state: logits", "expected one of state, mask_of, length_of and counts"),
+        ("counts: cache", "counts: cache, range: [0, 9]", "expected a range for numbers that callers feed"),
+        (
+            "    inputs:\n",
+            '    first_call: {factory: "model:build_first"}\n    inputs:\n',
+            "inputs.offset: expected no count in a graph with a first_call, got one; drop first_call: ",
+        ),
+    ],
+)
+def test_a_count_that_cannot_be_is_refused_with_its_cure(old: str, new: str, words: str, tmp_path: Path) -> None:
+    assert COUNTED.count(old) == 1
+    assert words in refusal(tmp_path, COUNTED.replace(old, new))

@@ -106,7 +106,7 @@ def test_wrong_range_is_refused_with_its_line(given: str, message: str, tmp_path
 
 def test_range_is_of_numbers_that_callers_feed(tmp_path: Path) -> None:
     state = changed('state: "next_{0..2}"}', 'state: "next_{0..2}", range: [0.0, 1.0]}')
-    assert "expected a range for numbers that callers feed, got one for a state, mask or length" in refusal(
+    assert "expected a range for numbers that callers feed, got one for a state, count, mask or length" in refusal(
         tmp_path, state
     )
     whole = changed("dtype: float32}\n      cache", "dtype: int64, range: [0.5, 2.0]}\n      cache")

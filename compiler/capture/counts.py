@@ -1,0 +1,64 @@
+"""Inputs that count what a stream has heard: each becomes a state, which the graph moves on by the frames of a call.
+
+Before:
+    offset [batch] is an input that nobody feeds back
+After:
+    offset_after = Add(offset, 4) is an output, and the state of offset; a stream begins with 0
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.recipe.graph import Graph
+from compiler.stages import State
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+def count_states(spec: Graph) -> tuple[State, ...]:
+    """The states that counts are, in the order of inputs."""
+    return tuple(State(name, _output_of(spec, name), None) for name, given in spec.inputs.items() if given.counts)
+
+
+def frames_counted(spec: Graph, caches: Sequence[CacheAxis]) -> dict[str, int]:
+    """By counting input, how many frames a call adds to what it counts.
+
+    Args:
+        spec: the graph's record.
+        caches: its windows.
+    """
+    steps = {cache.axis: cache.step for cache in caches}
+    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | steps
+    return {name: sizes[given.counts] for name, given in spec.inputs.items() if given.counts is not None}
+
+
+def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, int]) -> None:
+    """Let the graph give every count as the next call is to have it.
+
+    Args:
+        model: the captured graph; changed.
+        spec: its record.
+        frames: by counting input, the frames of a call.
+    """
+    inputs = house.inputs_named(model)
+    taken = {value.name: value for node in model.graph for value in node.outputs}
+    for state in count_states(spec):
+        value = inputs[state.input]
+        assert value.dtype is not None
+        insert = house.Inserter(model, "capture")
+        step = insert.constant(np.array(frames[state.input], value.dtype.numpy()), f"{state.input}_frames")
+        after = insert.op("Add", [value, step], name=state.output, dtype=value.dtype, shape=value.shape)
+        if state.output in taken:
+            taken[state.output].name = house.fresh_name(model.graph, f"{state.output}_inside")
+        after.name = state.output
+        model.graph.outputs.append(after)
+
+
+def _output_of(spec: Graph, name: str) -> str:
+    """A name that no other input or output has."""
+    found = f"{name}_after"
+    while found in spec.outputs or found in spec.inputs:
+        found += "_"
+    return found
