@@ -155,5 +155,6 @@ def _the_target(loaded: LoadedRecipe) -> Target:
     shipping = [target for target in targets if target.ships]
     if len(shipping) > 1:
         kinds = [target.kind for target in loaded.recipe.targets]
-        raise Refused(f"one bundle holds one target, got {kinds}", cure="write one recipe per target")
+        where = loaded.where("targets", len(loaded.recipe.targets) - 1)
+        raise Refused(f"{where}: one bundle holds one target, got {kinds}", cure="write one recipe per target")
     return shipping[0] if shipping else targets[0]

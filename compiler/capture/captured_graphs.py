@@ -4,6 +4,7 @@ Capture is a stage of its own: its result is kept with a record of all that the 
 the framework nor that code is imported while nothing has changed.
 """
 
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from compiler import ir as house
 from compiler.cache.dependencies import ABSENT, hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import stage_key
+from compiler.capture.trial_calls import TrialCalls
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Source
@@ -66,6 +68,7 @@ class CapturedGraphs:
         results: of earlier builds.
         progress: shows the stage.
         is_data: paths whose content is in a key already.
+        before_export: runs the first calls of a module that is about to be exported, and looks at what they tell.
 
     Attributes:
         digest: of the graphs, and of what the factories made.
@@ -78,8 +81,9 @@ class CapturedGraphs:
         results: StageResults,
         progress: Progress,
         is_data: Callable[[str], bool],
+        before_export: Callable[[TrialCalls], None],
     ) -> None:
-        self.places, self.inputs, self.graph = places, inputs, inputs.graph
+        self.places, self.inputs, self.graph, self.before_export = places, inputs, inputs.graph, before_export
         self._models: Models | None = None
         self._entry: Path | None = None
         key = key_of(inputs)
@@ -112,7 +116,7 @@ class CapturedGraphs:
 
     def _capture(self) -> tuple[Models, str]:
         """The graphs of both calls, and a digest of the modules they were captured from."""
-        from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
+        from compiler.capture import module_call, torch_module  # the framework is imported only when it must capture
 
         spec = self.inputs.spec
         source, first = spec.source, spec.first_call
@@ -127,10 +131,15 @@ class CapturedGraphs:
             return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
         module = torch_module.load_module(self.places, self.graph, source, "source")
         made = torch_module.digest_of_module(module)
+        first_module = None if first is None else torch_module.load_module(self.places, self.graph, first, "first_call")
+        later = functools.partial(module_call.called, module, outputs=spec.outputs)
+        starts = (
+            None if first_module is None else functools.partial(module_call.called, first_module, outputs=spec.outputs)
+        )
+        self.before_export(TrialCalls(self.graph, spec, later, starts))
         model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
-        if first is None:
+        if first_module is None:
             return (model, None), made
-        first_module = torch_module.load_module(self.places, self.graph, first, "first_call")
         made = stage_key(made, torch_module.digest_of_module(first_module))
         first_model = torch_module.capture_module(first_module, self.graph, spec, torch_module.first_call_inputs(spec))
         return (model, first_model), made

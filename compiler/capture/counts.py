@@ -6,7 +6,7 @@ After:
     offset_after = Add(offset, 4) is an output, and the state of offset; a stream begins with 0
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -14,7 +14,6 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.recipe.graph import Graph
 from compiler.stages import State
-from runtime_lite.format.cache_axis import CacheAxis
 
 
 def count_states(spec: Graph) -> tuple[State, ...]:
@@ -22,15 +21,14 @@ def count_states(spec: Graph) -> tuple[State, ...]:
     return tuple(State(name, _output_of(spec, name), None) for name, given in spec.inputs.items() if given.counts)
 
 
-def frames_counted(spec: Graph, caches: Sequence[CacheAxis]) -> dict[str, int]:
+def frames_counted(spec: Graph, steps: Mapping[str, int]) -> dict[str, int]:
     """By counting input, how many frames a call adds to what it counts.
 
     Args:
         spec: the graph's record.
-        caches: its windows.
+        steps: by window, the frames that a call adds.
     """
-    steps = {cache.axis: cache.step for cache in caches}
-    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | steps
+    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | dict(steps)
     return {name: sizes[given.counts] for name, given in spec.inputs.items() if given.counts is not None}
 
 

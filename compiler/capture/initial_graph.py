@@ -46,12 +46,10 @@ def initial_graph(
             house.infer_shapes(each)
     states = states_of(spec)
     caches = _caches(spec, graph, model, states, _row_places(spec, model))
-    add_counts(model, spec, frames_counted(spec, caches))
+    add_counts(model, spec, frames_counted(spec, {cache.axis: cache.step for cache in caches}))
     rows = _row_places(spec, model)
     for cache in caches:
-        frames = max(cache.frames_of(longest), 1)
-        _check_room(places, graph, cache, frames)
-        _check_overflow(places, graph, cache, frames, steps)
+        check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
     _check_state_sizes(model, states, rows, graph)
     if spec.batch is not None and not spec.is_for_one_row:
         _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
@@ -109,14 +107,35 @@ def _caches(
 ) -> tuple[CacheAxis, ...]:
     """The cache axes that a recipe declares, and how many frames the graph adds along each."""
     found = []
-    for name, axis in spec.caches.items():
-        assert axis.window is not None and axis.length_input is not None  # as every window has
-        assert axis.side is not None and axis.update is not None
+    for name in spec.caches:
         frames = step_frames(model, states, places, name, graph)
-        step, added = _formula(frames, name, graph, spec.padded)
-        inputs = (axis.length_input, axis.mask_input)
-        found.append(CacheAxis(name, axis.window, step, *inputs, axis.side, axis.update, added))
+        found.append(cache_axis(spec, name, *_formula(frames, name, graph, spec.padded)))
     return tuple(found)
+
+
+def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> CacheAxis:
+    """The record of a window along which a call adds so many frames, or as many as a formula says."""
+    axis = spec.caches[name]
+    assert axis.window is not None and axis.length_input is not None  # as every window has
+    assert axis.side is not None and axis.update is not None
+    return CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update, added)
+
+
+def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:
+    """Refuse a window that holds less than a call adds, or that overflows in no step of the parity gate.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        cache: the window.
+        frames: that the longest call adds.
+        steps: chained steps of the parity gate.
+
+    Raises:
+        RecipeError: with the recipe's line.
+    """
+    _check_room(places, graph, cache, frames)
+    _check_overflow(places, graph, cache, frames, steps)
 
 
 def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tuple[int, str | None]:

@@ -13,8 +13,9 @@ from compiler.cache.store import StageCache
 from compiler.capture.calibration_data import RecipeCalibration
 from compiler.capture.captured_graphs import CapturedGraphs, hashes_of, source_files
 from compiler.capture.drawn_data import DrawnData
-from compiler.capture.initial_graph import initial_graph
+from compiler.capture.initial_graph import cache_axis, check_window, initial_graph
 from compiler.capture.reference import Reference, reference_of
+from compiler.capture.trial_calls import TrialCalls
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.tree.keys import Key
@@ -77,7 +78,14 @@ class Original:
         named = [] if self.task is None else locate_files(self.places, self.task.files, "gates", "task")
         self.task_files = hashes_of(named)
         inputs = CaptureInputs(self.surroundings, name, for_capture(spec), hashes_of(self.source_files()))
-        self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data)
+        self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data, self._try_calls)
+
+    def _try_calls(self, trial: TrialCalls) -> None:
+        """Run the first calls of the longest verification stream, and hold windows and gate to what they add."""
+        frames = trial.run(self.streams()[0] if "verification" in self.data.digests else ())
+        for axis, step in frames.items():
+            if self.spec.first_call is None and not self.spec.padded and step > 0:
+                check_window(self.places, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)
 
     def source_files(self) -> list[Path]:
         """Checkpoints, ONNX files with the files that hold their weights, and files that the recipe names."""

@@ -40,7 +40,7 @@ def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[
         spec,
         states_of(spec),
         started.row_places,
-        frames_counted(spec, started.caches),
+        frames_counted(spec, {cache.axis: cache.step for cache in started.caches}),
     )
 
 

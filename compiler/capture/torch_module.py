@@ -28,8 +28,10 @@ import torch
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
-from compiler.capture.nested import arguments_of, leaves_of
+from compiler.capture.module_call import called
+from compiler.capture.nested import arguments_of
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
+from compiler.capture.trial_calls import empty_states
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
@@ -175,12 +177,10 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
         names: the inputs this call form takes, in order of `forward`.
 
     Raises:
-        RecipeError: the call form takes other inputs or gives other outputs than the recipe says.
         Refused: the exporter cannot capture the model, or the model fixes an axis that should be dynamic.
     """
     place = Place(stage="capture", graph=graph)
     arguments = tuple(_example(spec, spec.inputs[name], index) for index, name in enumerate(names))
-    _try(module, arguments, names, spec, place)
     dynamic = _dynamic_shapes(module, spec, names)
     try:
         with _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
@@ -316,7 +316,7 @@ def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
         return torch.full(shape, 1 if given.length_of is None else _example_size(spec, given.length_of), dtype=dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
-    return torch.zeros(shape, dtype=dtype)
+    return torch.ones(shape, dtype=dtype)
 
 
 def _example_size(spec: Graph, axis: str) -> int:
@@ -346,47 +346,6 @@ def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) 
 def _dim(axis: str, spec: Graph) -> Any:
     """Of a padded axis the exporter may find the smallest length by itself; the proof finds its own."""
     return torch.export.Dim.DYNAMIC if axis in spec.padded else torch.export.Dim(axis)
-
-
-def _try(
-    module: torch.nn.Module, arguments: Sequence[torch.Tensor], names: Sequence[str], spec: Graph, place: Place
-) -> None:
-    """Call the module once with example inputs, so that mistakes show before the exporter's words hide them."""
-    shapes = ", ".join(f"{name} {list(argument.shape)}" for name, argument in zip(names, arguments, strict=True))
-    try:
-        with torch.no_grad(), READ_TRACER.watching():
-            results = list(leaves_of(module(*arguments_of(module.forward, names, arguments))))
-    except Exception as error:
-        raise RecipeError(
-            f"expected the model to accept {shapes}, got {type(error).__name__}: {first_words(error)}",
-            cure=_cure_of_call(module, names),
-            place=dataclasses.replace(place, source=users_line(error)),
-        ) from error
-    if len(results) != len(spec.outputs):
-        raise RecipeError(
-            f"expected {len(spec.outputs)} outputs as in the recipe, got {len(results)} from the model",
-            cure="list every result of forward under outputs, in order",
-            place=place,
-        )
-    for name, result in zip(spec.outputs, results, strict=True):
-        if not isinstance(result, torch.Tensor):
-            raise RecipeError(
-                f"expected a tensor as output {name}, got {type(result).__name__}",
-                cure="return tensors, side by side or in lists and tuples",
-                place=place,
-            )
-
-
-def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
-    """What to do about a module that does not take its inputs; a list of caches is one argument for several."""
-    parameters = inspect.signature(module.forward).parameters.values()
-    plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return (
-            f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: take each by itself, or several as "
-            f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
-        )
-    return "check order, shapes and dtypes of inputs in the recipe against the model's forward"
 
 
 @contextlib.contextmanager
@@ -459,14 +418,6 @@ def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place
                 raise _fixed_axis(wanted, name, got, place)
 
 
-def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
-    """What a module answers, one array per result."""
-    tensors = [torch.from_numpy(np.array(array, order="C")) for array in arguments]
-    with torch.no_grad(), READ_TRACER.watching():
-        results = module(*arguments_of(module.forward, names, tensors))
-    return [result.numpy() for result in leaves_of(results)]
-
-
 class TorchReference:
     """The original model, run as it was handed over: first call, then later calls with caches cut to their slots.
 
@@ -519,24 +470,12 @@ class TorchReference:
     def _call(self, module: torch.nn.Module, feed: Feed) -> dict[str, Array]:
         names = [name for name in self.spec.inputs if name in feed]
         places = self.places
-        arguments = [places[name].to_graph(feed[name]) if name in places else feed[name] for name in names]
-        arrays = results_of(module, names, arguments)
+        given = {name: places[name].to_graph(feed[name]) if name in places else feed[name] for name in names}
+        arrays = called(module, given, Place(stage="reference"), outputs=self.spec.outputs)
         return {
             name: places[name].to_caller(array) if name in places else array
             for name, array in zip(self.spec.outputs, arrays, strict=True)
         }
-
-
-def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
-    """Zero-length caches and zero states."""
-    found: dict[str, Array] = {}
-    for state in states:
-        shape = [
-            dim if isinstance(dim, int) else 0 if dim in spec.caches else spec.axes[dim].fixed or batch
-            for dim in spec.inputs[state.input].shape
-        ]
-        found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
-    return found
 
 
 def first_call_inputs(spec: Graph) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ class Graph(Record):
     @property
     def has_utterances(self) -> bool:
         """Whether a call is of whole utterances with lengths of their own: no state is handed on."""
-        return bool(self.padded) and all(given.state is None for given in self.inputs.values())
+        return bool(self.padded) and all(not given.is_carried for given in self.inputs.values())
 
     @property
     def caches(self) -> dict[str, Axis]:

@@ -123,7 +123,7 @@ _FOREIGN = tuple(
     f"{Path(folder).resolve()}{os.sep}"
     for folder in {
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        str(Path(__file__).parent),
+        str(Path(__file__).parents[1]),
         str(Path(runtime_lite.__file__).parent),
     }
 )

@@ -643,7 +643,7 @@ NOT_IN_CHECKER = frozenset({"onnx_ir", "onnxscript", "onnx_shape_inference", "py
 NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydantic", "rich", "sympy", "torch", "yaml"})
 
 FRAMEWORK = "torch"
-FRAMEWORK_FILES = ("compiler/capture/torch_module.py",)
+FRAMEWORK_FILES = ("compiler/capture/module_call.py", "compiler/capture/torch_module.py")
 """After capture nothing knows torch."""
 
 

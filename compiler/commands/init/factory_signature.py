@@ -60,7 +60,7 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
         RecipeError: there is no such factory, `forward` has no such input, or it does not run on such inputs.
         CheckpointError: the checkpoint does not fit.
     """
-    from compiler.capture import torch_module  # the framework is imported only for a factory
+    from compiler.capture import module_call, torch_module  # the framework is imported only for a factory
 
     module = torch_module.load_module(places, "graph", source, "source")
     named = _parameters(module.forward)
@@ -76,7 +76,7 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
     def run(sizes: Mapping[str, int]) -> list[Array]:
         arrays = [_example(tensor, sizes) for tensor in tensors]
         try:
-            return torch_module.results_of(module, [tensor.name for tensor in tensors], arrays)
+            return module_call.results_of(module, [tensor.name for tensor in tensors], arrays)
         except Exception as error:
             shapes = ", ".join(f"{t.name} {list(a.shape)}" for t, a in zip(tensors, arrays, strict=True))
             raise RecipeError(

@@ -1,0 +1,108 @@
+"""One call of the user's module: arrays in, arrays out; what fails names the line, the shapes and the values used."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from compiler.cache.read_tracer import READ_TRACER
+from compiler.capture.nested import arguments_of, leaves_of
+from compiler.capture.onnx_source.onnx_file import first_words
+from compiler.errors import Place, RecipeError
+from compiler.stages import Array
+from compiler.user_code.callables import users_line
+
+SHOWN = 4
+"""So many whole numbers of an input are shown."""
+
+
+def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
+    """What a module answers, one array per result."""
+    return [result.numpy() for result in _answer(module, names, arguments)]
+
+
+def _answer(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Any]:
+    """Everything in the results of a module, in order."""
+    tensors = [torch.from_numpy(np.array(array, order="C")) for array in arguments]
+    with torch.no_grad(), READ_TRACER.watching():
+        return list(leaves_of(module(*arguments_of(module.forward, names, tensors))))
+
+
+def called(
+    module: torch.nn.Module, feed: Mapping[str, Array], place: Place, when: str = "", *, outputs: Sequence[str]
+) -> list[Array]:
+    """What a module answers, one array per output.
+
+    Args:
+        module: in evaluation mode.
+        feed: its arguments by the recipe's names, in the order of `forward`.
+        place: for messages.
+        when: which call it is, for messages.
+        outputs: the recipe's names of its results.
+
+    Raises:
+        RecipeError: it raises, or gives something else than one tensor per output.
+    """
+    try:
+        results = _answer(module, list(feed), list(feed.values()))
+    except Exception as error:
+        raise RecipeError(
+            f"expected the model to accept {shown_feed(feed)}{when}, got {type(error).__name__}: {first_words(error)}",
+            cure=_cure_of_call(module, list(feed)),
+            place=dataclasses.replace(place, source=users_line(error)),
+        ) from error
+    _check_results(results, outputs, place)
+    return [result.numpy() for result in results]
+
+
+def shown_feed(feed: Mapping[str, Array]) -> str:
+    """Inputs with their shapes, and whole numbers with their values: `x [1, 8], offset [1] = 16`."""
+    return ", ".join(f"{name} {list(array.shape)}{_shown_values(array)}" for name, array in feed.items())
+
+
+def _shown_values(array: Array) -> str:
+    if array.dtype.kind not in "iub" or array.size == 0:
+        return ""
+    first = array.reshape(-1)[:SHOWN].tolist()
+    if len(set(first)) == 1 and bool((array == first[0]).all()):
+        return f" = {first[0]}"
+    return f" = {', '.join(map(str, first))}{', ...' if array.size > SHOWN else ''}"
+
+
+def _check_results(results: Sequence[object], outputs: Sequence[str], place: Place) -> None:
+    for result in results:
+        if isinstance(result, Mapping):
+            raise RecipeError(
+                f"expected tensors, side by side or in lists and tuples, got a {type(result).__name__} of "
+                f"{', '.join(map(str, result))}",
+                cure="return them as a tuple in the order of outputs, as in return y, cache",
+                place=place,
+            )
+    if len(results) != len(outputs):
+        raise RecipeError(
+            f"expected {len(outputs)} outputs as in the recipe, got {len(results)} from the model",
+            cure="list every result of forward under outputs, in order",
+            place=place,
+        )
+    for name, result in zip(outputs, results, strict=True):
+        if not isinstance(result, torch.Tensor):
+            raise RecipeError(
+                f"expected a tensor as output {name}, got {type(result).__name__}",
+                cure="return tensors, side by side or in lists and tuples",
+                place=place,
+            )
+
+
+def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
+    """What to do about a module that does not take its inputs; a list of caches is one argument for several."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return (
+            f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: take each by itself, or several as "
+            f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
+        )
+    return "check order, shapes and dtypes of inputs in the recipe against the model's forward"

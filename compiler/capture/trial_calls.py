@@ -1,0 +1,222 @@
+"""The first calls of a stream, run on the recipe's own data before the export, which takes a hundred times as long.
+
+A stream begins with empty caches, states of zeros and counts of 0; the second call takes what the first one gave. Both
+have several equal rows, so that a model that is written for one row shows itself here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from compiler.capture.counts import frames_counted
+from compiler.capture.initial_graph import states_of
+from compiler.errors import Place, RecipeError, Refused, SlipwayError
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Input
+from compiler.stages import Array, Feed, RowPlace, State
+from compiler.user_code.streams import completed
+
+CALLS = 2
+
+Call = Callable[[Mapping[str, Array], Place, str], Sequence[Array]]
+"""Calls a module: inputs by name, where, and which call it is. Raises RecipeError."""
+
+
+class TrialCalls:
+    """A model called as a stream calls it.
+
+    Args:
+        graph: its name.
+        spec: inputs, outputs and axes.
+        later: calls the module of the later calls.
+        first: calls that of the first call, if it is another.
+    """
+
+    def __init__(self, graph: str, spec: Graph, later: Call, first: Call | None) -> None:
+        self.graph, self.spec, self.later, self.first = graph, spec, later, first
+        self.states = states_of(spec)
+
+    def run(self, feeds: Sequence[Feed]) -> dict[str, int]:
+        """By window, the frames that the first call has added along it.
+
+        Args:
+            feeds: of one stream, one row each; none stands for numbers of our own.
+
+        Raises:
+            RecipeError: the model does not take the calls, or answers otherwise than the recipe says.
+            Refused: a state does not come back as it goes in, or a result has no rows.
+        """
+        rows = 1 if self.spec.is_for_one_row or self.spec.batch is None else _unusual(self.spec)
+        given = [feeds[min(call, len(feeds) - 1)] if feeds else example_feed(self.spec) for call in range(CALLS)]
+        try:
+            return self._run(given, rows)
+        except RecipeError as error:
+            if rows > 1 and self._runs_alone(given):
+                raise Refused(
+                    f"the model takes one row and not {rows}: {error.message}",
+                    cure="let forward take any number of rows, or write for every input the shape that it takes as "
+                    "original",
+                    place=error.place,
+                ) from error
+            raise
+
+    def _runs_alone(self, feeds: Sequence[Feed]) -> bool:
+        try:
+            self._run(feeds, 1)
+        except SlipwayError:
+            return False
+        return True
+
+    def _run(self, feeds: Sequence[Feed], rows: int) -> dict[str, int]:
+        states = None if self.first is not None else empty_states(self.spec, self.states, rows)
+        frames: dict[str, int] = {}
+        for call, feed in enumerate(feeds if self.states else feeds[:1]):
+            when = f" at call {call + 1} of a stream" if self.states else ""
+            outputs = self._call(feed, states, rows, when, later_on=call > 0)
+            self._check_rows(outputs, rows)
+            self._check_states(outputs, states or empty_states(self.spec, self.states, rows))
+            frames = frames or self._frames(outputs)
+            states = self._next(outputs, states, frames)
+        return frames
+
+    def _call(
+        self, feed: Feed, states: Mapping[str, Array] | None, rows: int, when: str, *, later_on: bool
+    ) -> dict[str, Array]:
+        whole = completed(feed, self.spec)
+        given = {name: np.repeat(array, rows, axis=0) if _has_rows(self.spec, name) else array
+                 for name, array in whole.items()}  # fmt: skip
+        call = self.later if states is not None or self.first is None else self.first
+        given |= dict(states or {})
+        ordered = {name: _to_graph(spec, name, given[name]) for name, spec in self.spec.inputs.items() if name in given}
+        try:
+            results = call(ordered, Place(stage="capture", graph=self.graph), when)
+        except RecipeError as error:
+            if later_on:
+                error.cure = (
+                    "the first call was answered: mend what the model does with states and counts of a later one"
+                )
+            raise
+        return dict(zip(self.spec.outputs, results, strict=True))
+
+    def _check_rows(self, outputs: Mapping[str, Array], rows: int) -> None:
+        if rows == 1:
+            return
+        for name, array in outputs.items():
+            if rows not in array.shape:
+                raise Refused(
+                    f"expected {self.spec.batch!r}, the axis with buckets, in {name}, got {list(array.shape)} for "
+                    f"{rows} rows",
+                    cure="let each result have as many rows as the inputs, or fix the axis",
+                    place=Place(stage="capture", graph=self.graph, tensor=name, axis=self.spec.batch or ""),
+                )
+
+    def _check_states(self, outputs: Mapping[str, Array], states: Mapping[str, Array]) -> None:
+        """Every state comes back in the type and the size in which it goes in; a frames axis may grow."""
+        for state in self.states:
+            if state.output not in outputs:
+                continue
+            fed, back = (
+                _to_graph(self.spec.inputs[state.input], state.input, states[state.input]),
+                outputs[state.output],
+            )
+            place = Place(stage="capture", graph=self.graph, tensor=state.input)
+            if fed.dtype != back.dtype:
+                raise Refused(
+                    f"state {state.input!r} goes in as {fed.dtype} and comes back from {state.output!r} as "
+                    f"{back.dtype}",
+                    cure=f"cast it to {fed.dtype} before the model returns it",
+                    place=place,
+                )
+            along = self._frames_axis(state)
+            same = fed.ndim == back.ndim and all(
+                axis == along or a == b for axis, (a, b) in enumerate(zip(fed.shape, back.shape, strict=True))
+            )
+            if not same:
+                raise Refused(
+                    f"state {state.input!r} goes in as {list(fed.shape)} and comes back from {state.output!r} as "
+                    f"{list(back.shape)}",
+                    cure="list outputs in the order of the model's results, feed back a state of one size, or declare "
+                    "the growing axis with a window",
+                    place=place,
+                )
+
+    def _frames_axis(self, state: State) -> int | None:
+        given = self.spec.inputs[state.input]
+        if given.original is None or state.frames_axis is None:
+            return state.frames_axis
+        return RowPlace(state.input, given.row_place).axis_of(state.frames_axis)
+
+    def _frames(self, outputs: Mapping[str, Array]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for state in self.states:
+            axis = self._frames_axis(state)
+            if axis is not None and state.cache is not None:
+                found.setdefault(state.cache, outputs[state.output].shape[axis])
+        return found
+
+    def _next(
+        self, outputs: Mapping[str, Array], states: Mapping[str, Array] | None, frames: Mapping[str, int]
+    ) -> dict[str, Array]:
+        found = {}
+        counted = frames_counted(self.spec, frames)
+        for state in self.states:
+            if state.input in counted:
+                assert states is not None  # no graph with a first call has a count
+                found[state.input] = states[state.input] + np.array(counted[state.input], states[state.input].dtype)
+            else:
+                found[state.input] = _to_caller(self.spec.inputs[state.input], state.input, outputs[state.output])
+        return found
+
+
+def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:
+    """Zero-length caches, and zeros for other states."""
+    found: dict[str, Array] = {}
+    for state in states:
+        shape = [
+            dim if isinstance(dim, int) else 0 if dim in spec.caches else spec.axes[dim].fixed or batch
+            for dim in spec.inputs[state.input].shape
+        ]
+        found[state.input] = np.zeros(shape, spec.inputs[state.input].dtype)
+    return found
+
+
+def example_feed(spec: Graph) -> Feed:
+    """A feed where no data are drawn: normal numbers; whole ones in the middle of their range, or 1."""
+    random = np.random.default_rng(0)
+    feed = {}
+    for name, given in spec.inputs.items():
+        if given.is_data:
+            shape = [_example_size(spec, dim) for dim in given.shape]
+            if given.dtype.startswith("float"):
+                feed[name] = random.standard_normal(shape).astype(given.dtype)
+            else:
+                feed[name] = np.full(shape, 1 if given.range is None else sum(given.range) // 2).astype(given.dtype)
+    return feed
+
+
+def _example_size(spec: Graph, dim: int | str) -> int:
+    """The size of an axis of one row's feed."""
+    if isinstance(dim, int):
+        return dim
+    axis = spec.axes[dim]
+    return axis.fixed or (axis.buckets[-1] if dim in spec.padded and axis.buckets else 1)
+
+
+def _to_graph(given: Input, name: str, array: Array) -> Array:
+    return array if given.original is None else RowPlace(name, given.row_place).to_graph(array)
+
+
+def _to_caller(given: Input, name: str, array: Array) -> Array:
+    return array if given.original is None else RowPlace(name, given.row_place).to_caller(array)
+
+
+def _has_rows(spec: Graph, name: str) -> bool:
+    shape = spec.inputs[name].shape
+    return bool(shape) and shape[0] == spec.batch
+
+
+def _unusual(spec: Graph) -> int:
+    """A number of rows that is no size of the recipe, so that no other axis is taken for the batch."""
+    sizes = {dim for given in spec.inputs.values() for dim in given.shape if isinstance(dim, int)}
+    sizes |= {axis.fixed for axis in spec.axes.values() if axis.fixed is not None}
+    return next(rows for rows in range(2, len(sizes) + 3) if rows not in sizes)
