@@ -72,7 +72,7 @@ class TrialCalls:
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
             when = f" at call {call + 1} of a stream" if self.states else ""
-            outputs = self._call(feed, states, rows, when, later_on=call > 0)
+            outputs = self._call(feed, states, rows, when, later_on=call > 0 and self.first is None)
             self._check_rows(outputs, rows)
             self._check_states(outputs, states or empty_states(self.spec, self.states, rows))
             frames = frames or self._frames(outputs)

@@ -19,6 +19,7 @@ from compiler.verify.gates.integer_kernels import INTEGER_KERNELS
 from compiler.verify.gates.invariance import INVARIANCE
 from compiler.verify.gates.parity import PARITY
 from compiler.verify.gates.pipeline import PIPELINE
+from compiler.verify.gates.stream_length import STREAM_LENGTH
 from compiler.verify.gates.task import TASK
 
 GATES: tuple[Gate, ...] = (
@@ -27,6 +28,7 @@ GATES: tuple[Gate, ...] = (
     BUCKETS,
     CHUNKS,
     DRIFT,
+    STREAM_LENGTH,
     INVARIANCE,
     REPLAY,
     PIPELINE,

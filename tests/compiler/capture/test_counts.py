@@ -68,7 +68,7 @@ def test_the_graph_moves_a_count_on_and_keeps_other_values_of_that_name() -> Non
 
 def test_a_stream_begins_at_0_and_counts_as_the_original_does() -> None:
     spec = counting("cached")
-    lowered = initial_graph(mock.Mock(), "net", spec, (parse(TEXT, {}), None), 9)
+    lowered = initial_graph(mock.Mock(), "net", spec, (parse(TEXT, {}), None), 9, {})
     reference = TorchReference(Late(), None, spec, states_of(spec), counted={"offset": 2})
     feeds = [{"x": np.full((1, 2, 4), call, np.float32)} for call in range(5)]
     runner = runner_of(lowered)
