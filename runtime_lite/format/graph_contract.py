@@ -14,6 +14,7 @@ from typing import Any
 from runtime_lite.errors import show
 from runtime_lite.format import schema_3
 from runtime_lite.format.checked_json import JsonValue, refuse
+from runtime_lite.format.later_keys import trimmed
 from runtime_lite.format.manifest import SCHEMA_VERSION, Artifact, Graph, Scalar
 from runtime_lite.format.onnx_file import metadata_of, with_metadata
 from runtime_lite.format.reader import Bundle
@@ -47,8 +48,7 @@ def contract_of(
     fixed = graph.sizes_in_file(artifact)
     sizes = {axis: fixed.get(axis) for axis in artifact.sizes}  # null where the file leaves the rows open
     told = {"graph": name, "sizes": sizes, "front_end": dict(front_end), "certificate": certificate, **plain}
-    result: dict[str, Any] = json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True))
-    return result
+    return trimmed(json.loads(json.dumps(told, default=dataclasses.asdict, sort_keys=True)))
 
 
 def with_contract(content: bytes, contract: Mapping[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from runtime_lite.format.cache_axis import SIDES, UPDATES, CacheAxis
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.later_keys import OF_CACHE, OF_GRAPH, filled, trimmed
 from runtime_lite.format.manifest import (
     DTYPES,
     ENGINE_STATUSES,
@@ -51,7 +52,8 @@ def json_from_manifest(manifest: Manifest) -> bytes:
         refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
     if manifest.schema_version != SCHEMA_VERSION:
         refuse(MANIFEST_FILE, f"a Manifest of schema {SCHEMA_VERSION}", f"one of schema {manifest.schema_version}")
-    text = canonical_json(asdict(manifest))
+    plain = asdict(manifest)
+    text = canonical_json({**plain, "graphs": {name: trimmed(graph) for name, graph in plain["graphs"].items()}})
     manifest_from_json(text)
     return text
 
@@ -171,7 +173,7 @@ def _state(value: JsonValue) -> State:
 
 
 def _cache(value: JsonValue) -> CacheAxis:
-    value.keys_are([f.name for f in fields(CacheAxis)])
+    value = filled(value, OF_CACHE).keys_are([f.name for f in fields(CacheAxis)])
     mask_input, added = value.key("mask_input"), value.key("added")
     return CacheAxis(
         axis=_axis_name(value.key("axis")),
@@ -213,7 +215,7 @@ def _engine(value: JsonValue) -> Engine | None:
 
 
 def _graph(value: JsonValue) -> Graph:
-    value.keys_are([f.name for f in fields(Graph)])
+    value = filled(value, OF_GRAPH).keys_are([f.name for f in fields(Graph)])
     batch_axis = value.key("batch_axis")
     return Graph(
         target=value.key("target").identifier(),

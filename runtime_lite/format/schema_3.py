@@ -44,7 +44,6 @@ def _graph(value: JsonValue) -> dict[str, Any]:
         "states": states,
         "caches": [] if stream.value is None else [_cache(stream, cache)],
         "batch_axis": _BATCH_AXIS if _BATCH_AXIS in axes else None,
-        "flush": {},
     }
 
 
@@ -59,7 +58,6 @@ def _cache(stream: JsonValue, name: str) -> dict[str, Any]:
         "mask_input": stream.value["mask_input"],
         "side": "right",
         "update": "replace",
-        "added": None,
     }
 
 

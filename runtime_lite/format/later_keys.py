@@ -1,0 +1,33 @@
+"""Keys that schema 4 got after its first bundles: left out where they say nothing, so that those read as before.
+
+A reader from before refuses a bundle that says more than it knows, by the name of the key.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from runtime_lite.format.checked_json import JsonValue
+
+OF_GRAPH: Mapping[str, Any] = {"flush": {}}
+"""What a graph without the key means."""
+
+OF_CACHE: Mapping[str, Any] = {"added": None}
+"""What a cache axis without the key means."""
+
+
+def filled(value: JsonValue, later: Mapping[str, Any]) -> JsonValue:
+    """Return an object with the keys that it leaves out; anything else as it is, to be refused where it is read."""
+    if not isinstance(value.value, dict):
+        return value
+    return dataclasses.replace(value, value={**later, **value.value})
+
+
+def trimmed(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain form of a graph, or of what a graph file says of it, without later keys that say nothing."""
+    caches = [_without(cache, OF_CACHE) for cache in graph.get("caches", ())]
+    return _without({**graph, **({"caches": caches} if "caches" in graph else {})}, OF_GRAPH)
+
+
+def _without(plain: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plain.items() if key not in later or value != later[key]}
