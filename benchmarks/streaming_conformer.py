@@ -1,0 +1,242 @@
+"""Builds a cache-aware Conformer as its authors export it, from a recipe of the README's form, and says what it took.
+
+    python -m benchmarks.streaming_conformer --layers 12
+
+The model is written for one row and in no way for deployment: a convolutional subsampling by four, then Conformer
+layers with attention caches of all layers stacked in one tensor `[layers, heads, cached, keys and values]`, without
+a batch axis, and cut inside the model to the newest frames; convolution caches `[layers, 1, width, kernel - 1]`; and
+rows of a table of positions that begin at a scalar `offset`, counted by the caller. The recipe lists inputs, states
+and axes. The gates of the build compare 1000 chained calls with the model.
+
+Source: Zhang et al., WeNet 2.0 (arXiv 2203.15455), the step of its streaming encoder; Gulati et al., Conformer (arXiv
+2005.08100).
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import nn
+
+import build as front_door
+
+WIDTH, HEADS, KERNEL, MELS = 256, 4, 15, 80
+CHUNK, FRAMES, WINDOW = 16, 67, 64
+"""New frames behind the subsampling, frames in front of it, and frames that an attention cache keeps."""
+
+CALLS = 60
+"""Of one stream of data: 960 frames, 15 windows."""
+
+POSITIONS = 20_000
+"""Rows of the table of positions: 1000 calls of 16 frames and more."""
+
+
+class RelativeAttention(nn.Module):
+    """Self-attention with relative positions, without the shift (as WeNet has it)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.position = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.size = WIDTH // HEADS
+        self.bias_u = nn.Parameter(torch.randn(HEADS, self.size) * 0.1)
+        self.bias_v = nn.Parameter(torch.randn(HEADS, self.size) * 0.1)
+
+    def forward(
+        self, x: torch.Tensor, positions: torch.Tensor, cache: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """X [1, n, width], positions [1, cached + n, width], cache [1, heads, cached, 2 * size]."""
+        rows = x.size(0)
+        query = self.query(x).view(rows, -1, HEADS, self.size)
+        key = self.key(x).view(rows, -1, HEADS, self.size).transpose(1, 2)
+        value = self.value(x).view(rows, -1, HEADS, self.size).transpose(1, 2)
+        old_key, old_value = torch.split(cache, cache.size(-1) // 2, dim=-1)
+        key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)
+        new_cache = torch.cat((key, value), dim=-1)
+        where = self.position(positions).view(positions.size(0), -1, HEADS, self.size).transpose(1, 2)
+        with_u = (query + self.bias_u).transpose(1, 2)
+        with_v = (query + self.bias_v).transpose(1, 2)
+        scores = (with_u @ key.transpose(-2, -1) + with_v @ where.transpose(-2, -1)) / self.size**0.5
+        heard = torch.softmax(scores, dim=-1) @ value
+        return self.out(heard.transpose(1, 2).contiguous().view(rows, -1, WIDTH)), new_cache
+
+
+class ConvolutionModule(nn.Module):
+    """Gated causal depthwise convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Conv1d(WIDTH, 2 * WIDTH, 1)
+        self.depthwise = nn.Conv1d(WIDTH, WIDTH, KERNEL, groups=WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.after = nn.Conv1d(WIDTH, WIDTH, 1)
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """X [1, n, width], cache [1, width, kernel - 1]."""
+        x = torch.cat((cache, x.transpose(1, 2)), dim=2)
+        new_cache = x[:, :, -(KERNEL - 1) :]
+        x = self.depthwise(nn.functional.glu(self.before(x), dim=1))
+        x = nn.functional.silu(self.norm(x.transpose(1, 2))).transpose(1, 2)
+        return self.after(x).transpose(1, 2), new_cache
+
+
+class Layer(nn.Module):
+    """Half a feed-forward, attention, convolution, half a feed-forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(5))
+        self.halves = nn.ModuleList(
+            nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.SiLU(), nn.Linear(4 * WIDTH, WIDTH)) for _ in range(2)
+        )
+        self.attention, self.convolution = RelativeAttention(), ConvolutionModule()
+
+    def forward(
+        self, x: torch.Tensor, positions: torch.Tensor, attention_cache: torch.Tensor, convolution_cache: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """X [1, n, width]; the caches of this layer."""
+        x = x + 0.5 * self.halves[0](self.norms[0](x))
+        heard, attention_cache = self.attention(self.norms[1](x), positions, attention_cache)
+        x = x + heard
+        around, convolution_cache = self.convolution(self.norms[2](x), convolution_cache)
+        x = x + around
+        x = x + 0.5 * self.halves[1](self.norms[3](x))
+        return self.norms[4](x), attention_cache, convolution_cache
+
+
+class StreamingConformer(nn.Module):
+    """One chunk of a stream."""
+
+    table: torch.Tensor
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.subsample = nn.Sequential(nn.Conv2d(1, WIDTH, 3, 2), nn.ReLU(), nn.Conv2d(WIDTH, WIDTH, 3, 2), nn.ReLU())
+        self.embed = nn.Linear(WIDTH * (((MELS - 1) // 2 - 1) // 2), WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
+        self.norm = nn.LayerNorm(WIDTH)
+        angle = torch.arange(POSITIONS).unsqueeze(1) * torch.exp(torch.arange(0, WIDTH, 2) * (-np.log(1e4) / WIDTH))
+        self.register_buffer("table", torch.stack([angle.sin(), angle.cos()], -1).flatten(1), persistent=False)
+
+    def forward(
+        self,
+        features: torch.Tensor,
+        offset: torch.Tensor,
+        attention_cache: torch.Tensor,
+        convolution_cache: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Features [1, 67, 80], offset [], caches [layers, 4, cached, 128] and [layers, 1, 256, 14]."""
+        x = self.subsample(features.unsqueeze(1))
+        rows, channels, frames, mels = x.size()
+        x = self.embed(x.transpose(1, 2).contiguous().view(rows, frames, channels * mels)) * WIDTH**0.5
+        cached = attention_cache.size(2)
+        keys = cached + x.size(1)
+        index = offset - cached + torch.arange(0, keys)
+        index = index * (index > 0)
+        positions = nn.functional.embedding(index, self.table).unsqueeze(0)
+        first = max(keys - WINDOW, 0)
+        attention_caches, convolution_caches = [], []
+        for number, layer in enumerate(self.layers):
+            x, new_attention, new_convolution = layer(
+                x, positions, attention_cache[number : number + 1], convolution_cache[number]
+            )
+            attention_caches.append(new_attention[:, :, first:, :])
+            convolution_caches.append(new_convolution.unsqueeze(0))
+        return self.norm(x), torch.cat(attention_caches, dim=0), torch.cat(convolution_caches, dim=0)
+
+
+def build(layers: int = 12) -> nn.Module:
+    """The Conformer with random weights."""
+    torch.manual_seed(0)
+    return StreamingConformer(layers)
+
+
+def build_of_two() -> nn.Module:
+    """The same of two layers."""
+    return build(2)
+
+
+def streams(calls: int = CALLS) -> Iterator[list[dict[str, np.ndarray]]]:
+    """Two streams of different features; chunks overlap as the subsampling needs them."""
+    random = np.random.default_rng(0)
+    for _ in range(2):
+        heard = random.standard_normal((1, 4 * CHUNK * calls + 3, MELS), dtype=np.float32)
+        yield [
+            {
+                "features": heard[:, 4 * CHUNK * call : 4 * CHUNK * call + FRAMES],
+                "offset": np.array([CHUNK * call], np.int64),
+            }
+            for call in range(calls)
+        ]
+
+
+def recipe(layers: int, steps: int) -> dict[str, Any]:
+    """The recipe: inputs, states and axes, and what the model has in the place of the batch.
+
+    Args:
+        layers: of the model, 2 or 12.
+        steps: chained calls that are compared; those beyond one stream for drift.
+    """
+    parity: dict[str, Any] = {"max_abs": 1.0e-5, "chained_steps": min(steps, CALLS)}
+    if steps > CALLS:
+        parity["drift"] = {"steps": steps, "max_growth": 1.5}
+    attention, convolution = [layers, HEADS, "cached", 2 * WIDTH // HEADS], [layers, 1, WIDTH, KERNEL - 1]
+    inputs = {
+        "features": {"shape": ["batch", FRAMES, MELS], "dtype": "float32", "original": [1, FRAMES, MELS]},
+        "offset": {"shape": ["batch"], "dtype": "int64", "original": []},
+        "attention_cache": {
+            "shape": ["batch", *attention],
+            "dtype": "float32",
+            "state": "next_attention_cache",
+            "original": attention,
+        },
+        "convolution_cache": {
+            "shape": ["batch", layers, WIDTH, KERNEL - 1],
+            "dtype": "float32",
+            "state": "next_convolution_cache",
+            "original": convolution,
+        },
+    }
+    graph = {
+        "source": {"factory": "benchmarks.streaming_conformer:" + {2: "build_of_two", 12: "build"}[layers]},
+        "inputs": inputs,
+        "outputs": ["encoded", "next_attention_cache", "next_convolution_cache"],
+        "axes": {"batch": {"buckets": [1, 4, 16]}, "cached": {"window": WINDOW}},
+    }
+    return {
+        "name": f"streaming_conformer_{layers}",
+        "graphs": {"encoder": graph},
+        "data": {"verification": {"feeds": "benchmarks.streaming_conformer:streams", "count": 2}},
+        "targets": [{"kind": "onnx_static"}],
+        "gates": {"parity": {"encoder": parity}},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build it and print the time of every stage; the exit code of the build."""
+    parser = argparse.ArgumentParser(description="Build of a cache-aware Conformer, stage by stage.")
+    parser.add_argument("--layers", type=int, choices=(2, 12), default=12)
+    parser.add_argument("--steps", type=int, default=1000, help="chained calls that are compared")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        written, report = folder / "streaming_conformer.yaml", folder / "report.json"
+        written.write_text(yaml.safe_dump(recipe(options.layers, options.steps), sort_keys=False))
+        places = ["--out", str(folder / "bundle"), "--no-cache", "--report", str(report)]
+        code = front_door.main(["--recipe", str(written), *places])
+        stages = json.loads(report.read_text())["stages"] if report.exists() else []
+    for each in stages:
+        print(f"{each['stage']:24} {each['seconds']:8.1f} s")
+    print(f"{'all':24} {sum(each['seconds'] for each in stages):8.1f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
