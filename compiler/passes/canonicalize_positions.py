@@ -10,6 +10,10 @@ Before:
     y = GatherND(x [batch, time, channels], Concat(Range(0, batch, 1), at))
 After:
     y = GatherND<batch_dims = 1>(x, at)
+Before:
+    p = Range(offset - cached, offset + 4, 1); q = Range(Cast<float>(0), Cast<float>(length), Cast<float>(1))
+After:
+    p = Add(offset - cached, Range(0, cached + 4, 1)); q = Cast<float>(Range(0, length, 1))
 
 Requires: symbolic shapes; constant tables.
 Ensures: lookups it rewrote are what pad_axes looks up per segment and per batch row.
@@ -28,6 +32,7 @@ from compiler import ir as house
 from compiler.analysis.entries import counted_axis
 from compiler.errors import Place
 from compiler.operator_traits import BASIC_ARITHMETIC
+from compiler.simplification.positions import count_from_zero, count_whole_numbers
 from compiler.stages import Lowered, Outcome, Refusal
 
 LEADING_FREE = frozenset({"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Gelu", "LayerNormalization", "Neg"})
@@ -49,6 +54,8 @@ class CanonicalizePositions:
         refused: list[Refusal] = []
         for model in lowered.models:
             house.infer_shapes(model)
+            counted = _count_plainly(model)
+            matched, rewritten = matched + counted, rewritten + counted
             for node in house.nodes_of(model):
                 if _choose_in_row(model, node, lowered.batch_axis):
                     matched, rewritten = matched + 1, rewritten + 1
@@ -66,6 +73,19 @@ class CanonicalizePositions:
                 house.prune(model)
                 house.infer_shapes(model)
         return Outcome(lowered, matched, rewritten, tuple(refused))
+
+
+def _count_plainly(model: ir.Model) -> int:
+    """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others."""
+    found = 0
+    for rule in (count_whole_numbers, count_from_zero):
+        count = sum(rule(model, node, CanonicalizePositions.name) for node in house.nodes_of(model))
+        if count:
+            house.prune(model)
+            house.forget_shapes(model)
+            house.infer_shapes(model)
+        found += count
+    return found
 
 
 def _choose_in_row(model: ir.Model, node: ir.Node, batch: str | None) -> bool:

@@ -5,10 +5,10 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.facts import refuse
+from compiler.analysis.sums import sum_of
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
 from compiler.ir import Dim
-from compiler.operator_traits import VIEWS
 
 
 def transpose(lifted: LiftedNode) -> None:
@@ -197,7 +197,7 @@ def _cut_for_rows(lifted: LiftedNode) -> bool:
     Where a run begins before the first entry or ends behind the last one, the original has fewer entries than it says.
     """
     start = lifted.value(1)
-    count = _count_from(lifted, start, lifted.value(2))
+    count = _count_between(lifted, start, lifted.value(2))
     axes = house.integers_of(lifted.value(3)) if lifted.has(3) else (0,)
     steps = house.integers_of(lifted.value(4)) if lifted.has(4) else (1,)
     if count is None or axes is None or len(axes) != 1 or not isinstance(axes[0], int) or steps != (1,):
@@ -213,29 +213,15 @@ def _cut_for_rows(lifted: LiftedNode) -> bool:
     return True
 
 
-def _count_from(lifted: LiftedNode, start: ir.Value, end: ir.Value) -> int | None:
-    """How many entries lie between two bounds when the second is the first and a positive constant, else None."""
-    node = _unwrapped(lifted, end).producer()
-    if node is None or not house.is_op(node, "Add"):
-        return None
-    for first, second in (node.inputs, tuple(reversed(node.inputs))):
-        count = house.integers_of(second) if second is not None else None
-        if first is not None and count is not None and len(count) == 1 and isinstance(count[0], int):
-            same = _unwrapped(lifted, first) is _unwrapped(lifted, start)
-            return count[0] if count[0] > 0 and same else None
-    return None
+def _count_between(lifted: LiftedNode, start: ir.Value, end: ir.Value) -> int | None:
+    """How many entries lie between two bounds where that is a positive constant, else None."""
+    known = lifted.lifter.dims
 
+    def dims(value: ir.Value) -> tuple[Dim, ...] | None:
+        return known[value] if value in known else house.dims_of(value)
 
-def _unwrapped(lifted: LiftedNode, value: ir.Value) -> ir.Value:
-    """The number behind views, casts between whole numbers, and lookups in lists of one."""
-    node = value.producer()
-    while node is not None and house.is_op(node, *VIEWS, "Cast", "Gather") and node.inputs[0] is not None:
-        source = node.inputs[0]
-        of_one = not house.is_op(node, "Gather") or lifted.lifter.dims.get(source) == (1,)
-        if not of_one or source.dtype is None or not source.dtype.is_integer():
-            break
-        value, node = source, source.producer()
-    return value
+    count = sum_of(end, dims).minus(sum_of(start, dims))
+    return count.constant if not count.terms and count.constant > 0 else None
 
 
 def pad(lifted: LiftedNode) -> None:
