@@ -579,7 +579,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime_lite", ("runtime_lite",)),
     ("build", ("compiler", "runtime_lite")),
     ("examples", ("examples", "runtime_lite")),
-    ("benchmarks", ("benchmarks", "compiler", "examples", "runtime_lite", "tests")),
+    ("benchmarks", ("benchmarks", "build", "compiler", "examples", "runtime_lite", "tests")),
     ("tests", OWN),
 )
 """What of ours a folder or root module may import, from the ground up: itself, and what stands above it in the list."""
