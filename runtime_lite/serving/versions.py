@@ -64,8 +64,12 @@ class Versions:
         return bool(self._to_close)
 
     def leaving(self) -> list[Version]:
-        """Forget the versions that nobody needs any more, and return them to be closed."""
-        versions, self._to_close = self._to_close, []
+        """Forget the versions that nobody needs any more, and return them to be closed.
+
+        One that is needed again by now stays, as when a run that lost its thread is queued anew.
+        """
+        unneeded, self._to_close = self._to_close, []
+        versions = [each for at, each in enumerate(unneeded) if not each.pins and each not in unneeded[:at]]
         for version in versions:
             self._scheduler.forget(version.name)
             self._costs.remove_model(version.name)

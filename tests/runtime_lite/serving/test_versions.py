@@ -1,10 +1,14 @@
 """A version is closed with the last who needs it, once, and what the scheduler knew of it goes with it."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from runtime_lite.errors import BadInput
+from runtime_lite.serving.events import News
+from runtime_lite.serving.versions import Versions
 from tests.runtime_lite.bundles import write_double_bundle
 from tests.runtime_lite.serving.served import feed, serve
 
@@ -48,3 +52,17 @@ def test_a_version_that_is_gone_costs_nothing_any_more(bundle: Path) -> None:
         place.model.close()
         with pytest.raises(BadInput, match="closed one"):
             place.model.run(feed(1), "plain")
+
+
+def test_a_version_that_is_needed_again_before_it_is_closed_stays(bundle: Path) -> None:
+    with serve(bundle) as place:
+        books = Versions(place.scheduler, place.server._versions._costs, News(()))
+        version: Any = SimpleNamespace(name="other", pins=0, retired=False)
+        books.pin(version)
+        books.retire(version, "swapped", 0)
+        for _ in range(2):  # as when a run that lost its thread is queued anew, and loses it once more
+            books.unpin(version)
+            books.pin(version)
+        assert books.leaving() == []
+        books.unpin(version)
+        assert books.leaving() == [version]
