@@ -3,7 +3,7 @@
 import gc
 import random
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,6 @@ COST_MS = 10.5
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_wired_bundle(tmp_path_factory.mktemp("wired"))
-
-
-@pytest.fixture
-def place(bundle: Path) -> Iterator[Place]:
-    with serve(bundle) as opened:
-        yield opened
 
 
 def feed(seed: int, rows: int = 1) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,6 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.task import BULK, UTTERANCE
 from tests.kit.patience import PATIENCE_S
-from tests.runtime_lite.bundles import (
-    write_double_bundle,
-)
 from tests.runtime_lite.serving.served import (
     Place,
     assert_close,
@@ -25,17 +21,6 @@ from tests.runtime_lite.serving.served import (
     serve,
     wait_until,
 )
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_double_bundle(tmp_path_factory.mktemp("double"))
-
-
-@pytest.fixture
-def place(bundle: Path) -> Iterator[Place]:
-    with serve(bundle) as opened:
-        yield opened
 
 
 def test_a_request_is_taken_back_wherever_it_is(place: Place) -> None:

@@ -7,13 +7,8 @@ import pytest
 from runtime_lite.errors import BadInput, Dropped
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from tests.kit.patience import PATIENCE_S
-from tests.runtime_lite.bundles import random_chunks, write_double_bundle
+from tests.runtime_lite.bundles import random_chunks
 from tests.runtime_lite.serving.served import serve
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_double_bundle(tmp_path_factory.mktemp("double"))
 
 
 @pytest.mark.parametrize(

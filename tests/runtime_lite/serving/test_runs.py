@@ -1,7 +1,6 @@
 """Runs: who makes them, what shares one, what is learnt from it, and that a bad item fails alone."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from tests.runtime_lite.bundles import (
     random_chunks,
     random_row,
     truth_of_ragged,
-    write_double_bundle,
     write_ragged_bundle,
 )
 from tests.runtime_lite.serving.served import (
@@ -30,18 +28,6 @@ from tests.runtime_lite.serving.served import (
     serve,
     wait_until,
 )
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_double_bundle(tmp_path_factory.mktemp("double"))
-
-
-@pytest.fixture
-def place(bundle: Path) -> Iterator[Place]:
-    with serve(bundle) as opened:
-        yield opened
-
 
 # What is learnt
 

@@ -1,7 +1,7 @@
 """The whole of a server: draining, closing, health, what observers hear, and many callers at once."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     random_chunks,
-    write_double_bundle,
 )
 from tests.runtime_lite.serving.served import (
     Place,
@@ -26,17 +25,6 @@ from tests.runtime_lite.serving.served import (
     serve,
     wait_until,
 )
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_double_bundle(tmp_path_factory.mktemp("double"))
-
-
-@pytest.fixture
-def place(bundle: Path) -> Iterator[Place]:
-    with serve(bundle) as opened:
-        yield opened
 
 
 def test_draining_takes_nothing_new_and_names_what_the_limit_cuts_off(place: Place) -> None:

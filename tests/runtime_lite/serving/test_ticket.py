@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ from tests.runtime_lite.serving.served import Place, assert_close, serve, wait_u
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_streaming_bundle(tmp_path_factory.mktemp("streaming"))
-
-
-@pytest.fixture
-def place(bundle: Path) -> Iterator[Place]:
-    with serve(bundle) as opened:
-        yield opened
 
 
 def chunks_of(count: int) -> list[dict[str, Array]]:

@@ -9,13 +9,7 @@ import pytest
 from runtime_lite.errors import BadInput
 from runtime_lite.serving.events import News
 from runtime_lite.serving.versions import Versions
-from tests.runtime_lite.bundles import write_double_bundle
 from tests.runtime_lite.serving.served import feed, serve
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_double_bundle(tmp_path_factory.mktemp("double"))
 
 
 @pytest.mark.parametrize("pinned_by", ["nobody", "a stream", "a request"])
