@@ -86,6 +86,10 @@ class Bucket:
         """Take a set back: the run has ended well, and nobody has any of it."""
         self._free.append(buffers)
 
+    def lose(self) -> None:
+        """Note that a set does not come back: its run has failed, and whoever was in it may still write there."""
+        self.made -= 1
+
 
 def _filler(graph: Graph, tensor: Tensor) -> bool | int | float | None:
     if tensor.role == "state":

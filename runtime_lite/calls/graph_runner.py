@@ -146,16 +146,20 @@ class GraphRunner:
         buffers = bucket.take()
         if bucket.made > self._blocks.runs:
             self._blocks.runs = bucket.made
-        carried = [state.values for state in states]
-        outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-        block = self._blocks.take(bucket.rows) if self.graph.states else None
-        if block is not None:
-            outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
-        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
-        self.executor.run(bucket.sizes, inputs, outputs)
-        answers = cut_outputs(self.name, bucket, outputs, feeds)
-        after = self._next_states(block, states, feeds)
-        leave(states)
+        try:
+            carried = [state.values for state in states]
+            outputs = places_of_outputs(bucket, feeds, buffers.outputs)
+            block = self._blocks.take(bucket.rows) if self.graph.states else None
+            if block is not None:
+                outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
+            inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
+            self.executor.run(bucket.sizes, inputs, outputs)
+            answers = cut_outputs(self.name, bucket, outputs, feeds)
+            after = self._next_states(block, states, feeds)
+            leave(states)
+        except BaseException:
+            bucket.lose()
+            raise
         bucket.give_back(buffers)
         return list(zip(answers, after, strict=True))
 

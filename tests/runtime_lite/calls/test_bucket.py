@@ -21,6 +21,15 @@ def test_the_set_that_was_used_last_goes_out_first_and_never_twice() -> None:
     assert bucket.take() not in (first, second) and bucket.made == 3
 
 
+def test_a_set_that_is_lost_is_not_counted_as_one_of_a_run_beside_others() -> None:
+    bucket = Bucket(streaming_graph(), {"batch": 4})
+    for _ in range(3):
+        lost = bucket.take()
+        assert bucket.made == 1
+        bucket.lose()
+    assert bucket.take() is not lost and bucket.made == 1
+
+
 def test_an_array_is_made_when_it_is_first_asked_for() -> None:
     buffers = Bucket(streaming_graph(), {"batch": 4}).take()
     assert not buffers.inputs and not buffers.outputs

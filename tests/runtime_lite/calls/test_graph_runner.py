@@ -249,6 +249,18 @@ def test_a_run_that_fails_after_it_wrote_leaves_the_states_and_the_next_run_righ
             np.testing.assert_array_equal(got[1].values["keys"], expected[1].values["keys"])
 
 
+def test_runs_that_fail_one_after_the_other_let_no_more_memory_be_kept(watched: GraphRunner) -> None:
+    def fail(outputs: Mapping[str, Array]) -> None:
+        raise MemoryError
+
+    watched.step_streams([chunk(watched, 0)], [initial_state(watched.graph, 1)], {"batch": 1})
+    watch(watched).spoil = fail
+    for _ in range(5):
+        with pytest.raises(MemoryError):
+            watched.step_streams([chunk(watched, 0)], [initial_state(watched.graph, 1)], {"batch": 1})
+    assert watched._blocks.runs == 1
+
+
 def test_runs_beside_each_other_share_no_memory_but_what_they_read(watched: GraphRunner) -> None:
     watch(watched).meet = threading.Barrier(3, timeout=PATIENCE_S).wait
     answers: dict[int, Any] = {}
