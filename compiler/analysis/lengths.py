@@ -14,7 +14,7 @@ from compiler.analysis.layout import symbols_of
 from compiler.analysis.propagate import Derivation
 from compiler.ir import Dim, symbol
 from compiler.sizes.expressions import bounds_of_cut, normal_form, remainder_by
-from compiler.sizes.growth import never_falls
+from compiler.sizes.growth import agree_up_to, never_falls
 
 Limit = tuple[sympy.Expr, int]
 """A size that may not exceed a number: rows looked up in a table of so many. One that falls asks for long inputs."""
@@ -290,3 +290,13 @@ def longest_lengths(limits: Sequence[Limit], names: Collection[str]) -> dict[str
                     low, high = (middle, high) if bool(size.subs(symbol(name), middle) <= rows) else (low, middle)
                 most[name] = min(most.get(name, low), low)
     return most
+
+
+def keeps_all_counted(size: Dim, counted: Dim, cache: str, slots: int) -> bool:
+    """Whether the newest of so many frames, as many as there are slots, are as many as are counted.
+
+    For every length of the cache from 0 to its slots: a state that comes back as it was has all its slots as well when
+    it is full, but not before. False where it is not found out.
+    """
+    kept, wanted = (sympy.Min(each, slots) for each in (size, counted))
+    return bool(kept == wanted) or agree_up_to(kept, wanted, symbol(cache), slots)

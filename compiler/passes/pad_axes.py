@@ -31,7 +31,7 @@ from compiler.analysis.garbage_collection import paused
 from compiler.analysis.interval import Interval
 from compiler.analysis.layout import Frames, Rows, Side
 from compiler.analysis.length_data import fact_at
-from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
+from compiler.analysis.lengths import infer_settled, keeps_all_counted, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
 from compiler.errors import Place, Refused
 from compiler.ir import OLDEST_OPSET, Dim
@@ -457,20 +457,20 @@ def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None
 
 
 def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
-    """The newest frames of a state are the newest slots, at least as many as it has, zero where there are none."""
+    """The newest frames of a state are the newest slots, as many as are counted, zero where there are none."""
     axis = state.frames_axis
     assert axis is not None
     frames = fact.frames(axis)
-    size = None if value.shape is None else value.shape[axis]
-    whole = house.symbol(cache.axis) + _frames_of_call(cache)
+    fixed = None if value.shape is None else value.shape[axis]
+    counted = house.symbol(cache.axis) + _frames_of_call(cache)
     if frames is None:
-        if isinstance(size, int) and size == cache.slots <= cache.step:
+        if isinstance(fixed, int) and keeps_all_counted(fixed, counted, cache.axis, cache.slots):
             return
     elif (
         frames.is_prefix_padded
         and len(fact.padded) == 1
         and fact.padding(axis).is_zero
-        and (frames.size == whole or _slots_when_full(frames.size, cache) == cache.slots)
+        and keeps_all_counted(frames.size, counted, cache.axis, cache.slots)
     ):
         return
     raise refuse(
@@ -484,11 +484,6 @@ def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, pl
 def _frames_of_call(cache: CacheAxis) -> Dim:
     """Frames that a call adds."""
     return cache.step if cache.added is None else house.expression(cache.added)
-
-
-def _slots_when_full(size: Dim, cache: CacheAxis) -> Dim:
-    """Slots of an axis when the cache is full."""
-    return house.normal_form(sympy.sympify(size).subs(house.symbol(cache.axis), cache.slots))
 
 
 def _check_empty(least: int, cache: CacheAxis) -> None:

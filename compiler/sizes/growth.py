@@ -84,6 +84,22 @@ def agree(a: Dim, b: Dim, name: sympy.Basic, first: int) -> bool:
     return bool((values_of(a, name, lengths) == values_of(b, name, lengths)).all())
 
 
+def agree_up_to(a: Dim, b: Dim, name: sympy.Basic, last: int) -> bool:
+    """Whether two sizes are equal for all values of a name from 0 to a last one, and of one other name from 1 on.
+
+    False where it is not found out.
+    """
+    others = (sympy.sympify(a).free_symbols | sympy.sympify(b).free_symbols) - {name}
+    if len(others) > 1:
+        return False
+    other = next(iter(others), sympy.Symbol("none"))
+    both = [[sympy.sympify(size).subs(name, value) for size in (a, b)] for value in range(last + 1)]
+    try:
+        return all(agree(one, two, other, 1) for one, two in both)
+    except ValueError:
+        return False
+
+
 @functools.lru_cache(maxsize=4096)
 def never_negative(size: Dim, first: int = 0) -> bool:
     """Whether a size of one name is 0 or more for every length from a first one on; False where it is not found out."""

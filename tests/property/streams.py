@@ -16,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 import onnxruntime
+import pydantic
 
 from compiler import ir as house
 from compiler.capture.initial_graph import initial_graph
@@ -26,12 +27,20 @@ from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.session import open_session, session_of
 from compiler.runners.stream import Runner, expected_states
-from compiler.stages import Array, Lowered
+from compiler.stages import Array, Feed, Lowered
 from compiler.verify.invariance_check import check_invariance
-from tests.property.stream_graphs import Grown, chunks_of, grow
+from tests.property.stream_graphs import feeds_of, grow
+from tests.property.stream_grower import WIDTH, Grown
+from tests.property.stream_served import FLUSHED, can_flush, served
 
 ROWS = 3
+SERVED = 4
+"""Every so many of the graphs are also served."""
+
+FINE = ("accepted", "refused", "undefined")
 TOLERANCE = 1e-4
+PROVES = "pad_axes"
+"""The standard pass that gives certificates."""
 
 
 class Unsound(AssertionError):
@@ -43,12 +52,23 @@ class Outcome:
     """What became of one graph.
 
     Attributes:
-        kind: `accepted`, `refused`, `unsound` or `disagreement`, where the checker does not follow the prover.
+        kind: `accepted`, `refused`, `unsound`, `disagreement`, where the checker does not follow the prover, or
+            `undefined`, where the author's own loop answers with no numbers.
         told: why it was refused, or what differs.
+        layers: of the graph.
     """
 
     kind: str
     told: str = ""
+    layers: tuple[str, ...] = ()
+
+
+class Disagreement(AssertionError):
+    """The checker does not follow the prover."""
+
+
+class Undefined(Exception):
+    """The author's own loop answers with no numbers, or not at all."""
 
 
 class AuthorsLoop:
@@ -61,25 +81,61 @@ class AuthorsLoop:
 
     def __init__(self, grown: Grown, session: onnxruntime.InferenceSession) -> None:
         self.grown, self.session = grown, session
-        self.slots = {name: axis.window for name, axis in grown.spec.axes.items()}
-        self.states = {
-            name: np.zeros([1 if dim == "batch" else 0 if isinstance(dim, str) else dim for dim in given.shape], "f4")
-            for name, given in grown.spec.inputs.items()
-            if given.state is not None
+        self.inputs = grown.spec.inputs
+        self.slots = {name: axis.window for name, axis in grown.spec.axes.items() if axis.window is not None}
+        self.own = {
+            name: given.original if given.original is not None else given.shape for name, given in self.inputs.items()
+        }
+        self.carried = {
+            name: np.zeros([self._beginning(size) for size in self.own[name]], given.dtype)
+            for name, given in self.inputs.items()
+            if given.is_carried
         }
 
-    def push(self, chunk: Array) -> Array:
-        """The scores of a chunk."""
+    def _beginning(self, size: int | str) -> int:
+        return size if isinstance(size, int) else 0 if size in self.slots else 1
+
+    @property
+    def states(self) -> dict[str, Array]:
+        """What the next call takes, the batch in front."""
+        return {name: self._in_front(array, self._row_place(name)) for name, array in self.carried.items()}
+
+    def _row_place(self, name: str) -> int | None:
+        return 0 if self.inputs[name].original is None else self.inputs[name].row_place
+
+    def _in_front(self, array: Array, place: int | None) -> Array:
+        return array[np.newaxis] if place is None else np.moveaxis(array, place, 0)
+
+    def push(self, feed: Feed) -> Array:
+        """The scores of a chunk, the batch in front.
+
+        Raises:
+            Undefined: there are none.
+        """
+        given = {}
+        for name, array in feed.items():
+            place = self._row_place(name)
+            given[name] = array[0] if place is None else np.moveaxis(array, 0, place)
         names = [output.name for output in self.session.get_outputs()]
-        results = dict(zip(names, self.session.run(None, {"features": chunk, **self.states}), strict=True))
-        self.states = {name: results[f"next_{name}"] for name in self.states}
-        for cache in self.grown.caches:
-            kept = self.slots[cache.axis]
-            assert kept is not None
-            index = [slice(None)] * 3
-            index[cache.frames_axis] = slice(max(self.states[cache.input].shape[cache.frames_axis] - kept, 0), None)
-            self.states[cache.input] = self.states[cache.input][tuple(index)]
-        return np.asarray(results["scores"])
+        try:
+            results = dict(zip(names, self.session.run(names, {**given, **self.carried}), strict=True))
+        except Exception as error:
+            raise Undefined(str(error)) from error
+        if not all(np.isfinite(array).all() for array in results.values()):
+            raise Undefined("not a number")
+        for name in self.carried:
+            self.carried[name] = self._next(name, results, feed)
+        return self._in_front(np.asarray(results["scores"]), self.grown.rows)
+
+    def _next(self, name: str, results: Mapping[str, Array], feed: Feed) -> Array:
+        given = self.inputs[name]
+        if given.state is None:
+            return np.asarray(self.carried[name] + self.grown.counts[name][feed["features"].shape[1] - 1])
+        array = np.asarray(results[given.state])
+        for at, size in enumerate(self.own[name]):
+            if size in self.slots:
+                array = np.take(array, range(max(array.shape[at] - self.slots[str(size)], 0), array.shape[at]), at)
+        return array
 
 
 def lowered_of(grown: Grown) -> Lowered:
@@ -87,60 +143,98 @@ def lowered_of(grown: Grown) -> Lowered:
 
     Raises:
         Refused: a pass does not take it.
-        GateFailed: the checker does not follow the certificate of a pass.
+        Disagreement: the checker does not follow the certificate of a pass.
     """
     model, longest = house.clone(grown.model), {"chunk": grown.chunk}
     lowered = initial_graph(mock.Mock(), "net", grown.spec, (model, None), 10_000, longest)
     for name in STANDARD_PASSES:
-        before = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        before = dataclasses.replace(lowered, model=house.clone(lowered.model)) if name == PROVES else lowered
         outcome = make_pass(name, {}).apply(lowered)
-        replay_certificates(before, outcome)
+        assert name == PROVES or not outcome.records, f"{name} changes the graph that its certificate is about"
+        try:
+            replay_certificates(before, outcome)
+        except GateFailed as failed:
+            raise Disagreement(f"{name}: {failed}") from None
         lowered = outcome.lowered
     return lowered
 
 
 def try_graph(seed: int) -> Outcome:
     """What becomes of the graph of a seed."""
-    grown = grow(seed)
+    try:
+        grown = grow(seed)
+    except pydantic.ValidationError as refused:
+        return Outcome("refused", refused.errors()[0]["msg"])
     try:
         lowered = lowered_of(grown)
+        compare(grown, lowered, np.random.default_rng(seed + 1), is_served=seed % SERVED == 0)
     except Refused as refused:
-        return Outcome("refused", refused.message)
-    except GateFailed as failed:
-        return Outcome("disagreement", str(failed))
-    try:
-        compare(grown, lowered, np.random.default_rng(seed + 1))
+        return Outcome("refused", refused.message, grown.layers)
+    except Disagreement as failed:
+        return Outcome("disagreement", str(failed), grown.layers)
     except (Unsound, GateFailed) as failed:
-        return Outcome("unsound", str(failed))
-    return Outcome("accepted")
+        return Outcome("unsound", str(failed), grown.layers)
+    except Undefined as failed:
+        return Outcome("undefined", str(failed), grown.layers)
+    return Outcome("accepted", layers=grown.layers)
 
 
-def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator) -> None:
+def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_served: bool) -> None:
     """Rows of different ages beside each other against the author's loop, and poison in all padding.
+
+    Args:
+        grown: the graph.
+        lowered: what became of it.
+        rng: draws chunks, and what lies behind them.
+        is_served: whether the runtime serves the graph as well.
 
     Raises:
         Unsound: an answer or a state differs.
         GateFailed: poison is seen.
+        Undefined: the author's loop has no answer.
     """
+    minimum = max((each.minimum for each in lowered.padded_axes), default=1)
+    if minimum > grown.chunk:
+        raise Refused(f"no chunk is as long as {minimum}")
+    grown = dataclasses.replace(grown, shortest=max(minimum, grown.shortest))
+    rows = [feeds_of(grown, rng, int(rng.integers(4, 9))) for _ in range(ROWS)]
+    starts = [0, *(int(each) for each in rng.integers(0, 3, ROWS - 1))]
     session = session_of(lowered.model)
     own = open_session(house.serialized(grown.model))
     runner = Runner(lowered, session, ROWS, fill=float(rng.choice([0.0, 1e30, np.nan])))
-    rows = [chunks_of(grown, rng, int(rng.integers(4, 9))) for _ in range(ROWS)]
-    starts = [0, *(int(each) for each in rng.integers(0, 3, ROWS - 1))]
     loops = [AuthorsLoop(grown, own) for _ in range(ROWS)]
-    idle = np.zeros_like(rows[0][0])
+    idle = {name: np.zeros_like(array) for name, array in rows[0][0].items()}
     for call in range(min(start + len(chunks) for start, chunks in zip(starts, rows, strict=True))):
         for row in [row for row, start in enumerate(starts) if start == call]:
             _restart(runner, row)
-        chunks = [rows[row][call - start] if call >= start else idle for row, start in enumerate(starts)]
-        outputs = runner.step(side_by_side(lowered, [{"features": chunk} for chunk in chunks]))
+        feeds = [rows[row][call - start] if call >= start else idle for row, start in enumerate(starts)]
+        outputs = runner.step(side_by_side(lowered, feeds))
         for row in [row for row, start in enumerate(starts) if call >= start]:
-            expected = loops[row].push(chunks[row])
+            expected = loops[row].push(feeds[row])
             got = outputs["scores"][row : row + 1, : expected.shape[1]]
             _require_close(got, expected, f"scores of row {row} at call {call}")
             for name, state in expected_states(lowered, loops[row].states).items():
                 _require_close(runner.states[name][row : row + 1], state, f"{name} of row {row} at call {call}")
-    check_invariance(Runner(lowered, session, ROWS), [{"features": chunk} for chunk in rows[0][:5]])
+    check_invariance(Runner(lowered, session, ROWS), rows[0][:5])
+    if is_served:
+        _compare_served(grown, lowered, rows, starts, own)
+
+
+def _compare_served(
+    grown: Grown,
+    lowered: Lowered,
+    rows: Sequence[Sequence[Feed]],
+    starts: Sequence[int],
+    own: onnxruntime.InferenceSession,
+) -> None:
+    silence = {"features": np.zeros((1, FLUSHED, WIDTH), np.float32)}
+    loops = [AuthorsLoop(grown, own) for _ in rows]
+    truth = [[loop.push(feed) for feed in feeds] for loop, feeds in zip(loops, rows, strict=True)]
+    if can_flush(grown):
+        truth = [[*pushed, loop.push(silence)] for loop, pushed in zip(loops, truth, strict=True)]
+    for row, answers in enumerate(served(grown, lowered, rows, starts)):
+        for call, (answer, expected) in enumerate(zip(answers, truth[row], strict=True)):
+            _require_close(answer["scores"], expected, f"served scores of row {row} at call {call}")
 
 
 def _restart(runner: Runner, row: int) -> None:
@@ -171,6 +265,15 @@ def counted(found: Mapping[int, Outcome]) -> dict[str, int]:
     return dict(collections.Counter(outcome.kind for outcome in found.values()))
 
 
+def by_layer(found: Mapping[int, Outcome]) -> str:
+    """For each layer, the graphs with it that were accepted, of those that were drawn."""
+    drawn = collections.Counter(layer for each in found.values() for layer in set(each.layers))
+    taken = collections.Counter(
+        layer for each in found.values() if each.kind == "accepted" for layer in set(each.layers)
+    )
+    return "accepted by layer: " + ", ".join(f"{name} {taken[name]}/{count}" for name, count in sorted(drawn.items()))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw graphs, and say what became of them; 1 if any was unsound, or the checker did not follow."""
     parser = argparse.ArgumentParser(prog="python -m tests.property.streams", description=__doc__)
@@ -180,15 +283,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found, began = {}, time.monotonic()
     for seed, outcome in outcomes(range(given.seed, given.seed + given.graphs)):
         found[seed] = outcome
-        if outcome.kind not in ("accepted", "refused"):
+        if outcome.kind not in FINE:
             print(f"seed {seed}: {outcome.kind}: {outcome.told}", flush=True)
         if len(found) % 200 == 0:
             print(f"{len(found)} graphs, {time.monotonic() - began:.0f} s: {counted(found)}", flush=True)
     reasons = collections.Counter(outcome.told[:90] for outcome in found.values() if outcome.kind == "refused")
-    for reason, count in reasons.most_common(12):
+    for reason, count in reasons.most_common(25):
         print(f"  refused {count}: {reason}")
+    print(by_layer(found))
     print(f"{len(found)} graphs from seed {given.seed}: {counted(found)}")
-    return int(any(outcome.kind not in ("accepted", "refused") for outcome in found.values()))
+    return int(any(outcome.kind not in FINE for outcome in found.values()))
 
 
 if __name__ == "__main__":

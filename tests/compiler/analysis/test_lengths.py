@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.analysis.layout import Side
-from compiler.analysis.lengths import infer_settled, least_lengths, longest_lengths
+from compiler.analysis.lengths import infer_settled, keeps_all_counted, least_lengths, longest_lengths
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from compiler.ir import dims_of, expression, symbol
 from tests.kit.graphs import parse, random_weights
@@ -68,3 +68,28 @@ def test_the_shortest_length_gives_every_size_an_entry(attributes: str, least: i
     axes = Axes("batch", {"time": Side.LEFT})
     derivation = propagate(model, axes, input_facts(model, axes))
     assert least_lengths(derivation, {"time": 1}) == {"time": least}
+
+
+@pytest.mark.parametrize(
+    ("size", "is_kept"),
+    [
+        ("cache + chunk", True),
+        ("Min(5, cache + chunk)", True),
+        ("Min(9, cache + chunk)", True),
+        ("cache + chunk - Max(0, cache + chunk - 5)", True),
+        ("cache", False),
+        ("Min(5, cache)", False),
+        ("Min(4, cache + chunk)", False),
+        ("cache + chunk - 1", False),
+        ("chunk", False),
+        ("5", False),
+        ("cache + other", False),
+    ],
+)
+def test_a_state_keeps_as_many_frames_as_are_counted(size: str, is_kept: bool) -> None:
+    assert keeps_all_counted(expression(size), expression("cache + chunk"), "cache", 5) is is_kept
+
+
+def test_a_state_of_all_its_slots_is_counted_where_a_call_fills_them() -> None:
+    assert keeps_all_counted(5, expression("cache + 5"), "cache", 5)
+    assert not keeps_all_counted(5, expression("cache + 4"), "cache", 5)

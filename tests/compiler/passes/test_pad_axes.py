@@ -197,6 +197,14 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
          + "j = Concat<axis = 1>(past, x)  " + MIX.replace("KEYS", "j")},
         "the state holds", "cache first", "Concat", "next_past",
     ),
+    "a state that comes back as it was": (
+        {"body": "next_past = Identity(past)  j = Concat<axis = 1>(past, x)  " + MIX.replace("KEYS", "j")},
+        "the state holds", "cache first", "Identity", "next_past",
+    ),
+    "a state that loses as many frames as it gets": (
+        {"body": "j = Concat<axis = 1>(past, x)  next_past = Slice(j, two, end, one)  " + MIX.replace("KEYS", "j")},
+        "the state holds", "cache first", "Slice", "next_past",
+    ),
     "positions reshaped as those of one stream": (
         {"body": JOIN + LENGTH + "rows = Slice(table, zero, length, one)  "
          + "r = Reshape(rows, split_rows)  "

@@ -7,6 +7,7 @@ import sympy
 from compiler.sizes.expressions import Dim, expression, symbol
 from compiler.sizes.growth import (
     agree,
+    agree_up_to,
     function_of,
     grows_by,
     lengths_for,
@@ -84,6 +85,21 @@ def test_branches_that_part_far_out_are_told_apart(bend: int) -> None:
 
 def test_a_wave_that_begins_far_out_is_seen() -> None:
     assert not agree(expression("Max(time - 900, 0)//3"), expression("(Max(time - 900, 0) + 1)//3"), TIME, 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_same"),
+    [
+        ("Min(9, time + 3)", "Min(9, Max(time, 0) + 3)", True),
+        ("Min(9, time)", "Min(9, time + 1)", False),
+        ("Min(9, time + 3)", "Min(5, time + 3)", False),
+        ("Min(9, time + batch)", "Min(9, batch + Min(time, 9))", True),
+        ("Min(9, time + batch)", "Min(9, time + batch//2)", False),
+        ("Min(9, time + batch + chunk)", "Min(9, batch + Min(time, 9) + chunk)", False),  # two other names: not known
+    ],
+)
+def test_sizes_of_two_names_up_to_a_last_value_of_one(a: str, b: str, is_same: bool) -> None:
+    assert agree_up_to(expression(a), expression(b), TIME, 9) is is_same
 
 
 def test_what_would_take_too_long_is_not_known() -> None:

@@ -1,0 +1,349 @@
+"""Grows a random step graph: inputs, states and outputs as authors lay them out, and the recipe that says so.
+
+Layers see every input with the batch in front, [batch, ...]. How the author has it is drawn here, once for the graph:
+the batch in front, the batch anywhere, or one row, with a 1 for the batch or without it; and states of one shape may
+lie in one tensor.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.recipe.graph import Graph
+
+WIDTH = 4
+OPSET = 20
+END = 2**63 - 1
+
+BATCH, CHUNK = "batch", "chunk"
+
+TYPES = {"float32": ir.DataType.FLOAT, "int64": ir.DataType.INT64}
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """A cache axis.
+
+    Attributes:
+        axis: its name.
+        slots: how many frames are kept.
+        cut: how the author cuts caches along it: `whole` leaves that to the recipe, `last` takes the last frames,
+            `from` those from a computed place on.
+        more: frames that the author keeps beyond the slots.
+        frames: what a chunk of 1, 2, 3 and so on entries adds.
+    """
+
+    axis: str
+    slots: int
+    cut: str
+    more: int
+    frames: tuple[int, ...]
+
+
+@dataclasses.dataclass
+class Drawn:
+    """A state while the graph grows: what layers read of it and what it becomes, [batch, ...] both.
+
+    Attributes:
+        shape: with the batch and perhaps a window in it.
+        dtype: element type.
+        before: what layers read.
+        after: what it becomes.
+        is_apart: whether it may not share a tensor with others.
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: str
+    before: ir.Value
+    after: ir.Value | None = None
+    is_apart: bool = False
+
+
+@dataclasses.dataclass
+class Grown:
+    """A random step graph.
+
+    Attributes:
+        model: the graph as its author exports it.
+        spec: what a recipe says of it.
+        chunk: entries of a whole chunk.
+        shortest: entries of the shortest chunk that is drawn.
+        is_ragged: whether chunks may be shorter than a whole one.
+        rows: where the scores have the batch as the author gives them; None where they have none.
+        positions: inputs that callers feed with positions: `so far`, how far the stream has come, or `anywhere`.
+        counts: by input that the bundle counts, what a chunk of 1, 2, 3 and so on entries adds.
+        layers: names of the layers.
+    """
+
+    model: ir.Model
+    spec: Graph
+    chunk: int
+    shortest: int
+    is_ragged: bool
+    rows: int | None
+    positions: dict[str, str]
+    counts: dict[str, tuple[int, ...]]
+    layers: tuple[str, ...]
+
+
+class Grower:
+    """Grows one graph.
+
+    Attributes:
+        rng: draws all of it.
+        chunk: entries of a whole chunk.
+        is_ragged: whether chunks may be shorter.
+        form: `front`, `anywhere` or `one row`: where the author has the batch.
+        value: frames [batch, frames, width], which the next layer takes.
+        frames_of: the frames of `value` for so many entries of a chunk.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.chunk, self.is_ragged = int(rng.integers(1, 7)), bool(rng.random() < 0.7)
+        self.form = str(rng.choice(["front", "anywhere", "one row"], p=[0.5, 0.25, 0.25]))
+        self.model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="grown"), ir_version=10)
+        self.insert = house.Inserter(self.model, "grown")
+        self.inputs: dict[str, dict[str, Any]] = {}
+        self.axes: dict[str, dict[str, Any]] = {BATCH: {"buckets": (1, 3)}, CHUNK: {"fixed": self.chunk}}
+        if self.is_ragged:
+            self.axes[CHUNK] = {"buckets": (self.chunk,), "length_input": "chunk_length"}
+        self.windows: list[Window] = []
+        self.states: list[Drawn] = []
+        self.positions: dict[str, str] = {}
+        self.counts: dict[str, tuple[int, ...]] = {}
+        self.place: ir.Value | None = None
+        self.value = self.input("features", [BATCH, CHUNK, WIDTH])
+        self.frames_of: Callable[[int], int] = lambda entries: entries
+
+    def chance(self, share: float) -> bool:
+        """Whether something is drawn that so many graphs have."""
+        return bool(self.rng.random() < share)
+
+    # Nodes
+
+    def op(self, op_type: str, inputs: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
+        """One node."""
+        dtype = attributes.pop("dtype", None)
+        return self.insert.op(op_type, inputs, attributes, name=op_type.lower(), dtype=dtype)
+
+    def ops(self, op_type: str, inputs: Sequence[ir.Value | None], count: int, **attributes: Any) -> list[ir.Value]:
+        """One node with several results."""
+        kind = next(value.type for value in inputs if value is not None)
+        names = [house.fresh_name(self.model.graph, op_type.lower()) for _ in range(count)]
+        values = [ir.Value(name=name, type=kind) for name in names]
+        self.insert.place(ir.node(op_type, inputs, attributes, outputs=values, name=f"{names[0]}_node"))
+        return values
+
+    def weights(self, *shape: int) -> ir.Value:
+        """Random numbers that keep values small."""
+        numbers = self.rng.standard_normal(shape) / np.sqrt(max(shape[-1], 1))
+        return self.insert.constant(numbers.astype(np.float32), "w")
+
+    def linear(self, value: ir.Value, width: int = WIDTH) -> ir.Value:
+        """A matrix product, from the width of all frames."""
+        return self.op("MatMul", [value, self.weights(WIDTH, width)])
+
+    def number(self, value: float) -> ir.Value:
+        """A real constant."""
+        return self.insert.constant(np.array(value, np.float32), "c")
+
+    def whole(self, value: int) -> ir.Value:
+        """A whole number, int64 []."""
+        return self.insert.constant(np.array(value, np.int64), "bound")
+
+    def integers(self, *numbers: int) -> ir.Value:
+        """A list of whole numbers."""
+        return self.insert.int64s(*numbers)
+
+    def length(self, value: ir.Value, axis: int = 1) -> ir.Value:
+        """The size of an axis, int64 []."""
+        return self.op("Squeeze", [self.size(value, axis), self.integers(0)])
+
+    def size(self, value: ir.Value, axis: int) -> ir.Value:
+        """The size of an axis, int64 [1]."""
+        return self.op("Shape", [value], start=axis, end=axis + 1, dtype=ir.DataType.INT64)
+
+    def cut(self, value: ir.Value, start: int, end: int, axis: int) -> ir.Value:
+        """Entries of an axis."""
+        return self.op("Slice", [value, self.integers(start), self.integers(end), self.integers(axis)])
+
+    def real(self, value: ir.Value) -> ir.Value:
+        """Whole numbers as real ones."""
+        return self.op("Cast", [value], to=ir.DataType.FLOAT)
+
+    def channels_first(self, value: ir.Value) -> ir.Value:
+        """[batch, frames, width] as [batch, width, frames], and back."""
+        return self.op("Transpose", [value], perm=[0, 2, 1])
+
+    # Inputs, states, positions
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: str = "float32", **said: Any) -> ir.Value:
+        """A new input, as layers see it; how the author has it is drawn."""
+        at, is_absent = self._row_place(len(shape))
+        rest = list(shape[1:])
+        row: list[int | str] = [1 if self.form == "one row" else BATCH]
+        own = rest if is_absent else [*rest[:at], *row, *rest[at:]]
+        fixed = {axis: each["fixed"] for axis, each in self.axes.items() if "fixed" in each}
+        value = ir.Value(name=name, shape=ir.Shape([fixed.get(size, size) for size in own]))  # type: ignore[arg-type]
+        value.dtype = TYPES[dtype]
+        self.model.graph.inputs.append(value)
+        house.names_taken(self.model.graph).add(name)
+        original = {} if self.form == "front" else {"original": tuple(own)}
+        self.inputs[name] = {"shape": tuple(shape), "dtype": dtype, **original, **said}
+        if is_absent:
+            return self.op("Unsqueeze", [value, self.integers(0)])
+        return (
+            value if at == 0 else self.op("Transpose", [value], perm=[at, *(i for i in range(len(shape)) if i != at)])
+        )
+
+    def _row_place(self, rank: int) -> tuple[int, bool]:
+        """Where an input has the batch, and whether it has none."""
+        if self.form == "front":
+            return 0, False
+        return int(self.rng.integers(0, rank)), self.form == "one row" and self.chance(0.4)
+
+    def state(self, shape: Sequence[int | str], dtype: str = "float32", *, apart: bool = False) -> Drawn:
+        """A new state; layers set what it becomes."""
+        before = ir.Value(name=house.fresh_name(self.model.graph, "before"), type=ir.TensorType(TYPES[dtype]))
+        drawn = Drawn(tuple(shape), dtype, before, is_apart=apart)
+        self.states.append(drawn)
+        return drawn
+
+    def window(self) -> Window:
+        """A cache axis: a new one, or one that other caches have, where as many frames come."""
+        frames = tuple(map(self.frames_of, range(1, self.chunk + 1)))
+        alike = [window for window in self.windows if window.frames == frames]
+        if alike and self.chance(0.4):
+            return alike[int(self.rng.integers(0, len(alike)))]
+        slots = int(self.rng.integers(frames[-1], frames[-1] + 7))
+        cut = str(self.rng.choice(["whole", "last", "from"], p=[0.6, 0.3, 0.1]))
+        made = Window(f"cache_{len(self.windows)}", slots, cut, int(self.rng.integers(0, 3)), frames)
+        self.windows.append(made)
+        self.axes[made.axis] = {"window": slots, "length_input": f"{made.axis}_length"}
+        return made
+
+    def kept(self, window: Window, joined: ir.Value, axis: int) -> ir.Value:
+        """What a cache becomes, of cached and new frames."""
+        most = window.slots + window.more
+        if window.cut == "whole":
+            return joined
+        if window.cut == "last":
+            return self.cut(joined, -most, END, axis)
+        behind = self.op("Sub", [self.size(joined, axis), self.integers(most)])
+        start = self.op("Max", [behind, self.integers(0)])
+        return self.op("Slice", [joined, start, self.integers(END), self.integers(axis)])
+
+    def offset(self) -> ir.Value:
+        """How far the stream has come, or any place: int64 [batch]; counted, carried by the graph, or fed."""
+        if self.place is None or self.chance(0.2):
+            self.place = self._offset()
+        return self.place
+
+    def _offset(self) -> ir.Value:
+        drawn, name = self.rng.random(), f"offset_{len(self.positions) + len(self.counts)}"
+        if drawn < (0.03 if self.is_ragged else 0.5):
+            window = self.windows[0] if self.windows and self.chance(0.4) else None
+            self.counts[name] = tuple(range(1, self.chunk + 1)) if window is None else window.frames
+            return self.input(name, [BATCH], "int64", counts=CHUNK if window is None else window.axis)
+        if drawn < 0.7:
+            state = self.state([BATCH], "int64")
+            state.after = self.op("Add", [state.before, self.size(self.value, 1)])
+            return state.before
+        self.positions[name] = "so far" if self.chance(0.7) else "anywhere"
+        return self.input(name, [BATCH], "int64")
+
+    # The end
+
+    def finish(self, layers: Sequence[str]) -> Grown:
+        """The graph."""
+        scores = self.op("MatMul", [self.value, self.weights(WIDTH, 3)])
+        rows = self._give("scores", scores, is_absent=self.form == "one row" and self.is_ragged and self.chance(0.3))
+        for number, group in enumerate(self._groups()):
+            self._carry(f"state_{number}", group)
+        spec = Graph.model_validate(
+            {
+                "source": {"factory": "grown:graph"},
+                "inputs": self.inputs,
+                "outputs": tuple(str(value.name) for value in self.model.graph.outputs),
+                "axes": {name: axis for name, axis in self.axes.items() if self._is_used(name)},
+            }
+        )
+        house.infer_shapes(self.model)
+        shortest = next(entries for entries in range(1, self.chunk + 1) if self.frames_of(entries) > 0)
+        drawn = (self.chunk, shortest, self.is_ragged, rows, self.positions, self.counts)
+        return Grown(self.model, spec, *drawn, layers=tuple(layers))
+
+    def _is_used(self, axis: str) -> bool:
+        return any(axis in given["shape"] for given in self.inputs.values())
+
+    def _groups(self) -> Iterator[list[Drawn]]:
+        """The states, those together that lie in one tensor."""
+        alike: dict[tuple[Any, ...], list[Drawn]] = {}
+        for number, each in enumerate(self.states):
+            alike.setdefault((number,) if each.is_apart else (each.shape, each.dtype), []).append(each)
+        for group in alike.values():
+            if len(group) > 1 and self.chance(0.6):
+                yield group
+            else:
+                yield from ([each] for each in group)
+
+    def _carry(self, name: str, group: Sequence[Drawn]) -> None:
+        """One input for some states, and the output that feeds it."""
+        shape, dtype = list(group[0].shape), group[0].dtype
+        behind, at = self.insert, 0
+        self.insert = house.Inserter(self.model, "grown", before=next(iter(self.model.graph)))
+        if len(group) > 1:
+            at = int(self.rng.integers(1, len(shape) + 1))
+            shape.insert(at, len(group))
+        whole = self.input(name, shape, dtype, state=f"next_{name}")
+        parts = [whole] if len(group) == 1 else self._parts(whole, at, len(group))
+        for part, each in zip(parts, group, strict=True):
+            each.before.replace_all_uses_with(part)
+        self.insert = behind
+        found = []
+        for part, each in zip(parts, group, strict=True):
+            assert each.after is not None
+            found.append(part if each.after is each.before else each.after)
+        if len(group) > 1:
+            found = [self.op("Unsqueeze", [each, self.integers(at)]) for each in found]
+            found = [self.op("Concat", found, axis=at)]
+        self._give(f"next_{name}", found[0], like=self.inputs[name])
+
+    def _parts(self, whole: ir.Value, at: int, count: int) -> list[ir.Value]:
+        """Every state of those in one tensor."""
+        drawn = self.rng.random()
+        if drawn < 0.4:
+            return [self.op("Gather", [whole, self.whole(layer)], axis=at) for layer in range(count)]
+        if drawn < 0.7:
+            cut = [self.cut(whole, layer, layer + 1, at) for layer in range(count)]
+        else:
+            cut = self.ops("Split", [whole], count, axis=at, num_outputs=count)
+        return [self.op("Squeeze", [each, self.integers(at)]) for each in cut]
+
+    def _give(
+        self, name: str, value: ir.Value, *, like: dict[str, Any] | None = None, is_absent: bool = False
+    ) -> int | None:
+        """An output, laid out as its input is, or as drawn; where it has the batch."""
+        at = 0
+        if like is not None and "original" in like:
+            own, shape = list(like["original"]), list(like["shape"])
+            is_absent, row = len(own) < len(shape), 1 if self.form == "one row" else BATCH
+            fits = (i for i, size in enumerate(own) if size == row and own[:i] + own[i + 1 :] == shape[1:])
+            at = 0 if is_absent else next(fits)
+        elif like is None and self.form == "anywhere":
+            at = int(self.rng.integers(0, 3))
+        if is_absent:
+            value = self.op("Squeeze", [value, self.integers(0)])
+        elif at:
+            rank = 3 if like is None else len(like["shape"])
+            value = self.op("Transpose", [value], perm=[*range(1, at + 1), 0, *range(at + 1, rank)])
+        if value in self.model.graph.outputs or value.producer() is None:
+            value = self.op("Identity", [value])
+        value.name = name
+        self.model.graph.outputs.append(value)
+        return None if is_absent else at
