@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from runtime_lite import plan
-from runtime_lite.bench import bench_model, bench_served
+from runtime_lite.bench import bench_model
+from runtime_lite.bench_served import bench_served
 from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
-from runtime_lite.executors.executor import ExecutorFactory, make_executor
+from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
 from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
 from runtime_lite.format.costs import Cost, json_from_costs
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--runs", type=_positive, default=100, help="timed runs per bucket (default 100)")
     bench.add_argument("--warm-up", type=_positive, default=10, help="untimed runs before them (default 10)")
     bench.add_argument(
-        "--workers", type=_positive, metavar="N", help="as served: N runs at once, in turns, a feed per row"
+        "--workers", type=_positive, metavar="N", help="as a full server with N runs at once has them"
     )
     bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
     bench.set_defaults(command=_bench)
@@ -225,14 +226,15 @@ def _push_chunks(model: Model, feeds: dict[str, Array], graph: str | None) -> di
 def _bench(options: argparse.Namespace) -> None:
     if options.update_costs and options.bundle.is_file():
         raise BadInput(f"{options.bundle}: expected a bundle directory for --update-costs, got a file; unpack it first")
-    with Runtime(threads=options.threads) as runtime:
-        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
-        if options.workers is None:
+    if options.workers is None:
+        with Runtime(threads=options.threads) as runtime:
+            model = runtime.load(options.bundle, allow_host_code=options.allow_host_code)
             timings = list(bench_model(model, options.runs, options.warm_up))
-            print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
-        else:
-            timings = bench_served(model, options.workers, options.runs)
-            print(f"{options.threads} threads, {options.workers} workers, {options.runs} runs of each; times in ms")
+        print(f"{options.threads} threads, {options.runs} runs after {options.warm_up}; times in ms")
+    else:
+        executors = make_trusted_executor if options.allow_host_code else make_executor
+        timings = bench_served(options.bundle, options.threads, options.workers, options.runs, executors)
+        print(f"{options.threads} threads, {options.workers} workers, {options.runs} runs of each; times in ms")
     rows = [(t.graph, t.bucket, *(f"{ms:.3f}" for ms in (t.p50_ms, t.p95_ms, t.p99_ms, t.first_ms))) for t in timings]
     print(format_table(("graph", "bucket", "p50", "p95", "p99", "first"), rows))
     if options.update_costs:

@@ -1,14 +1,12 @@
 """Measures the time of one run per bucket, with all rows in use, every row as long as the bucket and full caches.
 
-Alone: a bucket in a loop, which finds its code and weights where they were. As served: on as many threads as runs will
-be in flight at once, the buckets in turns, a pause after each run, and each row the feed and the states of a request of
-its own. The second is what a scheduler has to reckon with.
+A bucket runs in a loop, alone, and finds its code and weights where they were; in service it takes longer, which
+`bench_served` measures.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +17,6 @@ from runtime_lite.calls.state import StreamState, initial_state
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name, static_shape
 from runtime_lite.model import Model
-
-BUSY = 0.75
-"""Part of the time that a thread runs something while runs are measured as served: what streams are admitted up to."""
 
 
 @dataclass(frozen=True)
@@ -74,62 +69,19 @@ def _bench_bucket(
     first_ms = time_run_ms()
     for _ in range(warm_up_runs):
         time_run_ms()
-    return _timing(runner, artifact, first_ms, [time_run_ms() for _ in range(runs)])
+    return timing_of(runner.name, artifact, first_ms, [time_run_ms() for _ in range(runs)])
 
 
-def _timing(runner: GraphRunner, artifact: Artifact, first_ms: float, times_ms: list[float]) -> Timing:
+def timing_of(graph: str, artifact: Artifact, first_ms: float, times_ms: Sequence[float]) -> Timing:
+    """Return the percentiles of some times in ms."""
     p50, p95, p99 = (float(value) for value in np.percentile(times_ms, (50, 95, 99)))
-    return Timing(runner.name, bucket_name(artifact.sizes), first_ms, p50, p95, p99)
-
-
-def bench_served(
-    model: Model,
-    workers: int,
-    runs: int,
-    clock_ns: Callable[[], int] = time.perf_counter_ns,
-    wait: Callable[[float], object] = time.sleep,
-) -> list[Timing]:
-    """Return the times of every bucket of every graph, as served.
-
-    Args:
-        model: a loaded model.
-        workers: runs in flight at once.
-        runs: timed runs per bucket and worker, at least 1, after one that is not.
-        clock_ns: monotonic clock.
-        wait: for seconds.
-    """
-    buckets = [
-        (model.runner(name), artifact)
-        for name, graph in model.bundle.manifest.graphs.items()
-        for artifact in graph.artifacts
-    ]
-
-    def work(worker: int) -> list[list[float]]:
-        """Times in ms by bucket; the workers are never all at the same bucket if there are several."""
-        calls = [_served_call(runner, artifact) for runner, artifact in buckets]
-        found: list[list[float]] = [[] for _ in buckets]
-        for turn in range((runs + 1) * len(calls)):
-            at = (turn + worker) % len(calls)
-            start = clock_ns()
-            calls[at]()
-            ns = clock_ns() - start
-            found[at].append(ns / 1e6)
-            wait(ns / 1e9 * (1 / BUSY - 1))
-        return found
-
-    with ThreadPoolExecutor(workers) as threads:
-        by_worker = list(threads.map(work, range(workers)))
-    timings = []
-    for at, (runner, artifact) in enumerate(buckets):
-        times_ms = [ms for found in by_worker for ms in found[at][1:]]
-        timings.append(_timing(runner, artifact, max(found[at][0] for found in by_worker), times_ms))
-    return timings
+    return Timing(graph, bucket_name(artifact.sizes), first_ms, p50, p95, p99)
 
 
 def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]:
     """Return what runs a bucket once, with all of it in use."""
     graph = runner.graph
-    feed = feed_of(graph, _feed_arrays(graph, artifact.sizes), artifact.sizes)
+    feed = feed_of(graph, feed_arrays(graph, artifact.sizes), artifact.sizes)
     state = _full_state(graph, feed.rows)
 
     def call() -> None:
@@ -139,28 +91,13 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
     return call
 
 
-def _served_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]:
-    """Return what checks a feed for each row of a bucket, and runs them together."""
-    graph, axis = runner.graph, runner.graph.batch_axis
-    rows = 1 if axis is None else artifact.sizes[axis]
-    requests, rows_of_each = (1, rows) if runner.batching_fault() else (rows, 1)
-    sizes = dict(artifact.sizes) if axis is None else {**artifact.sizes, axis: rows_of_each}
-    arrays = _feed_arrays(graph, sizes)
-    states = [_full_state(graph, rows_of_each) for _ in range(requests)]
-
-    def call() -> None:
-        feeds = [runner.check("bench", arrays, rows_of_each) for _ in range(requests)]
-        states[:] = [state for _, state in runner.step_streams(feeds, states, artifact.sizes)]
-
-    return call
-
-
 def _full_state(graph: Graph, rows: int) -> StreamState:
     lengths = {cache.axis: np.full(rows, cache.slots) for cache in graph.caches}
     return replace(initial_state(graph, rows), lengths=lengths)
 
 
-def _feed_arrays(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Array]:
+def feed_arrays(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Return every input of role data, of some sizes."""
     return {tensor.name: _feed_array(tensor, sizes) for tensor in graph.inputs if tensor.role == "data"}
 
 

@@ -89,13 +89,12 @@ def _source_ratios(options: argparse.Namespace) -> Rows:
 
 
 def _planner(options: argparse.Namespace) -> Rows:
-    periods_ms = (options.period_ms, options.period_ms / 2)
-    rounds, seconds = (1, 4.0) if options.quick else (3, 20.0)
-    return measure_planner(options.bundle, options.graph, options.lanes, periods_ms, rounds, seconds)
+    rounds, seconds = (1, 4.0) if options.quick else (3, 15.0)
+    return measure_planner(options.bundle, options.graph, options.lanes, options.period_ms, rounds, seconds)
 
 
 def _steady(options: argparse.Namespace) -> Rows:
-    seconds = 10.0 if options.quick else 600.0
+    seconds = 10.0 if options.quick else options.seconds
     return measure_steady(options.bundle, options.graph, options.lanes, options.period_ms, seconds)
 
 
@@ -127,6 +126,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--graph", default="encoder", help="its graph (default encoder)")
     parser.add_argument("--period-ms", type=float, default=640.0, help="audio of a chunk (default 640)")
     parser.add_argument("--lanes", type=int, default=cores(), help="runs at once (default: cores)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long `steady` takes (default 600)")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the environment of Triton is kept")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this part alone")
     parser.add_argument("--json", type=Path, help="write the numbers here")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving.planner import calibrated
+from benchmarks.serving.planner import served_costs
 from runtime_lite import Runtime
 from runtime_lite.load_test.arrivals import NS_PER_S, Arrival, Traffic, arrivals_of
 from runtime_lite.load_test.command import recorded_feeds
@@ -32,8 +32,8 @@ def measure_overload(path: Path, name: str, lanes: int, seconds: float) -> list[
         lanes: runs at once, of one thread each.
         seconds: of each part.
     """
-    machine, _ = calibrated(path, name, lanes, 640.0, seconds)
-    best_ns = min(spread.p50 / rows for buckets in machine.costs.values() for rows, spread in buckets.items())
+    costs = served_costs(path, name, lanes)
+    best_ns = min(spread.p50 / rows for buckets in costs.values() for rows, spread in buckets.items())
     promised_per_s = lanes * NS_PER_S / best_ns
     with_deadline = _Requests(path, name, lanes)
     capacity = _in_time_per_s(with_deadline.serve((CALIBRATING * promised_per_s,), seconds), 0, seconds)

@@ -1,88 +1,103 @@
-"""Whether the planner is right: the streams that it expects at the limit of this machine, and those that it carries.
+"""Whether the planner is right: the streams that it says this machine carries, and those that it carries.
 
-A chunk is late that is answered after the next one came. At the limit at most 1 % are; one late chunk would say more
-about the neighbours of this machine than about its capacity. Costs are measured right before each search, as served.
+A chunk is late that is answered after the next one came. What is planned is let in, and no chunk of it is late; what is
+measured is the limit, where at most 1 % are: one late chunk would say more about the neighbours of this machine than
+about its capacity. A machine changes from minute to minute: costs are measured before every trial.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from benchmarks.serving.rounds import ratios, spread
 from runtime_lite import Runtime
-from runtime_lite.bench import bench_served
+from runtime_lite.bench_served import bench_served
 from runtime_lite.format.costs import Cost
+from runtime_lite.format.reader import read_bundle
 from runtime_lite.load_test.arrivals import Traffic, arrivals_of
 from runtime_lite.load_test.command import recorded_feeds
 from runtime_lite.load_test.drive import Ends, Source, drive
 from runtime_lite.load_test.findings import Served
 from runtime_lite.plan import AT_THE_LIMIT, spreads_of
-from runtime_lite.scheduling.capacity import Machine, Work, most_streams
+from runtime_lite.scheduling.capacity import Machine, Measured, Spread, Work, most_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.task import CHUNK, ServiceClass
+from runtime_lite.scheduling.task import CHUNK, Key, ServiceClass
 
-STEP = 0.05
+STEP = 0.02
 """Resolution of the search, as part of the planned number."""
 
-RUNS = 30
-"""Of each bucket and lane, when costs are measured."""
+RUNS = 20
+"""Of each bucket and lane, whenever costs are measured."""
 
 
 def measure_planner(
-    path: Path, name: str, lanes: int, periods_ms: tuple[float, ...], rounds: int, seconds: float
+    path: Path, name: str, lanes: int, period_ms: float, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """Streams at the limit, planned and measured, by period.
+    """Streams planned and measured.
 
     Args:
         path: bundle.
         name: graph with states.
         lanes: runs at once, of one thread each.
-        periods_ms: from chunk to chunk.
-        rounds: calibrations, each with a search.
+        period_ms: from chunk to chunk.
+        rounds: searches.
         seconds: of each trial, planned and real.
     """
-    rows = []
-    for period_ms in periods_ms:
-        planned: list[float] = []
-        measured: list[float] = []
-        admitted: list[float] = []
-        for number in range(rounds):
-            machine, work = calibrated(path, name, lanes, period_ms, seconds)
-            admitted.append(most_streams(machine, work).streams)
-            planned.append(most_streams(machine, replace(work, admission=False, most_late=AT_THE_LIMIT)).streams)
-            traffic = Traffic(seconds, round(planned[-1]), chunks=50, period_s=period_ms / 1e3)
-            measured.append(_most_carried(path, name, lanes, traffic, number))
-        rows.append(
-            {
-                "period, ms": period_ms,
-                "planned at the limit": spread(planned, 0),
-                "measured": spread(measured, 0),
-                "planned / measured": spread(ratios(planned, [max(each, 1.0) for each in measured])),
-                "planned with admission": spread(admitted, 0),
-            }
-        )
-    return rows
+    planned: list[float] = []
+    limit: list[float] = []
+    measured: list[float] = []
+    for number in range(rounds):
+        tables = [served_costs(path, name, lanes)]
+        work = work_of(machine_of(tables, lanes), period_ms, seconds)
+
+        def late_of(streams: int, tables: list[Measured] = tables, seed: int = number) -> float:
+            traffic = Traffic(seconds, streams, chunks=50, period_s=period_ms / 1e3)
+            served, _ = serve_streams(path, name, lanes, traffic, seed, admission=False)
+            tables.append(served_costs(path, name, lanes))
+            return late_share(served, traffic.period_s)
+
+        measured.append(most_carried(late_of, most_streams(machine_of(tables, lanes), work).streams))
+        machine = machine_of(tables, lanes)
+        planned.append(most_streams(machine, work).streams)
+        limit.append(most_streams(machine, replace(work, admission=False, most_late=AT_THE_LIMIT)).streams)
+    at_least_one = [max(each, 1.0) for each in measured]
+    return [
+        {
+            "period, ms": period_ms,
+            "planned": spread(planned, 0),
+            "measured": spread(measured, 0),
+            "planned / measured": spread(ratios(planned, at_least_one)),
+            "planned at the limit": spread(limit, 0),
+            "to measured": spread(ratios(limit, at_least_one)),
+        }
+    ]
 
 
-def calibrated(path: Path, name: str, lanes: int, period_ms: float, seconds: float) -> tuple[Machine, Work]:
-    """Return this machine as it is now, and streams of one graph to plan for.
+def served_costs(path: Path, name: str, lanes: int) -> Measured:
+    """What runs of a graph cost a full server now."""
+    timings = [timing for timing in bench_served(path, 1, lanes, RUNS) if timing.graph == name]
+    costs = {timing.bucket: Cost(1, timing.p50_ms, timing.p95_ms, timing.p99_ms) for timing in timings}
+    with read_bundle(path) as bundle:
+        return spreads_of(bundle, name, bundle.manifest.graphs[name], costs, 1)
 
-    Args:
-        path: bundle.
-        name: graph with states.
-        lanes: runs at once.
-        period_ms: from chunk to chunk.
-        seconds: how long a plan is simulated.
-    """
-    with Runtime(workers=lanes) as runtime:
-        model = runtime.load(path)
-        timings = [timing for timing in bench_served(model, lanes, RUNS) if timing.graph == name]
-        costs = {timing.bucket: Cost(1, timing.p50_ms, timing.p95_ms, timing.p99_ms) for timing in timings}
-        keys = spreads_of(model.bundle, name, model.bundle.manifest.graphs[name], costs, 1)
+
+def machine_of(tables: Sequence[Measured], lanes: int) -> Machine:
+    """The machine of costs that were measured several times: the median of each percentile."""
+
+    def median_of(key: Key, rows: int) -> Spread:
+        return Spread(*(int(median(times)) for times in zip(*(table[key][rows] for table in tables), strict=True)))
+
+    return Machine({key: {rows: median_of(key, rows) for rows in buckets} for key, buckets in tables[0].items()}, lanes)
+
+
+def work_of(machine: Machine, period_ms: float, seconds: float) -> Work:
+    """Streams of all keys of a machine; a chunk is late when the next one comes."""
     period = int(period_ms * NS_PER_MS)
-    return Machine(keys, lanes), Work(tuple(keys), (), period, period, service_of(period_ms), seconds=seconds)
+    return Work(tuple(machine.costs), (), period, period, service_of(period_ms), seconds=seconds)
 
 
 def service_of(period_ms: float) -> ServiceClass:
@@ -120,15 +135,13 @@ def late_share(served: list[Served], period_s: float) -> float:
     return float(np.mean([each.outcome != "done" or each.latency_ms > period_s * 1e3 for each in served]))
 
 
-def _most_carried(path: Path, name: str, lanes: int, traffic: Traffic, seed: int) -> float:
-    """The most streams at the limit, from half to one and a half times those of the traffic, by halving."""
+def most_carried(late_of: Callable[[int], float], about: int) -> int:
+    """The most streams at the limit, from half to one and a half times a number, by halving."""
     low, high = round(0.5 / STEP) - 1, round(1.5 / STEP) + 1
     while high - low > 1:
         middle = (low + high) // 2
-        tried = replace(traffic, streams=max(round(traffic.streams * middle * STEP), 1))
-        served, _ = serve_streams(path, name, lanes, tried, seed, admission=False)
-        if late_share(served, tried.period_s) <= AT_THE_LIMIT:
+        if late_of(max(round(about * middle * STEP), 1)) <= AT_THE_LIMIT:
             low = middle
         else:
             high = middle
-    return traffic.streams * low * STEP
+    return round(about * low * STEP)

@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serving.planner import calibrated, late_share, serve_streams
+from benchmarks.serving.planner import late_share, machine_of, serve_streams, served_costs, work_of
 from runtime_lite.load_test.arrivals import Traffic
 from runtime_lite.scheduling.capacity import most_streams
 
 PART = 0.9
 """Of what the planner promises."""
+
+CALIBRATIONS = 5
+"""Times that costs are measured; the plan takes their medians."""
 
 
 def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds: float) -> list[dict[str, Any]]:
@@ -23,8 +26,8 @@ def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds:
         period_ms: from chunk to chunk; a chunk is late that is answered after the next one came.
         seconds: for how long.
     """
-    machine, work = calibrated(path, name, lanes, period_ms, 20.0)
-    planned = most_streams(machine, work).streams
+    machine = machine_of([served_costs(path, name, lanes) for _ in range(CALIBRATIONS)], lanes)
+    planned = most_streams(machine, work_of(machine, period_ms, 20.0)).streams
     traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
     served, ends = serve_streams(path, name, lanes, traffic, 0, admission=True)
     done = [each for each in served if each.outcome == "done"]

@@ -83,7 +83,7 @@ def drive(
         wait: for seconds.
     """
     streams = _Streams(ends)
-    sent: list[tuple[Arrival, Sent | str, int]] = []
+    sent: list[tuple[Arrival, int | str, int]] = []  # not what was answered: a caller lets go of that, too
     start = clock()
     for arrival in arrivals:
         early = start + arrival.at - clock()
@@ -94,7 +94,7 @@ def drive(
         try:
             if source.open_stream is None:
                 given = source.feeds[(arrival.source + arrival.item) % len(source.feeds)]
-                sent.append((arrival, source.submit(given), now))
+                sent.append((arrival, source.submit(given).number, now))
             else:
                 given = source.feeds[arrival.item % len(source.feeds)]
                 sent.append((arrival, streams.push(arrival, given, source.open_stream), now))
@@ -113,8 +113,8 @@ class _Streams:
         self._open: dict[int, OpenStream] = {}
         self._ending: list[tuple[OpenStream, int]] = []
 
-    def push(self, arrival: Arrival, given: Mapping[str, Array], open_stream: Callable[[], OpenStream]) -> Sent | str:
-        """Send a chunk; or why it was not sent, if its stream was not opened or has ended early.
+    def push(self, arrival: Arrival, given: Mapping[str, Array], open_stream: Callable[[], OpenStream]) -> int | str:
+        """Send a chunk and return its number; or why it was not sent: its stream was refused or has ended early.
 
         Raises:
             Overloaded: the runtime takes neither it nor, if it is the first, its stream.
@@ -126,14 +126,14 @@ class _Streams:
         if stream is None:
             return "stream refused"
         try:
-            sent = stream.submit(given)
+            number = stream.submit(given).number
         except BadInput:
             if arrival.item == 0:
                 raise
             return "stream ended"
         if arrival.last:
-            self._ending.append((self._open.pop(arrival.source), sent.number))
-        return sent
+            self._ending.append((self._open.pop(arrival.source), number))
+        return number
 
     def _close_ended(self) -> None:
         ended = [pair for pair in self._ending if pair[1] in self._ends.outcomes]
@@ -147,8 +147,8 @@ class _Streams:
             stream.close()
 
 
-def _served(arrival: Arrival, sent: Sent | str, now: int, ends: Ends, start: int) -> Served:
+def _served(arrival: Arrival, sent: int | str, now: int, ends: Ends, start: int) -> Served:
     if isinstance(sent, str):
         return Served(arrival, "refused", sent, now, now)
-    outcome, reason, ended = ends.outcomes[sent.number]
+    outcome, reason, ended = ends.outcomes[sent]
     return Served(arrival, outcome, reason, ended - start, now)

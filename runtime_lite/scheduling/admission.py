@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from runtime_lite.scheduling.cost_table import RowCosts
 from runtime_lite.scheduling.queues import TaskQueue
-from runtime_lite.scheduling.task import WAITING, ServiceClass, Task
+from runtime_lite.scheduling.task import BULK, UTTERANCE, WAITING, ServiceClass, Task
 
-MAX_UTILISATION = 0.75
-"""Part of the lanes' time that streams may take; beyond it, queues that only chance builds outgrow a soft target."""
+MAX_UTILISATION = 1.0 - UTTERANCE.share - BULK.share
+"""Part of the lanes' time that streams may take on the average: what the guaranteed shares of other work leave."""
 
 CREDITS = 8
 """Chunks of one stream that may be here at once, the one in flight included."""
@@ -131,7 +131,7 @@ class Streams:
 
 
 def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> float:
-    """Return the nanoseconds per chunk of some streams at the batch that their arrivals fill within the soft target.
+    """Return the average cost per chunk of some streams, in ns, at the batch that arrives within the soft target.
 
     Args:
         costs: of their key.
@@ -142,7 +142,7 @@ def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> f
     rates = []
     for bucket in costs.buckets:
         gathered = max(1.0, min(count, count * (soft_ns - bucket.plan) / period))
-        rates.append(bucket.plan / min(bucket.rows, gathered))
+        rates.append(bucket.average / min(bucket.rows, gathered))
     return min(rates)
 
 

@@ -2,8 +2,8 @@
 
 Of 100 runs one takes the 99th percentile of the cost table, nine the 95th, and the others its median. Streams begin at
 random moments of their period and send a chunk per period; other requests come at random. Streams are carried if all
-are let in and hardly a chunk is late. Admission keeps part of the lanes free, as machines are at times slower than they
-were measured; without it, streams are carried up to the limit of the machine.
+are let in and hardly a chunk is late. Admission leaves other work its share of the lanes; without it, streams are
+carried up to the limit of the machine.
 """
 
 import random
@@ -13,7 +13,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
-from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.cost_table import WINDOW, CostTable
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
@@ -108,9 +108,7 @@ class Plan:
 
 def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
     """Return what becomes of so many streams per key."""
-    costs = CostTable()
-    for key, rows in machine.costs.items():
-        costs.add(key, {size: spread.p95 for size, spread in rows.items()})  # as the runtime learns them
+    costs = _learnt(machine.costs)
     scheduler = Scheduler(costs, machine.lanes)
     numbers = [(key, at * streams + number) for at, key in enumerate(work.streams) for number in range(streams)]
     admitted = [
@@ -142,6 +140,17 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
         holds=refused == 0 and late <= work.most_late,
         requests_in_time=traffic.in_time / traffic.requests if traffic.requests else 1.0,
     )
+
+
+def _learnt(measured: Measured) -> CostTable:
+    """Return what a runtime knows of a machine after a window of runs of every bucket."""
+    costs = CostTable()
+    for key, rows in measured.items():
+        costs.add(key, {size: spread.p50 for size, spread in rows.items()})
+        for size, spread in rows.items():
+            for run in range(WINDOW):
+                costs.observe(key, size, spread.at((run + 0.5) / WINDOW))
+    return costs
 
 
 def most_streams(machine: Machine, work: Work) -> Plan:

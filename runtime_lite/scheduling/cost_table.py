@@ -1,7 +1,8 @@
 """What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
 
-The plan value is the table's, or the 95th percentile of the last `WINDOW` runs where that is more and not long ago. A
-bucket that nobody measured costs what its neighbours let expect, until its first run.
+The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
+is more and not long ago. How many streams fit goes by averages. A bucket that nobody measured costs what its neighbours
+let expect, until its first run.
 """
 
 from collections import deque
@@ -50,6 +51,16 @@ class BucketCost:
     percentile: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     seen: int = 0
+
+    @property
+    def average(self) -> float:
+        """What runs take on the average: by the table, or lately without the slowest if that is more.
+
+        One run that was held up is no slow machine; two are.
+        """
+        if len(self.recent) < 2:
+            return self.plan
+        return max(self.table, (sum(self.recent) - max(self.recent)) / (len(self.recent) - 1))
 
 
 class RowCosts:

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from runtime_lite import Runtime
-from runtime_lite.bench import BUSY, bench_model, bench_served
-from runtime_lite.calls.feeds import Feed
-from runtime_lite.calls.graph_runner import GraphRunner
+from runtime_lite.bench import bench_model
 from runtime_lite.executors.onnx import OnnxExecutor
 from runtime_lite.format.arrays import Array
-from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle, write_streaming_bundle
+from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle
 
 
 def test_times_come_from_the_clock_without_first_run_and_warm_up(tmp_path: Path) -> None:
@@ -52,50 +50,3 @@ def test_a_bucket_is_timed_with_rows_as_long_as_it_is(tmp_path: Path, monkeypatc
         timings = list(bench_model(runtime.load(write_ragged_bundle(tmp_path / "bundle")), runs=1, warm_up_runs=0))
     assert [timing.bucket for timing in timings] == [f"batch={n},time={t}" for n in (1, 4) for t in (4, 8)]
     assert fed[::2] == fed[1::2] == [("1x4", [4]), ("1x8", [8]), ("4x4", [4] * 4), ("4x8", [8] * 4)]
-
-
-def test_as_served_buckets_take_turns_and_a_pause_follows_each_run(tmp_path: Path) -> None:
-    lengths_ms = itertools.chain([100, 200], itertools.cycle([1, 10, 3, 30]))  # two buckets; first ones, then timed
-    waited: list[float] = []
-    reads = now_ns = 0
-
-    def clock_ns() -> int:
-        nonlocal reads, now_ns
-        reads += 1
-        if reads % 2 == 0:
-            now_ns += next(lengths_ms) * 10**6
-        return now_ns
-
-    with Runtime() as runtime:
-        model = runtime.load(write_streaming_bundle(tmp_path / "bundle"))
-        timings = bench_served(model, 1, 4, clock_ns, waited.append)
-    assert [(t.bucket, t.first_ms, t.p50_ms) for t in timings] == [("batch=1", 100.0, 2.0), ("batch=4", 200.0, 20.0)]
-    assert len(waited) == 10 and waited[0] == pytest.approx(0.1 * (1 / BUSY - 1))
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_as_served_each_row_is_a_request_and_all_workers_run_each_bucket(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fed: list[str] = []
-    checked: list[int] = []
-    run, check = OnnxExecutor.run, GraphRunner.check
-
-    def note_run(
-        self: OnnxExecutor, sizes: Mapping[str, int], feeds: Mapping[str, Array], outputs: Mapping[str, Array]
-    ) -> None:
-        fed.append(f"{sizes['batch']}x{sizes['time']}: {feeds['time_length'].tolist()}")
-        run(self, sizes, feeds, outputs)
-
-    def note_check(self: GraphRunner, where: str, feeds: Mapping[str, Array], rows: int = 1) -> Feed:
-        checked.append(rows)
-        return check(self, where, feeds, rows)
-
-    monkeypatch.setattr(OnnxExecutor, "run", note_run)
-    monkeypatch.setattr(GraphRunner, "check", note_check)
-    with Runtime() as runtime:
-        timings = bench_served(runtime.load(write_ragged_bundle(tmp_path / "bundle")), workers, 1, wait=lambda s: None)
-    assert [timing.bucket for timing in timings] == [f"batch={n},time={t}" for n in (1, 4) for t in (4, 8)]
-    expected = ["1x4: [4]", "1x8: [8]", "4x4: [4, 4, 4, 4]", "4x8: [8, 8, 8, 8]"]
-    assert sorted(fed) == sorted(2 * workers * expected)
-    assert checked == [1] * (2 * workers * (1 + 1 + 4 + 4))

@@ -1,5 +1,6 @@
 """Requests are sent at their time, latency is counted from it, and streams are open no longer than they live."""
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -113,3 +114,22 @@ def test_a_feed_that_is_wrong_is_the_callers_mistake() -> None:
     puppet.open_stream = lambda: PuppetStream(puppet, left=0)  # type: ignore[method-assign]
     with pytest.raises(BadInput):
         run(puppet, [Arrival(0, "stream", 0, 0, True)])
+
+
+def test_what_was_answered_is_not_kept() -> None:
+    """As its callers let go of it: a generator that keeps all answers of a long load is slowed down by them."""
+    alive: list[weakref.ref[Number]] = []
+    puppet, most = Puppet(), 0
+
+    def submit(feeds: Mapping[str, Array]) -> Number:
+        nonlocal most
+        most = max(most, sum(each() is not None for each in alive))
+        sent = Number(puppet.submit(feeds).number)
+        alive.append(weakref.ref(sent))
+        return sent
+
+    arrivals = [Arrival(at * MS, "utterance", at, 0, True) for at in range(20)]
+    served = drive(
+        arrivals, {"utterance": Source([NOTHING], submit)}, lambda: None, puppet.ends, puppet.clock, puppet.wait
+    )
+    assert len(served) == len(alive) == 20 and most <= 1

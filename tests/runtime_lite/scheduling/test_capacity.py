@@ -28,11 +28,11 @@ def test_no_stream_is_late_on_an_idle_machine() -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_the_most_that_is_carried_is_three_quarters_of_what_the_lanes_could(lanes: int) -> None:
+def test_the_most_that_is_carried_leaves_others_their_shares_of_the_lanes(lanes: int) -> None:
     machine = Machine(FAST, lanes)
     most = most_streams(machine, work())
     assert most.holds
-    assert most.streams == pytest.approx(0.75 * lanes * 640 / 4, rel=0.05), "four rows cost 16 ms"
+    assert most.streams == pytest.approx(0.88 * lanes * 640 / 4, rel=0.05), "four rows cost 16 ms"
     assert not plan_streams(machine, work(), most.streams + 1).holds
 
 
@@ -51,11 +51,11 @@ def test_the_slowest_of_a_hundred_runs_shows_beyond_the_99th_percentile() -> Non
 
 
 def test_without_admission_streams_are_carried_up_to_the_limit() -> None:
-    """Four rows cost 16 ms: 160 streams fill the device; admission lets in three quarters of them."""
+    """Four rows cost 16 ms: 160 streams fill the device; admission lets in what leaves others their shares."""
     machine, admitted = Machine(FAST, 1), most_streams(Machine(FAST, 1), work())
     limit = most_streams(machine, replace(work(), admission=False, most_late=0.01))
     assert (limit.refused, limit.holds) == (0, True) and 0.9 * 160 <= limit.streams <= 1.05 * 160
-    assert admitted.late == 0 and admitted.streams < 0.85 * limit.streams
+    assert admitted.late == 0 and admitted.streams < 0.95 * limit.streams
     beyond = plan_streams(machine, replace(work(), admission=False, most_late=0.01), 190)
     assert (beyond.refused, beyond.holds) == (0, False) and beyond.late > 0.01
 
@@ -70,3 +70,11 @@ def test_other_requests_are_served_beside_streams() -> None:
 def test_the_same_question_has_the_same_answer() -> None:
     varying = {CHUNKS: {1: spread(10, 20), 4: spread(16, 30)}}
     assert plan_streams(Machine(varying, 1), work(), 50) == plan_streams(Machine(varying, 1), work(), 50)
+
+
+def test_what_a_runtime_has_learnt_decides_who_is_let_in() -> None:
+    """A run in ten takes three times as long: on the average a quarter of the lane more, which admission knows of."""
+    steady, varying = ({CHUNKS: {1: spread(10, slow)}} for slow in (10, 30))
+    streams = [most_streams(Machine(costs, 1), work()).streams for costs in (steady, varying)]
+    assert streams[0] == pytest.approx(0.88 * 64, rel=0.03)
+    assert streams[1] == pytest.approx(streams[0] / ((18 + 3) / 19), rel=0.05)

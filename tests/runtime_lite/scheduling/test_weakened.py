@@ -7,7 +7,7 @@ import pytest
 from runtime_lite.scheduling import scheduler as module
 from runtime_lite.scheduling.admission import Streams
 from runtime_lite.scheduling.choice import FOR_EVER, Chooser
-from runtime_lite.scheduling.cost_table import RowCosts
+from runtime_lite.scheduling.cost_table import BucketCost, RowCosts
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.shares import Shares
@@ -92,7 +92,13 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         Streams,
         "utilisation",
         lambda self: 0.0,
-        admission.test_streams_are_admitted_up_to_three_quarters_of_the_lanes,
+        admission.test_streams_are_admitted_up_to_what_other_work_may_claim,
+    ),
+    "streams are counted at the cost that runs are started by": (
+        BucketCost,
+        "average",
+        property(lambda self: self.plan),
+        admission.test_streams_are_counted_at_what_runs_take_on_the_average,
     ),
     "nothing is learnt": (
         RowCosts,
