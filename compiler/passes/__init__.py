@@ -12,6 +12,7 @@ from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
+from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
@@ -36,6 +37,7 @@ PASSES: list[type[Pass]] = [
     FoldMaskInputs,
     AddBatchAxis,
     MergeFirstCall,
+    MergeKvHeads,
     SelectStates,
     PadAxes,
     WindowStates,

@@ -262,6 +262,17 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "compiler.heads",
+        (
+            "compiler.errors",
+            "compiler.stages",
+            "compiler.ir",
+            "compiler.runners",
+            "compiler.calib",
+            "compiler.heads",
+        ),
+    ),
+    (
         "compiler.precision",
         (
             "compiler.records",
@@ -303,6 +314,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.batching",
             "compiler.calib",
             "compiler.precision",
+            "compiler.heads",
             "compiler.quantization",
             "compiler.passes",
             "runtime_lite.format.cache_axis",

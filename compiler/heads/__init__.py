@@ -1,0 +1,1 @@
+"""Attention heads: where they are in a graph, which of them may share keys and values, and by which maps."""

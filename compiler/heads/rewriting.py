@@ -1,0 +1,314 @@
+"""Writes attention whose heads share keys and values: fewer keys and values are projected, and none is repeated.
+
+    q [batch, heads, time, d]   -> [batch, groups, heads of a group, time, d]
+    k [batch, groups, d, time]  -> [batch, groups, 1, d, time]
+    scores = q k, softmax, context = weights v in five axes      # products broadcast, no copies
+    context -> [batch, heads, time, d] -> projection behind
+
+Queries lie in the order of the groups. What is added to the scores head by head is put into that order.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused
+from compiler.heads.attention import Attention, Heads
+from compiler.heads.probing import Affine
+from compiler.heads.shared_maps import Array, Maps
+from compiler.heads.site import Site
+
+Partition = Sequence[Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """What a merged attention projects with.
+
+    Attributes:
+        query: of all heads in the order of the groups, [width, heads * d].
+        key: of the groups, [width, groups * d].
+        value: of the groups.
+        output: behind the context, [heads * d, width].
+    """
+
+    query: Affine
+    key: Affine
+    value: Affine
+    output: Array
+
+
+def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], values: Sequence[Maps]) -> Weights:
+    """Fold the maps of every group into the projections.
+
+    Args:
+        site: the attention as it was.
+        partition: heads of every group.
+        keys: the maps of every group's keys.
+        values: and of its values.
+    """
+    heads, size = site.attention.heads, site.attention.size
+
+    def by_head(affine: Affine) -> tuple[Array, Array]:
+        return affine.weights.reshape(-1, heads, size), affine.bias.reshape(heads, size)
+
+    def projected(affine: Affine, maps: Sequence[Array]) -> Affine:
+        """maps: per group [n, d, d] or, to keep heads apart, per head of the order."""
+        weights, bias = by_head(affine)
+        columns = [np.einsum("whi,hij->wj", weights[:, list(g)], m) for g, m in zip(partition, maps, strict=True)]
+        offsets = [np.einsum("hi,hij->j", bias[list(g)], m) for g, m in zip(partition, maps, strict=True)]
+        return Affine(np.concatenate(columns, axis=1), np.concatenate(offsets))
+
+    weights, bias = by_head(site.query)
+    order = [head for group in partition for head in group]
+    turned = np.concatenate([np.swapaxes(each.from_shared, 1, 2) for each in keys])
+    query = np.einsum("whi,hij->whj", weights[:, order], turned).reshape(-1, heads * size)
+    output = site.output.weights.reshape(heads, size, -1)[order]
+    folded = np.einsum("hij,hjw->hiw", np.concatenate([each.from_shared for each in values]), output)
+    return Weights(
+        Affine(query, np.einsum("hi,hij->hj", bias[order], turned).reshape(-1)),
+        projected(site.key, [each.to_shared for each in keys]),
+        projected(site.value, [each.to_shared for each in values]),
+        folded.reshape(heads * size, -1),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Merged:
+    """A merged attention in the graph.
+
+    Attributes:
+        context: what the projection behind reads, [batch, time, heads * d].
+        output: that projection; its second input is its weights.
+    """
+
+    context: ir.Value
+    output: ir.Node
+
+
+def require_rewritable(attention: Attention) -> None:
+    """Refuse what cannot be written with shared keys.
+
+    Raises:
+        Refused: a value in between is read by something else, or is not laid out as heads.
+    """
+    inside = {attention.scores, *attention.between, attention.context}
+    for node in inside - {attention.context}:
+        for output in node.outputs:
+            if output.is_graph_output() or any(reader not in inside for reader in house.consumers_of(output)):
+                raise Refused(f"{output.name} is read by more than this attention")
+    sources = (attention.query.source, attention.key.source, attention.value.source)
+    for wide in (*sources, attention.output.outputs[0]):
+        if len(house.dims_of(wide) or ()) != 3:
+            raise Refused(f"expected {wide.name} to be [batch, time, width], got {wide.shape}")
+    for heads in (attention.key, attention.value):
+        for node, _ in _heads_along(heads):
+            if house.is_op(node, "Reshape", "Expand"):
+                _parts_of_sizes(node)
+    made = {output for node in inside for output in node.outputs}
+    for node in attention.between:
+        for value in node.inputs:
+            if value is not None and value not in made:
+                _head_axis(value, attention.heads)
+
+
+def _head_axis(value: ir.Value, heads: int) -> int | None:
+    """Where an operand of the scores has the heads; None where all heads get the same."""
+    dims = house.dims_of(value)
+    if dims is None or len(dims) > 4:
+        raise Refused(f"expected {value.name} to be laid out as the scores are, got {value.shape}")
+    if len(dims) < 3 or dims[-3] == 1:
+        return None
+    if dims[-3] != heads:
+        raise Refused(f"expected {value.name} to have 1 or {heads} heads, got {dims[-3]}")
+    return len(dims) - 3
+
+
+def _heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
+    """The nodes of a path, and where each has the heads in what it gives."""
+    axes = {heads.value: heads.heads_axis}
+    found = []
+    for node in heads.path:
+        axis = _followed(node, axes)
+        axes.update(dict.fromkeys(node.outputs, axis))
+        found.append((node, axis))
+    return found
+
+
+def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
+    """Where a node of a path has the heads in what it gives.
+
+    Raises:
+        Refused: it is not known.
+    """
+    read, axis = next((value, axes[value]) for value in node.inputs if value is not None and value in axes)
+    before, after = house.dims_of(read), house.dims_of(node.outputs[0])
+    if before is None or after is None:
+        raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
+    if house.is_op(node, "Transpose"):
+        return list(house.ints_attribute(node, "perm")).index(axis)
+    if before[: axis + 1] == after[: axis + 1]:
+        return axis
+    raise Refused(f"expected {node.name} ({node.op_type}) to keep the heads apart, got {before} -> {after}")
+
+
+def _parts_of_sizes(node: ir.Node) -> list[tuple[ir.Value, int]]:
+    """The constants and computed values that make up the sizes that a node states, and how many each holds.
+
+    Raises:
+        Refused: they are computed in another way.
+    """
+    stated = node.inputs[1]
+    joined = None if stated is None else stated.producer()
+    parts = (
+        [stated]
+        if house.array_of(stated) is not None
+        else [*joined.inputs]
+        if house.is_op(joined, "Concat") and joined
+        else []
+    )
+    found = []
+    for part in parts:
+        dims = None if part is None else house.dims_of(part)
+        if part is None or dims is None or len(dims) != 1 or not isinstance(dims[0], int):
+            break
+        found.append((part, dims[0]))
+    else:
+        if found:
+            return found
+    raise Refused(f"expected {node.name} ({node.op_type}) to state its sizes one by one, got {stated}")
+
+
+class Rewriter:
+    """Writes one merged attention.
+
+    Args:
+        model: the graph.
+        attention: what is replaced.
+        partition: heads of every group.
+        weights: what is projected with.
+        stamp: the pass.
+    """
+
+    def __init__(
+        self, model: ir.Model, attention: Attention, partition: Partition, weights: Weights, stamp: str
+    ) -> None:
+        self.model, self.attention, self.weights, self.stamp = model, attention, weights, stamp
+        self.order = [head for group in partition for head in group]
+        self.groups = len(partition)
+        self.each = len(partition[0])
+
+    def write(self) -> Merged:
+        """Replace the attention; what nothing reads any more stays for `prune`."""
+        attention, groups = self.attention, self.groups
+        self._project(attention.query, self.weights.query, attention.heads)
+        for heads, weights in ((attention.key, self.weights.key), (attention.value, self.weights.value)):
+            self._resize(heads)
+            self._project(heads, weights, groups)
+        self._widen(attention.query.operand, attention.scores, 0, reshaped=True)
+        self._widen(attention.key.operand, attention.scores, 1)
+        self._widen(attention.value.operand, attention.context, 1)
+        self._order_operands()
+        return self._finish()
+
+    def _project(self, heads: Heads, affine: Affine, count: int) -> None:
+        first = min((reader for reader in house.consumers_of(heads.value)), key=list(self.model.graph).index)
+        insert = house.Inserter(self.model, self.stamp, before=first, source=house.source_of(heads.product))
+        stem = f"{heads.value.name}_merged"
+        found = insert.op(
+            "MatMul", [heads.source, insert.constant(affine.weights.astype(np.float32), f"{stem}_weights")], name=stem
+        )
+        if np.any(affine.bias != 0):
+            found = insert.op(
+                "Add", [found, insert.constant(affine.bias.astype(np.float32), f"{stem}_bias")], name=stem
+            )
+        found = insert.op(
+            "Reshape", [found, insert.int64s(0, 0, count, self.attention.size)], name=f"{stem}_heads", dtype=found.dtype
+        )
+        if heads.heads_axis == 1:
+            found = insert.op("Transpose", [found], {"perm": [0, 2, 1, 3]}, name=f"{stem}_turned")
+        house.take_over(self.model, heads.value, found)
+
+    def _resize(self, heads: Heads) -> None:
+        """Write the number of groups for that of heads into the sizes that the path states."""
+        for node, axis in _heads_along(heads):
+            if house.is_op(node, "Reshape", "Expand"):
+                insert = house.Inserter(self.model, self.stamp, before=node)
+                node.replace_input_with(1, self._sizes(insert, node, axis))
+        for node in heads.path:
+            for output in node.outputs:
+                output.shape = None
+
+    def _sizes(self, insert: house.Inserter, node: ir.Node, axis: int) -> ir.Value:
+        """The sizes that a node states, with the number of groups at an axis; 0 and -1 stay."""
+        parts, at = [], 0
+        for part, length in _parts_of_sizes(node):
+            array = house.array_of(part)
+            if array is not None and at <= axis < at + length and array[axis - at] == self.attention.heads:
+                changed = array.copy()
+                changed[axis - at] = self.groups
+                part = insert.constant(changed, f"{node.name}_sizes")
+            parts.append(part)
+            at += length
+        if len(parts) == 1:
+            return parts[0]
+        return insert.op("Concat", parts, {"axis": 0}, name=f"{node.name}_sizes", dtype=ir.DataType.INT64)
+
+    def _widen(self, operand: ir.Value, reader: ir.Node, at: int, *, reshaped: bool = False) -> None:
+        """Give an operand its axis of heads that share."""
+        operand = reader.inputs[at] or operand  # the projection itself, where no path lies in between
+        insert = house.Inserter(self.model, self.stamp, before=reader)
+        name = f"{operand.name}_grouped"
+        if reshaped:
+            sizes = insert.int64s(0, self.groups, self.each, -1, self.attention.size)
+            found = insert.op("Reshape", [operand, sizes], name=name)
+        else:
+            found = insert.op("Unsqueeze", [operand, insert.int64s(2)], name=name)
+        reader.replace_input_with(at, found)
+
+    def _order_operands(self) -> None:
+        inside = {self.attention.scores, *self.attention.between}
+        made = {output for node in inside for output in node.outputs}
+        for node in self.attention.between:
+            if house.is_op(node, "Softmax"):
+                node.attributes["axis"] = ir.AttrInt64("axis", -1)
+            for at, value in enumerate(node.inputs):
+                if value is not None and value not in made:
+                    node.replace_input_with(at, self._ordered(node, value))
+            for output in node.outputs:
+                output.shape = None
+
+    def _ordered(self, reader: ir.Node, value: ir.Value) -> ir.Value:
+        dims = house.dims_of(value) or ()
+        axis = _head_axis(value, self.attention.heads)
+        insert = house.Inserter(self.model, self.stamp, before=reader)
+        name = f"{value.name}_grouped"
+        if axis is None:
+            return value if len(dims) < 4 else insert.op("Unsqueeze", [value, insert.int64s(1)], name=name)
+        index = insert.int64s(*self.order)
+        picked = insert.op("Gather", [value, index], {"axis": axis}, name=name)
+        spread = insert.op("Unsqueeze", [picked, insert.int64s(axis + 1)], name=name)
+        front = (0,) if axis else ()
+        return insert.op("Reshape", [spread, insert.int64s(*front, self.groups, self.each, 0, 0)], name=name)
+
+    def _finish(self) -> Merged:
+        attention = self.attention
+        output = attention.output
+        insert = house.Inserter(self.model, self.stamp, before=output)
+        size, heads = attention.size, attention.heads
+        context = attention.context.outputs[0]
+        context.shape = attention.scores.outputs[0].shape = None
+        name = f"{context.name}_heads"
+        found = insert.op("Reshape", [context, insert.int64s(0, heads, -1, size)], name=name)
+        found = insert.op("Transpose", [found], {"perm": [0, 2, 1, 3]}, name=f"{name}_turned")
+        flat = insert.op("Reshape", [found, insert.int64s(0, 0, heads * size)], name=f"{name}_side_by_side")
+        stem = f"{output.name}_merged"
+        weights = insert.constant(self.weights.output.astype(np.float32), f"{stem}_weights")
+        result = insert.op("MatMul", [flat, weights], name=stem)
+        made = result.producer()
+        assert made is not None
+        house.take_over(self.model, output.outputs[0], result)
+        return Merged(flat, made)

@@ -1,0 +1,192 @@
+"""One key or value for several heads: the maps from the heads to what they share, and back.
+
+Row vectors. Head h of a group has vectors x_h [frames, d]; the group shares m = sum_h x_h A_h, and x_h is read as
+m B_h. What is lost is sum_h |(x_h - m B_h) R_h|^2, where the metric M_h = R_h R_h^T [d, d] is what reads the vectors:
+O_h O_h^T for values, q_h^T q_h summed over frames for keys. Everything follows from the second moments of the vectors,
+so no frames are kept.
+
+Channels that a rotary position turns in pairs may only be multiplied by a complex number per pair, since only that
+commutes with every rotation; the others may be mixed freely. `Channels` says which are which.
+
+Source: the optimum without pairs is the truncated singular value decomposition of [x_1 R_1, .., x_n R_n] (Eckart and
+Young 1936; the same residual as reduced-rank regression); with pairs, that of the n complex columns of each pair.
+The mean is that of GQA (Ainslie et al. 2023); rotations before the mean are those of Jin et al. 2024, found by
+generalised Procrustes analysis (Gower 1975).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+PROCRUSTES_ROUNDS = 50
+"""Rounds of turning every head to the mean of all; differences shrink geometrically."""
+
+JITTER = 1e-10
+"""Added to the diagonal of a metric, as a share of its mean: a head that nothing reads has none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Channels:
+    """How the channels of a head may be mixed.
+
+    Attributes:
+        free: channels that may be mixed with each other.
+        pairs: channels turned together, as real and imaginary part.
+    """
+
+    free: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Channels of a head."""
+        return len(self.free) + 2 * len(self.pairs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Maps:
+    """The maps of one group.
+
+    Attributes:
+        to_shared: A_h, float64 [heads, d, d].
+        from_shared: B_h, float64 [heads, d, d].
+    """
+
+    to_shared: Array
+    from_shared: Array
+
+
+Method = Callable[[Array, Array, Channels], Maps]
+"""(moments [n, d, n, d], metrics [n, d, d], channels) -> maps."""
+
+
+def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
+    """The maps that lose least.
+
+    Args:
+        moments: sum over frames of x_h[i] x_g[j], float64 [heads, d, heads, d].
+        metrics: M_h, float64 [heads, d, d], positive semidefinite.
+        channels: what may be mixed.
+    """
+    heads, size = metrics.shape[:2]
+    to_shared, from_shared = np.zeros((2, heads, size, size))
+    free = np.array(channels.free, dtype=np.intp)
+    if free.size:
+        roots = _roots(metrics[:, free[:, None], free])
+        part = moments[:, free][:, :, :, free]
+        seen = np.einsum("hia,higj,gjb->hagb", roots, part, roots)
+        basis = _leading(seen.reshape(heads * free.size, -1), free.size).reshape(heads, free.size, free.size)
+        inverse = np.linalg.inv(roots)
+        to_shared[:, free[:, None], free] = roots @ basis
+        from_shared[:, free[:, None], free] = np.swapaxes(basis, 1, 2) @ inverse
+    for pair in channels.pairs:
+        turned = _complex_moments(moments, pair)
+        weights = np.sqrt(_power(metrics, pair))
+        vector = _leading(weights[:, None] * turned * weights, 1)[:, 0]
+        _put(to_shared, pair, weights * vector)
+        _put(from_shared, pair, np.conj(vector) / weights)
+    return Maps(to_shared, from_shared)
+
+
+def mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
+    """The heads' mean, read as it is."""
+    del moments, channels
+    heads, size = metrics.shape[:2]
+    same = np.broadcast_to(np.eye(size), (heads, size, size))
+    return Maps(same / heads, np.array(same))
+
+
+def rotated_mean(moments: Array, metrics: Array, channels: Channels) -> Maps:
+    """The mean of heads that are turned to each other first: rotations of the free channels, phases of the pairs."""
+    heads, size = metrics.shape[:2]
+    turns = np.zeros((heads, size, size))
+    free = np.array(channels.free, dtype=np.intp)
+    if free.size:
+        part = moments[:, free][:, :, :, free]
+        found = np.broadcast_to(np.eye(free.size), (heads, free.size, free.size)).copy()
+        for _ in range(PROCRUSTES_ROUNDS):
+            centre = np.einsum("higj,gjb->hib", part, found) / heads
+            left, _, right = np.linalg.svd(centre)
+            found = left @ right
+        turns[:, free[:, None], free] = found
+    for pair in channels.pairs:
+        turned = _complex_moments(moments, pair)
+        phases = np.ones(heads, dtype=complex)
+        for _ in range(PROCRUSTES_ROUNDS):
+            centre = turned @ phases
+            phases = np.where(np.abs(centre) > 0, centre / np.maximum(np.abs(centre), np.finfo(float).tiny), 1)
+        _put(turns, pair, phases)
+    return Maps(turns / heads, np.swapaxes(turns, 1, 2))
+
+
+METHODS: dict[str, Method] = {"optimal": optimal, "mean": mean, "rotated_mean": rotated_mean}
+
+
+def lost(moments: Array, metrics: Array, maps: Maps) -> float:
+    """sum_h |(x_h - m B_h) R_h|^2 over the frames of the moments."""
+    heads, size = metrics.shape[:2]
+    flat = moments.reshape(heads * size, heads * size)
+    # x_h - m B_h as a map of all heads' channels, [heads * d, heads, d]
+    rest = -np.einsum("gij,hjk->gihk", maps.to_shared, maps.from_shared)
+    rest[np.arange(heads), :, np.arange(heads), :] += np.eye(size)
+    columns = rest.reshape(heads * size, heads * size)
+    errors = (columns.T @ flat @ columns).reshape(heads, size, heads, size)
+    return float(max(np.einsum("hihj,hji->", errors, metrics), 0.0))
+
+
+def energy(moments: Array, metrics: Array) -> float:
+    """sum_h |x_h R_h|^2: what is lost when nothing is kept."""
+    return float(np.einsum("hihj,hji->", moments, metrics))
+
+
+def of_group(moments: Array, metrics: Array, heads: Sequence[int]) -> tuple[Array, Array]:
+    """The moments and metrics of some of the heads."""
+    index = np.array(heads, dtype=np.intp)
+    return moments[index][:, :, index], metrics[index]
+
+
+def _roots(metrics: Array) -> Array:
+    """R_h with R_h R_h^T = M_h, kept invertible."""
+    size = metrics.shape[1]
+    scale = np.trace(metrics, axis1=1, axis2=2) / size
+    floor = np.maximum(scale * JITTER, np.finfo(np.float32).tiny)
+    found: Array = np.linalg.cholesky(metrics + floor[:, None, None] * np.eye(size))
+    return found
+
+
+def _leading(hermitian: npt.NDArray[np.complexfloating] | Array, count: int) -> npt.NDArray[np.complexfloating] | Array:
+    """The eigenvectors of the largest eigenvalues, [n, count], largest first."""
+    _, vectors = np.linalg.eigh(hermitian)
+    leading = vectors[:, ::-1][:, :count]
+    # a sign, or phase, that does not hang on the library: the largest entry is positive
+    largest = leading[np.argmax(np.abs(leading).round(9), axis=0), np.arange(count)]
+    found: npt.NDArray[np.complexfloating] | Array = leading * np.conj(largest / np.abs(largest))
+    return found
+
+
+def _complex_moments(moments: Array, pair: tuple[int, int]) -> npt.NDArray[np.complexfloating]:
+    """The sum over frames of conj(z_h) z_g, complex [heads, heads], where z = real + i imaginary channel."""
+    real, imaginary = pair
+    a = moments[:, real, :, real] + moments[:, imaginary, :, imaginary]
+    b = moments[:, real, :, imaginary] - moments[:, imaginary, :, real]
+    found: npt.NDArray[np.complexfloating] = a + 1j * b
+    return found
+
+
+def _power(metrics: Array, pair: tuple[int, int]) -> Array:
+    found = metrics[:, pair[0], pair[0]] + metrics[:, pair[1], pair[1]]
+    floor = max(float(found.mean()) * JITTER, float(np.finfo(np.float32).tiny))
+    powers: Array = np.maximum(found, floor)
+    return powers
+
+
+def _put(maps: Array, pair: tuple[int, int], factors: npt.NDArray[np.complexfloating] | Array) -> None:
+    """Write multiplication by a complex number per head into real maps of row vectors."""
+    real, imaginary = pair
+    maps[:, real, real] = maps[:, imaginary, imaginary] = np.real(factors)
+    maps[:, real, imaginary] = np.imag(factors)
+    maps[:, imaginary, real] = -np.imag(factors)

@@ -1,0 +1,73 @@
+"""An attention whose keys and values can be shared: what was found out about it by running its parts."""
+
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.errors import Refused
+from compiler.heads import probing
+from compiler.heads.attention import Attention
+from compiler.heads.probing import Affine
+from compiler.heads.shared_maps import Array, Channels
+from compiler.stages import Feed
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One attention and its weights.
+
+    Attributes:
+        attention: where it lies.
+        query: what is computed for queries, [width, heads * d].
+        key: for keys.
+        value: for values.
+        output: of the context, [heads * d, width].
+        keys: how channels of keys may be mixed.
+    """
+
+    attention: Attention
+    query: Affine
+    key: Affine
+    value: Affine
+    output: Affine
+    keys: Channels
+
+    @property
+    def values(self) -> Channels:
+        """Channels of values may be mixed freely: nothing lies between them and the projection behind but sums."""
+        return Channels(tuple(range(self.attention.size)))
+
+    @property
+    def value_metrics(self) -> Array:
+        """O_h O_h^T, float64 [heads, d, d]."""
+        heads = self.output.weights.reshape(self.attention.heads, self.attention.size, -1)
+        found: Array = np.einsum("hid,hjd->hij", heads, heads)
+        return found
+
+
+def site_of(model: ir.Model, attention: Attention, feed: Feed) -> Site:
+    """Find out what an attention computes.
+
+    Args:
+        model: the graph.
+        attention: where it lies.
+        feed: all inputs of one call of one row.
+
+    Raises:
+        Refused: a part is not what sharing takes for granted.
+    """
+    queries = probing.turning(model, attention.query, feed)
+    keys = probing.turning(model, attention.key, feed, transposed=True)
+    values = probing.turning(model, attention.value, feed)
+    if not np.allclose(values, np.eye(attention.size), rtol=0, atol=probing.CLOSE):
+        name = attention.value.operand.name
+        raise Refused(f"expected {name} to hold the projected values as they are, got other numbers")
+    return Site(
+        attention,
+        probing.projection(model, attention.query, feed),
+        probing.projection(model, attention.key, feed),
+        probing.projection(model, attention.value, feed),
+        probing.output_projection(model, attention, feed),
+        probing.channels_of(queries, keys),
+    )

@@ -1,0 +1,237 @@
+"""Let several heads of attention share keys and values: fewer are projected, and a cache of them is smaller.
+
+Before:
+    q, k, v = x Wq, x Wk, x Wv                # 16 heads each
+    y = MatMul(softmax(q k^T + mask) v, Wo)
+After:
+    q, k, v = x Wq', x Wk', x Wv'             # 16 heads of queries, 4 of keys and values
+    y = MatMul(softmax(q k^T + mask) v, Wo')  # products broadcast over the heads of a group, nothing is repeated
+
+Which heads share is the partition that loses least; the shared key and value of a group are the optimum in closed form
+(`compiler.heads.shared_maps`), and the maps back to each head go into Wq' and Wo'. Where positions turn the keys, only
+maps that commute with turning are used. One attention after the other, on what those in front give by then, Wo' is
+fitted anew to the results of the original.
+
+Requires: calibration data; a graph over whole sequences, without states; keys and values of their own for every head.
+Ensures: `groups` heads of keys and values in every attention that was merged.
+Keeps: attention of another form, by name, with what was looked for.
+Numerics: lossy; the build reports what each step loses.
+Source: see `compiler.heads.shared_maps`; reduction to groups as in GQA (Ainslie et al. 2023).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.calib.watched_streams import calibration_of, run_streams
+from compiler.errors import Place, RecipeError, Refused
+from compiler.heads.attention import Attention, find_attentions
+from compiler.heads.grouping import Group, best_partition, spread_groups
+from compiler.heads.moments import HeadMoments, head_moments, output_moments, refitted
+from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
+from compiler.heads.shared_maps import METHODS, energy, lost, of_group
+from compiler.heads.site import Site, site_of
+from compiler.stages import Feed, Lowered, Outcome, Refusal
+
+LOOKED_FOR = "a softmax between two products of data, each operand from one product with constant weights"
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeKvHeads:
+    """Shared keys and values.
+
+    Attributes:
+        groups: heads of keys and values that stay, 1 or more.
+        method: how the shared ones are made: "optimal", or for comparison "mean" and "rotated_mean".
+        refit: whether the projection behind is fitted anew to the original's results.
+        spread: whether layers that lose more get more heads, `groups` being the mean over all layers.
+    """
+
+    groups: int = 4
+    method: str = "optimal"
+    refit: bool = True
+    spread: bool = False
+
+    name: ClassVar[str] = "merge_kv_heads"
+    lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("canonicalize_attention",)
+    expensive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.groups < 1:
+            raise RecipeError(f"groups: expected 1 or more, got {self.groups}", cure="change the value")
+        if self.method not in METHODS:
+            raise RecipeError(
+                f"method: expected one of {sorted(METHODS)}, got {self.method!r}", cure="change the value"
+            )
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: there are no calibration data, the graph carries states, or it has no attention that can be merged.
+        """
+        if lowered.states or lowered.is_padded:
+            raise Refused(
+                f"expected a graph over whole sequences for {self.name}, got one that carries states or is padded",
+                cure=f"list {self.name} before the passes that derive caches and pad",
+            )
+        streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
+        house.infer_shapes(lowered.model)
+        sites, shared, refused = self._sites(lowered, streams)
+        if not sites and not shared:
+            seen = f": {refused[0]}" if refused else ", got no such softmax"
+            raise Refused(f"expected attention to merge, {LOOKED_FOR}{seen}", cure=f"leave {self.name} out")
+        if not sites:
+            return Outcome(lowered, refused=tuple(refused))
+        budgets = self._budgets(lowered, sites, streams)
+        original = dataclasses.replace(lowered, model=house.clone(lowered.model))
+        merged = [
+            (site, _Merging(self, lowered, original, site, groups, streams).merge())
+            for site, groups in zip(sites, budgets, strict=True)
+            if groups < site.attention.heads
+        ]
+        return Outcome(
+            lowered, len(sites), len(merged), tuple(refused), detail=_summary([losses for _, losses in merged])
+        )
+
+    def _sites(self, lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> tuple[list[Site], int, list[Refusal]]:
+        """The attentions that can be merged, how many share already, and what stands against the others."""
+        found = find_attentions(lowered.model)
+        refused = list(found.refused)
+        sites = []
+        feed = next(iter(run_streams(lowered, [streams[0][:1]]))).feed if found.attentions else {}
+        for attention in found.attentions:
+            try:
+                require_rewritable(attention)
+                if attention.heads % self.groups and not self.spread:
+                    raise Refused(f"expected a divisor of {attention.heads} heads, got {self.groups} groups")
+                sites.append(site_of(lowered.model, attention, feed))
+            except Refused as error:
+                node = attention.softmax
+                place = Place(node=attention.name, op="Softmax", source=house.source_of(node))
+                refused.append(Refusal(str(error.args[0]) if error.args else str(error), place))
+        return sites, found.shared, refused
+
+    def _budgets(self, lowered: Lowered, sites: Sequence[Site], streams: Sequence[Sequence[Feed]]) -> list[int]:
+        """How many heads of keys and values each attention keeps."""
+        if not self.spread:
+            return [min(self.groups, site.attention.heads) for site in sites]
+        moments = head_moments(lowered, [site.attention for site in sites], streams)
+        costs = []
+        for site, each in zip(sites, moments, strict=True):
+            heads = site.attention.heads
+            divisors = [groups for groups in range(1, heads + 1) if heads % groups == 0]
+            costs.append({groups: self._cost(site, each, self._partition(site, each, groups)) for groups in divisors})
+        return spread_groups(costs, self.groups * len(sites))
+
+    def _partition(self, site: Site, moments: HeadMoments, groups: int) -> tuple[Group, ...]:
+        return best_partition(site.attention.heads, groups, lambda group: self._cost(site, moments, [group]))
+
+    def _cost(self, site: Site, moments: HeadMoments, partition: Sequence[Group]) -> float:
+        """What sharing loses of keys plus what it loses of values, as shares of what there is of each."""
+        keys, values = losses_of(site, moments, partition, self.method)
+        return keys + values
+
+
+def losses_of(site: Site, moments: HeadMoments, partition: Sequence[Group], method: str) -> tuple[float, float]:
+    """What groups lose of keys, as the queries read them, and of values, as the projection behind does; shares."""
+    found = []
+    readers = (moments.queries, site.value_metrics)
+    for of_all, metrics, channels in zip(
+        (moments.keys, moments.values), readers, (site.keys, site.values), strict=True
+    ):
+        missing = 0.0
+        for group in partition:
+            part = of_group(of_all, metrics, group)
+            missing += lost(*part, METHODS[method](*part, channels))
+        found.append(missing / max(energy(of_all, metrics), np.finfo(float).tiny))
+    return found[0], found[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Losses:
+    """What one attention lost, as shares of power, and the relative error of its result.
+
+    Attributes:
+        heads: before.
+        groups: after.
+        keys: by method.
+        values: by method.
+        output: |y - y'| / |y| with the maps folded in.
+        refit: the same after the fit.
+    """
+
+    heads: int
+    groups: int
+    keys: dict[str, float]
+    values: dict[str, float]
+    output: float
+    refit: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Merging:
+    """The merging of one attention."""
+
+    options: MergeKvHeads
+    lowered: Lowered
+    original: Lowered
+    site: Site
+    groups: int
+    streams: Sequence[Sequence[Feed]]
+
+    def merge(self) -> Losses:
+        site, method = self.site, METHODS[self.options.method]
+        attention: Attention = site.attention
+        output = str(attention.output.outputs[0].name)
+        (moments,) = head_moments(self.lowered, [attention], self.streams)
+        partition = self.options._partition(site, moments, self.groups)
+        keys = [method(*of_group(moments.keys, moments.queries, group), site.keys) for group in partition]
+        values = [method(*of_group(moments.values, site.value_metrics, group), site.values) for group in partition]
+        weights = merged_weights(site, partition, keys, values)
+        model = self.lowered.model
+        written = Rewriter(model, attention, partition, weights, self.options.name).write()
+        house.prune(model)
+        house.infer_shapes(model)
+        fitted, kept = output_moments(self.original, output, self.lowered, str(written.context.name), self.streams)
+        every = fitted + kept
+        chosen = refitted(fitted, kept, weights.output) if self.options.refit else weights.output
+        if chosen is not weights.output:
+            insert = house.Inserter(model, self.options.name, before=written.output)
+            name = f"{written.output.name}_refit"
+            written.output.replace_input_with(1, insert.constant(chosen.astype(np.float32), name))
+            house.prune(model)
+        lost_by = {name: losses_of(site, moments, partition, name) for name in METHODS}
+        return Losses(
+            attention.heads,
+            self.groups,
+            {name: each[0] for name, each in lost_by.items()},
+            {name: each[1] for name, each in lost_by.items()},
+            every.error(weights.output),
+            every.error(chosen),
+        )
+
+
+def _summary(losses: Sequence[Losses]) -> str:
+    """One line for the report: means over the layers, and the worst."""
+    if not losses:
+        return ""
+    worst = max(losses, key=lambda each: each.refit)
+
+    def mean(shares: Sequence[float]) -> str:
+        return f"{np.mean(shares):.3g}"
+
+    keys, values = (
+        ", ".join(f"{name} {mean([getattr(each, part)[name] for each in losses])}" for name in METHODS)
+        for part in ("keys", "values")
+    )
+    return (
+        f"{losses[0].heads} -> {', '.join(sorted({str(each.groups) for each in losses}, key=int))} heads; of keys is "
+        f"lost {keys}; of values {values}; error of the results {mean([each.output for each in losses])}, refit "
+        f"{mean([each.refit for each in losses])}, worst {worst.refit:.3g}"
+    )
