@@ -196,8 +196,6 @@ def for_capture(spec: Graph) -> Graph:
                 "window": None if axis.window is None else 1,
                 "length_input": "length" if name in spec.padded else None,
                 "mask_input": None,
-                "side": None,
-                "update": None,
                 "buckets": axis.buckets
                 if axis.buckets is None
                 else (axis.buckets[-1:] if name in spec.padded else (1,)),

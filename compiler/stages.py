@@ -106,7 +106,7 @@ def require_lowered(cache: CacheAxis) -> None:
         raise Refused(f"{kind} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
 
 
-CACHE_CURE = "join each cache in front of the new frames, feed the whole back, and write side: right, update: replace"
+CACHE_CURE = "join each cache in front of the new frames, and feed the whole back"
 
 
 class StateMap(abc.ABC):

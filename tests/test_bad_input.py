@@ -402,7 +402,7 @@ SOURCES = [
         "outputs that are no tensors",
         model("return self.output(x), *grown", "return 4, *grown"),
         WRONG,
-        ("expected a tensor as output", "got int", "return tensors"),
+        ("expected tensors", "got int", "return what the recipe lists"),
     ),
     Row(
         "model fixes a declared axis",

@@ -313,7 +313,6 @@ CHANGES: dict[str, list[Change]] = {
         ("stream", at(*AXES, "cache", "mask_input", value="mask")),
         ("stream", at(*AXES, "cache", value={"window": 8, "mask_input": "mask", "length_input": "fill"})),
     ],
-    "Axis.side": [("stream", at(*AXES, "cache", "side", value="left"))],
     "Axis.update": [("stream", at(*AXES, "cache", "update", value="append"))],
     **{f"Wire.{key}": [("wired", at("wiring", 0, key, value="other"))] for key in WIRE},
     "PassSpec.name": [("stream", lambda r: graph(r)["passes"].__setitem__(0, "canonicalize_reshapes"))],

@@ -3,7 +3,8 @@
 Before:
     offset [batch] is an input that nobody feeds back
 After:
-    offset_after = Add(offset, 4) is an output, and the state of offset; a stream begins with 0
+    offset_after = Add(offset, 4) is an output, and the state of offset; a stream begins with 0. Where chunks may be
+    shorter it is Add(offset, Squeeze(Shape(features), 1)): the true length of each row, as every length in a graph.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.ir import Dim
+from compiler.padding.arithmetic import Arithmetic
 from compiler.recipe.graph import Graph
 from compiler.stages import State
 
@@ -21,18 +24,19 @@ def count_states(spec: Graph) -> tuple[State, ...]:
     return tuple(State(name, _output_of(spec, name), None) for name, given in spec.inputs.items() if given.counts)
 
 
-def frames_counted(spec: Graph, steps: Mapping[str, int]) -> dict[str, int]:
-    """By counting input, how many frames a call adds to what it counts.
+def frames_counted(spec: Graph, steps: Mapping[str, Dim]) -> dict[str, Dim]:
+    """By counting input, how many frames a call adds to what it counts, over the lengths of its chunk.
 
     Args:
         spec: the graph's record.
         steps: by window, the frames that a call adds.
     """
-    sizes = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None} | dict(steps)
+    sizes: dict[str, Dim] = {name: axis.fixed for name, axis in spec.axes.items() if axis.fixed is not None}
+    sizes |= {name: house.symbol(name) for name in spec.padded} | dict(steps)
     return {name: sizes[given.counts] for name, given in spec.inputs.items() if given.counts is not None}
 
 
-def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, int]) -> None:
+def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, Dim]) -> None:
     """Let the graph give every count as the next call is to have it.
 
     Args:
@@ -46,12 +50,29 @@ def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, int]) -> None:
         value = inputs[state.input]
         assert value.dtype is not None
         insert = house.Inserter(model, "capture")
-        step = insert.constant(np.array(frames[state.input], value.dtype.numpy()), f"{state.input}_frames")
+        step = _step(model, insert, frames[state.input], value.dtype, f"{state.input}_frames")
         after = insert.op("Add", [value, step], name=state.output, dtype=value.dtype, shape=value.shape)
         if state.output in taken:
             taken[state.output].name = house.fresh_name(model.graph, f"{state.output}_inside")
         after.name = state.output
         model.graph.outputs.append(after)
+
+
+def _step(model: ir.Model, insert: house.Inserter, frames: Dim, dtype: ir.DataType, name: str) -> ir.Value:
+    """What a call adds to a count: a number, or what the lengths of its chunk say."""
+    if isinstance(frames, int):
+        return insert.constant(np.array(frames, dtype.numpy()), name)
+    lengths = {str(each): _length(model, insert, str(each)) for each in frames.free_symbols}
+    return insert.op("Cast", [Arithmetic(insert, lengths).value(frames)], {"to": dtype}, name=name, dtype=dtype)
+
+
+def _length(model: ir.Model, insert: house.Inserter, axis: str) -> ir.Value:
+    """The length of an axis, read from an input that has it."""
+    found = ((value, at) for value in model.graph.inputs for at, dim in enumerate(house.dims_of(value) or ())
+             if dim == house.symbol(axis))  # fmt: skip
+    value, at = next(found)
+    size = insert.op("Shape", [value], {"start": at, "end": at + 1}, name=f"{axis}_size", dtype=ir.DataType.INT64)
+    return insert.op("Squeeze", [size, insert.int64s(0)], name=f"{axis}_heard", dtype=ir.DataType.INT64)
 
 
 def _output_of(spec: Graph, name: str) -> str:

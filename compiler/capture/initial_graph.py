@@ -7,6 +7,7 @@ import onnx_ir as ir
 import sympy
 
 from compiler import ir as house
+from compiler.capture.appended_frames import append_frames
 from compiler.capture.counts import add_counts, count_states, frames_counted
 from compiler.capture.kept_frames import keep_newest
 from compiler.errors import Place, RecipeError, Refused
@@ -45,8 +46,10 @@ def initial_graph(
         if each is not None:
             house.infer_shapes(each)
     states = states_of(spec)
-    caches = _caches(spec, graph, model, states, _row_places(spec, model))
-    add_counts(model, spec, frames_counted(spec, {cache.axis: cache.step for cache in caches}))
+    given_rows = _row_places(spec, model)
+    append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
+    caches = _caches(spec, graph, model, states, given_rows)
+    add_counts(model, spec, frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches}))
     rows = _row_places(spec, model)
     for cache in caches:
         check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
@@ -63,7 +66,9 @@ def initial_graph(
     for cache in caches:
         if cache.added is not None:
             axes = {state.output: _graph_axis(state, rows) for state in states if state.cache == cache.axis}
-            keep_newest(model, cache.slots, {output: axis for output, axis in axes.items() if axis is not None})
+            kept = {output: axis for output, axis in axes.items() if axis is not None}
+            for each in (each for each in models if each is not None):
+                keep_newest(each, cache.slots, kept)
     return Lowered(graph, model, first, states, caches, spec.batch, data_outputs, padded_axes=padded, row_places=rows)
 
 
@@ -117,8 +122,12 @@ def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> C
     """The record of a window along which a call adds so many frames, or as many as a formula says."""
     axis = spec.caches[name]
     assert axis.window is not None and axis.length_input is not None  # as every window has
-    assert axis.side is not None and axis.update is not None
-    return CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, axis.side, axis.update, added)
+    return CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, added=added)
+
+
+def added_by_call(cache: CacheAxis) -> Dim:
+    """The frames that a call adds along a window, over the lengths of its chunk."""
+    return cache.step if cache.added is None else house.expression(cache.added)
 
 
 def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int, steps: int) -> None:

@@ -81,19 +81,20 @@ def _check_results(results: Sequence[object], outputs: Sequence[str], place: Pla
                 cure="return them as a tuple in the order of outputs, as in return y, cache",
                 place=place,
             )
+    for result in results:
+        if not isinstance(result, torch.Tensor):
+            raise RecipeError(
+                f"expected tensors, side by side or in lists and tuples, got {type(result).__name__} {result!r} among "
+                "them",
+                cure="return what the recipe lists under outputs, and nothing else",
+                place=place,
+            )
     if len(results) != len(outputs):
         raise RecipeError(
             f"expected {len(outputs)} outputs as in the recipe, got {len(results)} from the model",
             cure="list every result of forward under outputs, in order",
             place=place,
         )
-    for name, result in zip(outputs, results, strict=True):
-        if not isinstance(result, torch.Tensor):
-            raise RecipeError(
-                f"expected a tensor as output {name}, got {type(result).__name__}",
-                cure="return tensors, side by side or in lists and tuples",
-                place=place,
-            )
 
 
 def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
@@ -102,7 +103,8 @@ def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
     plain = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if len(names) > len(plain) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return (
-            f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: take each by itself, or several as "
+            f"forward takes {', '.join(plain)}, the recipe has {len(names)} inputs: delete those that it lacks, or "
+            "take each by itself, or several as "
             f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
         )
     return "check order, shapes and dtypes of inputs in the recipe against the model's forward"

@@ -82,7 +82,8 @@ class Original:
 
     def _try_calls(self, trial: TrialCalls) -> None:
         """Run the first calls of the longest verification stream, and hold windows and gate to what they add."""
-        frames = trial.run(self.streams()[0] if "verification" in self.data.digests else ())
+        slots = {axis: spec.window for axis, spec in self.spec.caches.items() if spec.window is not None}
+        frames = trial.run(self.streams()[0] if "verification" in self.data.digests else (), slots)
         for axis, step in frames.items():
             if self.spec.first_call is None and not self.spec.padded and step > 0:
                 check_window(self.places, self.name, cache_axis(self.spec, axis, step), step, self.gate.chained_steps)

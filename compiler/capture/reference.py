@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from compiler.capture.counts import frames_counted
-from compiler.capture.initial_graph import states_of
+from compiler.capture.initial_graph import added_by_call, states_of
 from compiler.errors import Place, RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -40,7 +40,7 @@ def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[
         spec,
         states_of(spec),
         started.row_places,
-        frames_counted(spec, {cache.axis: cache.step for cache in started.caches}),
+        frames_counted(spec, {cache.axis: added_by_call(cache) for cache in started.caches}),
     )
 
 

@@ -30,9 +30,11 @@ from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called
 from compiler.capture.nested import arguments_of
+from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.capture.trial_calls import empty_states
 from compiler.errors import CheckpointError, Place, RecipeError, Refused
+from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
 from compiler.recipe.load import RecipePlaces
@@ -427,7 +429,7 @@ class TorchReference:
         spec: inputs and outputs.
         states: what is fed back.
         row_places: for an original that is written for one row, where its tensors have the batch.
-        counted: by counting input, the frames of a call.
+        counted: by counting input, the frames that a call adds.
     """
 
     def __init__(
@@ -437,7 +439,7 @@ class TorchReference:
         spec: Graph,
         states: Sequence[State],
         row_places: Sequence[RowPlace] = (),
-        counted: Mapping[str, int] = MappingProxyType({}),
+        counted: Mapping[str, Dim] = MappingProxyType({}),
     ) -> None:
         self.later, self.first, self.spec, self.states, self.counted = later, first, spec, states, counted
         self.places = {each.tensor: each for each in row_places}
@@ -449,14 +451,10 @@ class TorchReference:
         for feed in feeds:
             if states is None:
                 assert self.first is not None
-                outputs = self._call(self.first, feed)
+                outputs = self._call(self.first, completed(feed, self.spec))
             else:
                 outputs = self._call(self.later, completed({**feed, **states}, self.spec))
-            outputs |= {
-                state.output: (states[state.input] + np.array(self.counted[state.input], states[state.input].dtype))
-                for state in self.states
-                if states is not None and state.input in self.counted
-            }
+            outputs = moved_on(self.spec, self.states, self.counted, feed, states, outputs)
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from compiler.capture.appended_frames import is_appended
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import states_of
+from compiler.capture.next_states import lengths_of, moved_on
 from compiler.errors import Place, RecipeError, Refused, SlipwayError
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input
@@ -36,11 +38,12 @@ class TrialCalls:
         self.graph, self.spec, self.later, self.first = graph, spec, later, first
         self.states = states_of(spec)
 
-    def run(self, feeds: Sequence[Feed]) -> dict[str, int]:
+    def run(self, feeds: Sequence[Feed], slots: Mapping[str, int]) -> dict[str, int]:
         """By window, the frames that the first call has added along it.
 
         Args:
             feeds: of one stream, one row each; none stands for numbers of our own.
+            slots: by window, the frames that are kept.
 
         Raises:
             RecipeError: the model does not take the calls, or answers otherwise than the recipe says.
@@ -49,9 +52,9 @@ class TrialCalls:
         rows = 1 if self.spec.is_for_one_row or self.spec.batch is None else _unusual(self.spec)
         given = [feeds[min(call, len(feeds) - 1)] if feeds else example_feed(self.spec) for call in range(CALLS)]
         try:
-            return self._run(given, rows)
+            return self._run(given, rows, slots)
         except RecipeError as error:
-            if rows > 1 and self._runs_alone(given):
+            if rows > 1 and self._runs_alone(given, slots):
                 raise Refused(
                     f"the model takes one row and not {rows}: {error.message}",
                     cure="let forward take any number of rows, or write for every input the shape that it takes as "
@@ -60,14 +63,14 @@ class TrialCalls:
                 ) from error
             raise
 
-    def _runs_alone(self, feeds: Sequence[Feed]) -> bool:
+    def _runs_alone(self, feeds: Sequence[Feed], slots: Mapping[str, int]) -> bool:
         try:
-            self._run(feeds, 1)
+            self._run(feeds, 1, slots)
         except SlipwayError:
             return False
         return True
 
-    def _run(self, feeds: Sequence[Feed], rows: int) -> dict[str, int]:
+    def _run(self, feeds: Sequence[Feed], rows: int, slots: Mapping[str, int]) -> dict[str, int]:
         states = None if self.first is not None else empty_states(self.spec, self.states, rows)
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
@@ -75,8 +78,10 @@ class TrialCalls:
             outputs = self._call(feed, states, rows, when, later_on=call > 0 and self.first is None)
             self._check_rows(outputs, rows)
             self._check_states(outputs, states or empty_states(self.spec, self.states, rows))
+            if frames and lengths_of(self.spec, feed) == lengths_of(self.spec, feeds[0]):
+                self._check_growth(outputs, states or {}, frames, slots)
             frames = frames or self._frames(outputs)
-            states = self._next(outputs, states, frames)
+            states = self._next(feed, outputs, states, frames)
         return frames
 
     def _call(
@@ -140,6 +145,37 @@ class TrialCalls:
                     place=place,
                 )
 
+    def _check_growth(
+        self,
+        outputs: Mapping[str, Array],
+        states: Mapping[str, Array],
+        frames: Mapping[str, int],
+        slots: Mapping[str, int],
+    ) -> None:
+        """A later call gives the whole cache, or its new frames alone, as the recipe says."""
+        for state in self.states:
+            axis = self._frames_axis(state)
+            if axis is None or state.frames_axis is None or state.cache is None or state.output not in outputs:
+                continue
+            before, back = states[state.input].shape[state.frames_axis], outputs[state.output].shape[axis]
+            added, most = frames[state.cache], slots[state.cache]
+            place = Place(stage="capture", graph=self.graph, tensor=state.input, axis=state.cache)
+            if is_appended(self.spec, state) and back != added:
+                raise Refused(
+                    f"expected {added} new frames from {state.output!r} at call 2 of a stream, as update: append says "
+                    f"and as call 1 gave, got {back} after {before} cached ones",
+                    cure="delete update: append, the model gives the whole cache",
+                    place=place,
+                )
+            if not is_appended(self.spec, state) and back < min(before + added, most):
+                raise Refused(
+                    f"expected the whole cache from {state.output!r} at call 2 of a stream, {before} cached frames and "
+                    f"{added} new ones, got {back}",
+                    cure=f"write update: append for {state.cache!r} where the model gives its new frames alone, or "
+                    f"window: {back} where it keeps no more",
+                    place=place,
+                )
+
     def _frames_axis(self, state: State) -> int | None:
         given = self.spec.inputs[state.input]
         if given.original is None or state.frames_axis is None:
@@ -155,17 +191,15 @@ class TrialCalls:
         return found
 
     def _next(
-        self, outputs: Mapping[str, Array], states: Mapping[str, Array] | None, frames: Mapping[str, int]
+        self, feed: Feed, outputs: Mapping[str, Array], states: Mapping[str, Array] | None, frames: Mapping[str, int]
     ) -> dict[str, Array]:
-        found = {}
-        counted = frames_counted(self.spec, frames)
-        for state in self.states:
-            if state.input in counted:
-                assert states is not None  # no graph with a first call has a count
-                found[state.input] = states[state.input] + np.array(counted[state.input], states[state.input].dtype)
-            else:
-                found[state.input] = _to_caller(self.spec.inputs[state.input], state.input, outputs[state.output])
-        return found
+        given = {
+            state.output: _to_caller(self.spec.inputs[state.input], state.input, outputs[state.output])
+            for state in self.states
+            if state.output in outputs
+        }
+        after = moved_on(self.spec, self.states, frames_counted(self.spec, frames), feed, states, given)
+        return {state.input: after[state.output] for state in self.states}
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:

@@ -23,7 +23,6 @@ from compiler.commands.tensor_roles import Carried, carried_states, told_states
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError, SlipwayError
 from compiler.recipe.load import LoadedRecipe
-from compiler.recipe.not_lowered import require_lowered_caches
 from compiler.report.progress import Progress
 from compiler.sizes.expressions import expression
 from compiler.stages import Array, Feed, newest
@@ -232,8 +231,7 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
     """The original of a recipe's graph, as a build compares with it.
 
     Raises:
-        SlipwayError: as in a build; the recipe has no such graph, several and none is named, or the graph has caches of
-            a kind that is not lowered yet.
+        SlipwayError: as in a build; the recipe has no such graph, or several and none is named.
     """
     graphs, shown = loaded.recipe.graphs, shown_path(loaded.path)
     name = next(iter(graphs)) if graph is None and len(graphs) == 1 else graph
@@ -241,7 +239,6 @@ def open_original(loaded: LoadedRecipe, graph: str | None, cache: StageCache | N
         got = "none" if name is None else repr(name)
         cure = f"write {shown}:NAME; {did_you_mean(name or '', graphs)}"
         raise RecipeError(f"{shown}: expected the name of one of its graphs, got {got}", cure=cure)
-    require_lowered_caches(loaded, name)
     spec = graphs[name]
     original = Original(loaded, name, spec, cache, progress, with_data=False)
     inputs = tuple(

@@ -18,7 +18,7 @@ Source: the unpadded program of one row alone is fed ones and its length. What f
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +33,7 @@ from compiler.ir import Dim
 from compiler.operator_traits import OF_POSITIONS, PICKING, RANDOM
 from compiler.padding.arithmetic import Arithmetic
 from compiler.runners.session import evaluate_node
-from compiler.stages import Lowered, Outcome
+from compiler.stages import Lowered, Outcome, PaddedAxis
 
 MOVEMENT = PICKING | {"ReduceMax", "ReduceMean", "ReduceMin"}
 """A list of its own: every entry of the result is one of the first operand, or an average of equal ones."""
@@ -57,21 +57,26 @@ class FoldMaskInputs:
         Raises:
             Refused: such an input is the only one with its axes, so its shape cannot be made from another.
         """
-        inputs = house.inputs_named(lowered.model)
-        filled: dict[ir.Value, Dim] = {}
-        for axis in lowered.padded_axes:
-            filled |= {inputs[name]: 1 for name in axis.mask_inputs if name in inputs}
-            filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
         if not lowered.padded_axes:
             return Outcome(lowered)
-        infer_settled(lowered.model)
-        lengths = frozenset(axis.axis for axis in lowered.padded_axes)
-        rewritten = _Folding(lowered.model, filled, lengths).run()
-        if rewritten:
-            house.prune(lowered.model)
-            house.forget_shapes(lowered.model)
-            infer_settled(lowered.model)
+        rewritten = sum(_folded(model, lowered.padded_axes) for model in lowered.models)
         return Outcome(lowered, rewritten, rewritten)
+
+
+def _folded(model: ir.Model, axes: Sequence[PaddedAxis]) -> int:
+    """Take the masks and lengths of these axes out of a graph; the number of nodes changed."""
+    inputs = house.inputs_named(model)
+    filled: dict[ir.Value, Dim] = {}
+    for axis in axes:
+        filled |= {inputs[name]: 1 for name in axis.mask_inputs if name in inputs}
+        filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
+    infer_settled(model)
+    rewritten = _Folding(model, filled, frozenset(axis.axis for axis in axes)).run()
+    if rewritten:
+        house.prune(model)
+        house.forget_shapes(model)
+        infer_settled(model)
+    return rewritten
 
 
 class _Folding:

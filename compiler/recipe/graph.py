@@ -36,17 +36,11 @@ class Graph(Record):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _name_lengths(cls, given: Any) -> Any:
-        """An axis whose mask or length the model takes has a length input whether it is named or not."""
-        if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
-            return given
-        axes = given.get("axes")
-        return {**given, "axes": _named_lengths(given["inputs"], axes)} if isinstance(axes, dict) else given
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
     def _rows_in_front(cls, given: Any) -> Any:
-        """A shape with the batch elsewhere is the original's; callers have the batch in front."""
+        """A shape with the batch elsewhere is the original's; callers have the batch in front.
+
+        Of such validators the last one runs first: by now every axis with a length has its name.
+        """
         if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
             return given
         axes = given.get("axes")
@@ -54,6 +48,15 @@ class Graph(Record):
         if len(batch) != 1:
             return given
         return {**given, "inputs": {name: _in_front(each, batch[0]) for name, each in given["inputs"].items()}}
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_lengths(cls, given: Any) -> Any:
+        """An axis whose mask or length the model takes has a length input whether it is named or not."""
+        if not isinstance(given, dict) or not isinstance(given.get("inputs"), dict):
+            return given
+        axes = given.get("axes")
+        return {**given, "axes": _named_lengths(given["inputs"], axes)} if isinstance(axes, dict) else given
 
     @pydantic.model_validator(mode="after")
     def _agree(self) -> Self:
@@ -170,8 +173,11 @@ def _check_padded(graph: Graph) -> None:
         for key in ("mask_of", "length_of"):
             axis = getattr(given, key)
             if axis is not None and axis not in graph.padded:
-                message = f"expected an axis with buckets, got {axis!r}"
-                raise disagree(message, did_you_mean(axis, graph.padded), "inputs", name, key)
+                message = f"expected an axis with buckets and a length per row, got {axis!r}"
+                cure = did_you_mean(axis, graph.padded)
+                if axis in graph.caches:
+                    cure = "delete the key: nobody masks the free slots of a window, or counts them, but the bundle"
+                raise disagree(message, cure, "inputs", name, key)
         if given.mask_of is not None and given.mask_of not in given.shape:
             message = f"expected the axis {given.mask_of!r} in the shape of its mask, got {list(given.shape)}"
             raise disagree(message, "write the mask's shape", "inputs", name, "shape")
@@ -181,7 +187,7 @@ def _check_padded(graph: Graph) -> None:
         roles = (given.state, given.mask_of, given.length_of, given.counts)
         if len([each for each in roles if each is not None]) > 1:
             message = "expected one of state, mask_of, length_of and counts, got several"
-            raise disagree(message, "say what the input is", "inputs", name)
+            raise disagree(message, "keep the one that says where its value comes from", "inputs", name)
     _check_chunks(graph)
     added = [name for axis in graph.axes.values() for name in (axis.length_input, axis.mask_input) if name is not None]
     twice = [name for name in added if added.count(name) > 1]
@@ -195,16 +201,6 @@ def _check_chunks(graph: Graph) -> None:
     if graph.has_utterances or not graph.padded:
         return
     axis = next(iter(graph.padded))
-    if graph.first_call is not None:
-        message = f"expected no first_call beside chunks of any length along {axis!r}, got one"
-        cure = "let the model start with empty caches and drop first_call, or give the chunks one size: fixed"
-        raise disagree(message, cure, "first_call")
-    for name, given in graph.inputs.items():
-        key = "mask_of" if given.mask_of is not None else "length_of" if given.length_of is not None else ""
-        if key:
-            message = f"expected no {key} in a graph with states, got it for {name!r}"
-            cure = "drop the input from forward: the graph masks what lies behind the true length of a chunk"
-            raise disagree(message, cure, "inputs", name, key)
     for cache, spec in graph.caches.items():
         if spec.mask_input is not None:
             message = f"expected no mask_input beside chunks of any length along {axis!r}, got {spec.mask_input!r}"
@@ -261,9 +257,9 @@ def _check_counts(graph: Graph) -> None:
     for name, given in graph.inputs.items():
         if given.counts is None:
             continue
-        sizes = {axis: each for axis, each in graph.axes.items() if each.window is not None or each.fixed is not None}
+        sizes = {axis: each for axis, each in graph.axes.items() if axis != graph.batch}
         if given.counts not in sizes:
-            message = f"expected an axis with a window or a fixed size, whose frames are counted, got {given.counts!r}"
+            message = f"expected a window or the axis of a chunk, whose frames are counted, got {given.counts!r}"
             raise disagree(message, did_you_mean(given.counts, sizes), "inputs", name, "counts")
         if given.dtype not in ("int32", "int64"):
             message = f"expected int32 or int64 for a count, got {given.dtype}"
@@ -273,9 +269,6 @@ def _check_counts(graph: Graph) -> None:
             message = f"expected shape [{graph.batch}], a count of its own for every row, got {got}"
             cure = f"write it so; a model of one row that takes one number says so beside it, original: {got}"
             raise disagree(message, cure, "inputs", name, "shape")
-        if graph.padded:
-            message = f"expected no count beside chunks of any length along {next(iter(graph.padded))!r}, got one"
-            raise disagree(message, "feed it as data, or give the chunks one size: fixed", "inputs", name, "counts")
         if graph.first_call is not None:
             message = "expected no count in a graph with a first_call, got one"
             raise disagree(
@@ -298,7 +291,8 @@ def _check_originals(graph: Graph) -> None:
             raise disagree(message, cure, "inputs", name, "shape")
         if spec.original is None:
             message = f"expected original for every input, got it for {given[0]!r} and not for {name!r}"
-            raise disagree(message, "write the shape that the original takes here", "inputs", name)
+            cure = f"write the shape that the original takes here, or delete original at {given[0]!r} where the model "
+            raise disagree(message, f"{cure}takes any number of rows", "inputs", name)
         rest = list(spec.shape[1:])
         fits = [[*rest[:i], 1, *rest[i:]] for i in range(len(rest) + 1)]
         moved = [[*rest[:i], first, *rest[i:]] for i in range(len(rest) + 1)]

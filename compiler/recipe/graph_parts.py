@@ -7,7 +7,7 @@ from pydantic import Field
 
 from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
 
-CACHE_DEFAULTS = {"length_input": "real_length", "side": "right", "update": "replace"}
+CACHE_DEFAULTS = {"length_input": "real_length", "update": "replace"}
 """Of a window; an axis with buckets has a length input only where the recipe asks for it."""
 
 
@@ -52,7 +52,7 @@ class Input(Record):
         mask_of: the padded axis of which the model takes a mask here, 1 at valid places; made from the lengths.
         length_of: the padded axis whose true length the model takes here; it becomes the axis' length input.
         counts: the axis whose frames of all calls before are counted here, from 0 at the start of a stream: a window,
-            or a fixed axis of the chunk; nobody feeds it. None for an offset that callers feed as data.
+            or an axis of the chunk; nobody feeds it. None for an offset that callers feed as data.
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
             with a 1 for it anywhere; or with the batch axis elsewhere. None where the original has it in front.
         range: the smallest and the largest number that callers feed; None takes them from the data.
@@ -115,10 +115,8 @@ class Axis(Record):
         length_input: graph input that holds the number of valid slots. A window has one; buckets have one when every
             row is to have a length of its own, valid entries first. At most one axis with buckets has none: the batch.
         mask_input: graph input that holds 1 for valid slots and 0 for free ones; None computes it inside the graph.
-        side: of a window, where valid entries lie: `right`, the newest last; `left`, the oldest first, is not lowered
-            yet. None is `right`.
-        update: of a window, how states along it become the next: `replace`, by the output; `append`, of the new frames
-            that the output gives, is not lowered yet. None is `replace`.
+        update: of a window, how states along it become the next: `replace`, by the output, which is the whole cache;
+            `append`, by the output behind the cache, where the model gives its new frames alone. None is `replace`.
     """
 
     fixed: Positive | None = None
@@ -126,13 +124,12 @@ class Axis(Record):
     window: Positive | None = None
     length_input: TensorName | None = None
     mask_input: TensorName | None = None
-    side: Literal["right", "left"] | None = None
     update: Literal["replace", "append"] | None = None
 
     @pydantic.model_validator(mode="before")
     @classmethod
     def _fill_cache(cls, given: Any) -> Any:
-        """A window has a length input, a side and an update whether they are written or not."""
+        """A window has a length input and an update whether they are written or not."""
         if not isinstance(given, dict) or given.get("window") is None:
             return given
         return {**given, **{key: each for key, each in CACHE_DEFAULTS.items() if given.get(key) is None}}
@@ -150,7 +147,7 @@ class Axis(Record):
             raise disagree(f"expected ascending distinct buckets, got {list(self.buckets or ())}", f"write {fixed}")
         if self.fixed is not None and self.length_input is not None:
             raise disagree("expected length_input on buckets or a window, got it on a fixed axis", "delete the key")
-        for key in ("mask_input", "side", "update"):
+        for key in ("mask_input", "update"):
             if self.window is None and getattr(self, key) is not None:
                 raise disagree(f"expected {key} on a window axis only, got it on a {kinds[0]} axis", "delete the key")
         if self.length_input is not None and self.length_input == self.mask_input:

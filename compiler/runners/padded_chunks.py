@@ -62,7 +62,19 @@ class PaddedChunks:
             return dict(feed)
         slots = self._slots(lengths)
         full = {name: self.filled(name, array, slots) for name, array in feed.items()}
-        return full | {each.length_input: lengths[each.axis] for each in self.lowered.padded_axes}
+        return full | self._told(lengths, slots)
+
+    def _told(self, lengths: Mapping[str, Array], slots: Mapping[str, int]) -> dict[str, Array]:
+        """The true lengths, and what the model takes of them while nothing is padding: lengths, and masks of ones."""
+        told: dict[str, Array] = {each.length_input: lengths[each.axis] for each in self.lowered.padded_axes}
+        named = {**slots, **({} if self.lowered.batch_axis is None else {self.lowered.batch_axis: self.rows})}
+        for each in self.lowered.padded_axes:
+            for name in {*each.length_inputs, *each.mask_inputs} & self.inputs.keys():
+                dtype, shape = self.inputs[name].dtype, tuple(size_of(dim, named) for dim in self.dims[name])
+                assert dtype is not None
+                given = lengths[each.axis].reshape(shape) if name in each.length_inputs else np.ones(shape)
+                told[name] = given.astype(dtype.numpy())
+        return told
 
     def _slots(self, lengths: Mapping[str, Array]) -> Mapping[str, int]:
         """As many as the longest row has, and some more once the graph is padded; or the smallest bucket."""

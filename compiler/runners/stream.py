@@ -175,7 +175,7 @@ class Runner:
         """The same with padding."""
         if self.first is not None and not self.started:
             names = {value.name for value in (self.lowered.first_call or self.lowered.model).graph.inputs}
-            given = {**feed, **(more or {})}
+            given = {**self.chunks.padded(feed), **(more or {})}
             results = self.first.run(None, {name: array for name, array in given.items() if name in names})
             outputs = dict(zip(self.outputs, results, strict=True))
         else:

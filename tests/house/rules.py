@@ -418,8 +418,10 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.report",
             "compiler.verify",
+            "compiler.padding",
             "compiler.capture",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.format.formula",
         ),
     ),
     (

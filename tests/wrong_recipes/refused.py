@@ -19,6 +19,7 @@ from compiler.pipeline import check
 from compiler.recipe.load import load_recipe
 from compiler.report.progress import Progress
 from tests.wrong_recipes.good import FILES, RECIPE
+from tests.wrong_recipes.mended import MENDED
 from tests.wrong_recipes.wrong import WRONG, Wrong
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "wrong_recipes.md"
@@ -73,23 +74,32 @@ def page(folder: Path) -> str:
     Args:
         folder: an empty one to work in.
     """
-    lines = [HEAD.format(count=len(WRONG), recipe=RECIPE, model=FILES["model.py"], data=FILES["data.py"])]
+    lines = [
+        HEAD.format(count=len(WRONG), mended=len(MENDED), recipe=RECIPE, model=FILES["model.py"], data=FILES["data.py"])
+    ]
     for number, wrong in enumerate(WRONG):
         place = folder / str(number)
         place.mkdir()
         lines.append(_section(wrong, told(wrong.files(), place)))
+        if wrong.what in MENDED:
+            file, old, new = MENDED[wrong.what]
+            changed = f"`{_shown(new)}` in place of `{_shown(old)}`" if new else f"`{_shown(old)}` deleted"
+            lines.append(f"Mended from the message: {changed}{_in(file)}.\n")
     return "\n".join(lines)
 
 
 def _section(wrong: Wrong, message: str) -> str:
-    where = "" if wrong.file == "mine.yaml" else f" in `{wrong.file}`"
     return f"""\
 ## {wrong.what[0].upper()}{wrong.what[1:]}
 
-`{_shown(wrong.new)}` in place of `{_shown(wrong.old)}`{where}:
+`{_shown(wrong.new)}` in place of `{_shown(wrong.old)}`{_in(wrong.file)}:
 
 > {message}
 """
+
+
+def _in(file: str) -> str:
+    return "" if file == "mine.yaml" else f" in `{file}`"
 
 
 def _shown(text: str) -> str:
@@ -106,6 +116,9 @@ What is said of {count} wrong recipes, models and data, each one line away from 
 answered before the model is exported, most in well under a second: before the export, the model is called twice as a
 stream would call it, with the recipe's own data, empty caches and counts of 0, for several rows. What fails inside the
 model is shown with its line and with the shapes and whole numbers that it was given.
+
+Where a line says how somebody mends it who has read the message alone, the files so changed are not refused any more:
+{mended} of them. For the others a message cannot know what is meant.
 
 The files that build, `mine.yaml`:
 

@@ -64,6 +64,8 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("a state that comes back in another type", ANSWER, "return self.output(x), joined.double()", file="model.py"),
     Wrong("a state that comes back with other axes", ANSWER, "return self.output(x), joined[:, None]", file="model.py"),
     Wrong("a window that one call overfills", CACHED, "cached: {window: 3}"),
+    Wrong("new frames alone", ANSWER, "return self.output(x), joined[:, -4:]", file="model.py"),
+    Wrong("a whole cache that is to be appended", CACHED, "cached: {window: 8, update: append}"),
     # counts and rows
     Wrong("a count of what is no axis", "counts: cached", "counts: frames"),
     Wrong("a count of rows", "counts: cached", "counts: batch"),

@@ -13,6 +13,7 @@ from compiler.capture.torch_module import TorchReference
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.runners.choose import runner_of
+from compiler.runners.session import open_session
 from compiler.stages import State
 from tests.kit.graphs import parse
 
@@ -64,6 +65,19 @@ def test_the_graph_moves_a_count_on_and_keeps_other_values_of_that_name() -> Non
     assert list(house.outputs_named(model)) == ["y", "next", "offset_after"]
     names = [value.name for node in model.graph for value in node.outputs]
     assert len(names) == len(set(names))
+
+
+def test_a_chunk_of_any_length_is_counted_by_its_own() -> None:
+    spec = counting("chunk")
+    padded = Axis(buckets=(2, 4), length_input="chunk_length")
+    spec = spec.model_copy(update={"axes": {**spec.axes, "chunk": padded}})
+    assert frames_counted(spec, {}) == {"offset": house.symbol("chunk")}
+    model = parse(TEXT.replace("float[batch,2,4]", "float[batch,chunk,4]"), {})
+    add_counts(model, spec, {"offset": house.expression("(chunk + 1) // 2")})
+    x, cache = np.zeros((1, 3, 4), np.float32), np.zeros((1, 0, 4), np.float32)
+    session = open_session(house.serialized(model))
+    (after,) = session.run(["offset_after"], {"x": x, "cache": cache, "offset": np.array([7])})
+    assert (after.tolist(), after.dtype) == ([9], np.int64)
 
 
 def test_a_stream_begins_at_0_and_counts_as_the_original_does() -> None:

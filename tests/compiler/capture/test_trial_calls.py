@@ -16,6 +16,7 @@ from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.stages import Feed
 
 STEP, WIDTH = 3, 4
+SLOTS = {"cached": 6}
 Forward = Callable[..., tuple[Tensor, ...]]
 
 
@@ -61,7 +62,7 @@ def test_the_calls_are_those_of_a_stream_on_the_data() -> None:
         seen.append((float(x.max()), tuple(cache.shape), offset.tolist()))
         return x, torch.cat([cache, x], 1)
 
-    assert trial(forward, spec_of()).run(feeds()) == {"cached": STEP}
+    assert trial(forward, spec_of()).run(feeds(), SLOTS) == {"cached": STEP}
     assert seen == [(0.0, (2, 0, WIDTH), [0, 0]), (1.0, (2, STEP, WIDTH), [STEP, STEP])]
 
 
@@ -72,7 +73,7 @@ def test_a_model_of_one_row_is_given_what_it_takes() -> None:
         seen.append((tuple(x.shape), tuple(cache.shape), offset.item()))
         return x, torch.cat([cache, x], 0)
 
-    assert trial(forward, spec_of(one_row=True)).run(feeds()) == {"cached": STEP}
+    assert trial(forward, spec_of(one_row=True)).run(feeds(), SLOTS) == {"cached": STEP}
     assert seen == [((STEP, WIDTH), (0, WIDTH), 0), ((STEP, WIDTH), (STEP, WIDTH), STEP)]
 
 
@@ -84,7 +85,7 @@ def test_what_starts_a_stream_is_called_first() -> None:
         assert cache.shape[1] == STEP
         return x, torch.cat([cache, x], 1)
 
-    assert trial(later, spec, lambda x: (x, x)).run(feeds()) == {"cached": STEP}
+    assert trial(later, spec, lambda x: (x, x)).run(feeds(), SLOTS) == {"cached": STEP}
 
 
 LATE = torch.arange(5.0)
@@ -109,6 +110,11 @@ WRONG: dict[str, tuple[Forward, type[SlipwayError], str]] = {
         lambda x, c, o: (x, torch.cat([c, x], 1)[:, :, :2]),
         Refused, r"'cache' goes in as \[2, 0, 4\] and comes back from 'next' as \[2, 3, 2\]; list outputs",
     ),
+    "gives its new frames alone": (
+        lambda x, c, o: (x, x),
+        Refused, "expected the whole cache from 'next' at call 2 of a stream, 3 cached frames and 3 new ones, got 3; "
+        "write update: append for 'cached' where the model gives its new frames alone, or window: 3",
+    ),
     "gives a state of other axes": (
         lambda x, c, o: (x, torch.cat([c, x], 1)[:, None]),
         Refused, r"comes back from 'next' as \[2, 1, 3, 4\]",
@@ -120,7 +126,7 @@ WRONG: dict[str, tuple[Forward, type[SlipwayError], str]] = {
 def test_what_does_not_fit_is_refused(name: str) -> None:
     forward, kind, words = WRONG[name]
     with pytest.raises(kind, match=words):
-        trial(forward, spec_of()).run(feeds())
+        trial(forward, spec_of()).run(feeds(), SLOTS)
 
 
 def test_rows_are_as_many_as_no_other_axis_has_entries() -> None:
@@ -132,7 +138,7 @@ def test_rows_are_as_many_as_no_other_axis_has_entries() -> None:
         seen.append(x.shape[0])
         return x, torch.cat([cache, x], 1)
 
-    trial(forward, spec.model_copy(update={"inputs": wide})).run([{"x": np.ones((1, 2, WIDTH), np.float32)}])
+    trial(forward, spec.model_copy(update={"inputs": wide})).run([{"x": np.ones((1, 2, WIDTH), np.float32)}], SLOTS)
     assert set(seen) == {3}
 
 
@@ -154,3 +160,26 @@ def test_a_stream_begins_with_empty_caches_and_zeros() -> None:
     states = empty_states(spec, TrialCalls("net", spec, lambda *_: [], None).states, 2)
     told = {name: (array.shape, str(array.dtype)) for name, array in states.items()}
     assert told == {"cache": ((2, 0, WIDTH), "float32"), "offset": ((2,), "int64")}
+
+
+def appending() -> Graph:
+    spec = spec_of()
+    return spec.model_copy(update={"axes": {**spec.axes, "cached": Axis(window=6, update="append")}})
+
+
+def test_new_frames_are_joined_to_what_went_in() -> None:
+    seen = []
+
+    def forward(x: Tensor, cache: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((cache[0, :, 0].tolist(), offset.tolist()))
+        return x, x + 1
+
+    assert trial(forward, appending()).run(feeds(), SLOTS) == {"cached": STEP}
+    assert seen == [([], [0, 0]), ([1.0, 1.0, 1.0], [3, 3])]
+
+
+def test_a_whole_cache_is_not_joined_to_what_went_in() -> None:
+    with pytest.raises(
+        Refused, match=r"expected 3 new frames from 'next' at call 2 .*, got 6 after 3 cached ones; delete"
+    ):
+        trial(lambda x, c, o: (x, torch.cat([c, x], 1)), appending()).run(feeds(), SLOTS)

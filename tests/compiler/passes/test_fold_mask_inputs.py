@@ -163,3 +163,11 @@ def test_what_differs_at_one_length_stays_right_at_every_length(body: str, numbe
         wide = np.ones((1, length + 3), np.float32)
         made = run_model(padded.lowered.model, {"x": wide, "time_length": np.array([length], np.int64)})["y"]
         np.testing.assert_array_equal(made[:, :length], wanted)
+
+
+def test_the_call_that_starts_a_stream_loses_its_masks_too() -> None:
+    text = "(float[batch,time,4] x, float[batch,time] mask) => (float[batch,time,4] y) <int64[1] last = {-1}>"
+    model = parse(text + "{ wide = Unsqueeze(mask, last)  y = Mul(x, wide) }")
+    lowered = Lowered("net", model, house.clone(model), padded_axes=(PaddedAxis("time", "n", ("mask",)),))
+    folded = FoldMaskInputs().apply(lowered).lowered
+    assert [set(house.inputs_named(each)) for each in folded.models] == [{"x"}, {"x"}]

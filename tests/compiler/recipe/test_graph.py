@@ -153,38 +153,35 @@ def test_chunks_of_any_length_beside_states(tmp_path: Path) -> None:
 
 
 BESIDE_CHUNKS = {
-    "first call": (
-        'source: {factory: "m:f"}',
-        'source: {factory: "m:f"}\n    first_call: {factory: "m:first"}',
-        "graphs.net.first_call: expected no first_call beside chunks of any length along 'chunk', got one; "
-        "let the model start with empty caches and drop first_call",
-    ),
-    "mask that the model takes": (
-        "    outputs:",
-        "      mask: {shape: [batch, chunk], dtype: int64, mask_of: chunk}\n    outputs:",
-        "graphs.net.inputs.mask.mask_of: expected no mask_of in a graph with states, got it for 'mask'; "
-        "drop the input from forward",
-    ),
-    "length that the model takes": (
-        "    outputs:",
-        "      n: {shape: [batch], dtype: int64, length_of: chunk}\n    outputs:",
-        "expected no length_of in a graph with states, got it for 'n'",
-    ),
-    "mask of the cache": (
-        "window: 64",
-        "window: 64, mask_input: mask",
-        "graphs.net.axes.cached.mask_input: expected no mask_input beside chunks of any length along 'chunk', got "
-        "'mask'; drop it",
-    ),
+    "first call": ('source: {factory: "m:f"}', 'source: {factory: "m:f"}\n    first_call: {factory: "m:first"}'),
+    "mask": ("    outputs:", "      mask: {shape: [batch, chunk], dtype: int64, mask_of: chunk}\n    outputs:"),
+    "length": ("    outputs:", "      chunk_length: {shape: [batch], dtype: int64, length_of: chunk}\n    outputs:"),
+    "count": ("    outputs:", "      offset: {shape: [batch], dtype: int64, counts: chunk}\n    outputs:"),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "message"), BESIDE_CHUNKS.values(), ids=BESIDE_CHUNKS)
-def test_what_is_refused_beside_chunks_of_any_length(old: str, new: str, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("old", "new"), BESIDE_CHUNKS.values(), ids=BESIDE_CHUNKS)
+def test_what_may_stand_beside_chunks_of_any_length(old: str, new: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(CHUNKS.replace(old, new, 1))
-    with pytest.raises(RecipeError) as raised:
+    assert list(load_recipe(str(tmp_path / "mine.yaml")).recipe.graphs["net"].padded) == ["chunk"]
+
+
+def test_the_batch_of_a_state_is_found_beside_an_axis_whose_length_the_model_takes(tmp_path: Path) -> None:
+    """Two axes have buckets; which one counts rows shows when the other's length has its name."""
+    more = "      n: {shape: [batch], dtype: int64, length_of: chunk}\n"
+    more += "      h: {shape: [2, batch, 8], dtype: float32, state: h1}\n"
+    text = CHUNKS.replace("    outputs: [", f"{more}    outputs: [h1, ").replace(", length_input: chunk_length", "")
+    (tmp_path / "mine.yaml").write_text(text)
+    hidden = load_recipe(str(tmp_path / "mine.yaml")).recipe.graphs["net"].inputs["h"]
+    assert (hidden.shape, hidden.original) == (("batch", 2, 8), (2, "batch", 8))
+
+
+def test_no_mask_of_a_cache_is_fed_beside_chunks_of_any_length(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(CHUNKS.replace("window: 64", "window: 64, mask_input: mask"))
+    with pytest.raises(
+        RecipeError, match="expected no mask_input beside chunks of any length along 'chunk', got 'mask'"
+    ):
         load_recipe(str(tmp_path / "mine.yaml"))
-    assert message in str(raised.value)
 
 
 COUNTED = changed("    first_call:\n      factory: model:build_first\n", "").replace(
@@ -201,7 +198,11 @@ def test_an_input_may_count_the_frames_of_a_window(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("counts: cache", "counts: cahce", "got 'cahce'; did you mean 'cache'?"),
-        ("counts: cache", "counts: batch", "counts: expected an axis with a window or a fixed size, whose frames are "),
+        (
+            "counts: cache",
+            "counts: batch",
+            "counts: expected a window or the axis of a chunk, whose frames are counted",
+        ),
         (
             "[batch], dtype: int64",
             "[], dtype: int64",

@@ -2,11 +2,19 @@
 
 import numpy as np
 
+from compiler import ir as house
+from compiler.capture.kept_frames import keep_newest
+from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.pad_axes import PadAxes
+from compiler.passes.window_states import WindowStates
 from compiler.runners.callers_view import caller_dims
 from compiler.runners.choose import runner_of
 from compiler.runners.padded_chunks import PaddedChunks, SessionOfBuckets, rows_of, side_by_side
 from compiler.runners.session import Session, session_of
 from compiler.runners.stream import Runner
+from compiler.stages import Lowered, PaddedAxis, State
+from runtime_lite.format.cache_axis import CacheAxis
+from tests.kit.graphs import parse
 from tests.kit.short_chunks import SLOTS, captured, chunk, frozen, padded
 
 LENGTHS = (4, 1, 3, 2, 4, 4, 1)
@@ -72,3 +80,53 @@ def test_each_chunk_runs_in_the_smallest_graph_that_holds_it() -> None:
             rtol=1e-5,
             atol=1e-5,
         )
+
+
+MASKED = """
+(float[batch,chunk,4] features, float[batch,chunk] mask, int32[batch] seen, float[batch,cache,4] keys)
+    => (float[batch,chunk,4] logits, float[batch,all,4] next_keys)
+<int64[1] last = {-1}, int64[1] one = {1}, int64 zero = {0}, int64 step = {1}, int64[1] front = {0}>
+{
+    wide = Unsqueeze(mask, last)
+    heard = Mul(features, wide)
+    size = Shape<start = 1, end = 2>(features)
+    length = Squeeze(size, front)
+    places = Range(zero, length, step)
+    counted = Cast<to = 7>(seen)
+    each = Unsqueeze(counted, one)
+    valid = Less(places, each)
+    kept = Cast<to = 1>(valid)
+    wider = Unsqueeze(kept, last)
+    frames = Mul(heard, wider)
+    next_keys = Concat<axis = 1>(keys, frames)
+    turned = Transpose<perm = [0, 2, 1]>(next_keys)
+    scores = MatMul(frames, turned)
+    weights = Softmax<axis = -1>(scores)
+    logits = MatMul(weights, next_keys)
+}
+"""
+
+
+def masked() -> Lowered:
+    model = parse(MASKED)
+    keep_newest(model, SLOTS, {"next_keys": 1})
+    return Lowered(
+        "net",
+        model,
+        states=(State("keys", "next_keys", 1, "cache"),),
+        caches=(CacheAxis("cache", SLOTS, 1, "real_length", None, added="chunk"),),
+        batch_axis="batch",
+        data_outputs=("logits",),
+        padded_axes=(PaddedAxis("chunk", "seen", mask_inputs=("mask",), length_inputs=("seen",)),),
+    )
+
+
+def test_masks_and_lengths_that_the_model_takes_of_its_chunk_are_made_and_leave_the_graph() -> None:
+    full = PaddedChunks(masked(), caller_dims(masked()), 1).padded(chunk(3, 0))
+    assert (full["mask"].tolist(), full["seen"].tolist(), str(full["seen"].dtype)) == ([[1, 1, 1]], [3], "int32")
+    lowered = FoldMaskInputs().apply(masked()).lowered
+    assert set(house.inputs_named(lowered.model)) == {"features", "keys"}
+    original, runner = runner_of(masked()), runner_of(WindowStates().apply(PadAxes().apply(lowered).lowered).lowered)
+    for seed, length in enumerate(LENGTHS):
+        expected, got = original.step(chunk(length, seed)), runner.step(chunk(length, seed))
+        np.testing.assert_allclose(got["logits"], expected["logits"], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,43 @@
+"""States of which a model gives the new frames alone: each becomes a whole cache before anything is proved of it.
+
+Before:
+    new_keys [batch, chunk, W] is an output, which whoever runs the model joins to his cache
+After:
+    new_keys [batch, cache + chunk, W] = Concat(cache, new of [batch, chunk, W])
+
+Everything behind the capture knows states that are replaced by an output.
+"""
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.recipe.graph import Graph
+from compiler.stages import State
+
+STAMP = "capture"
+
+
+def is_appended(spec: Graph, state: State) -> bool:
+    """Whether a state is the one before with the frames of its output behind it."""
+    return state.cache is not None and spec.caches[state.cache].update == "append"
+
+
+def append_frames(model: ir.Model, spec: Graph, states: Sequence[tuple[State, int | None]]) -> None:
+    """Let the graph give every state as the next call is to have it.
+
+    Args:
+        model: the captured graph; changed.
+        spec: its record.
+        states: with the frames axis of each as the captured graph numbers it.
+    """
+    inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+    for state, axis in states:
+        if axis is None or not is_appended(spec, state):
+            continue
+        cache, new = inputs[state.input], outputs[state.output]
+        insert = house.Inserter(model, STAMP, source=house.source_of(new.producer()))
+        whole = insert.op("Concat", [cache, new], {"axis": axis}, name=f"{state.output}_whole", dtype=new.dtype)
+        house.take_over(model, new, whole, except_in=house.consumers_of(new))
+        house.infer_shapes(model)

@@ -1,0 +1,59 @@
+"""What whoever runs a model does between two calls: frames go behind their cache, and counts move on.
+
+The graph that is built does so itself (appended_frames.py, counts.py); here the original is held to the same.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.capture.appended_frames import is_appended
+from compiler.ir import Dim
+from compiler.recipe.graph import Graph
+from compiler.stages import Array, Feed, State
+from runtime_lite.format.formula import parse_formula
+
+
+def lengths_of(spec: Graph, feed: Feed) -> dict[str, int]:
+    """The true length of a call along every padded axis that its feed has."""
+    return {
+        axis: feed[name].shape[at]
+        for name, given in spec.inputs.items()
+        if name in feed
+        for at, axis in enumerate(given.shape)
+        if isinstance(axis, str) and axis in spec.padded
+    }
+
+
+def moved_on(
+    spec: Graph,
+    states: Sequence[State],
+    counted: Mapping[str, Dim],
+    feed: Feed,
+    fed: Mapping[str, Array] | None,
+    outputs: Mapping[str, Array],
+) -> dict[str, Array]:
+    """Return the outputs as the graph that is built gives them: caches whole, and the counts of the next call.
+
+    Args:
+        spec: the graph's record.
+        states: what is fed back.
+        counted: by counting input, how many frames a call adds.
+        feed: of the call.
+        fed: the states of the call; None at a first call of its own.
+        outputs: what the model gave; all with the batch in front.
+    """
+    found = dict(outputs)
+    if fed is None:
+        return found
+    lengths = lengths_of(spec, feed)
+    for state in states:
+        before = fed[state.input]
+        if state.input in counted:
+            frames = parse_formula(house.written(counted[state.input])).value(lengths)
+            found[state.output] = before + np.array(frames, before.dtype)
+        elif is_appended(spec, state):
+            assert state.frames_axis is not None
+            found[state.output] = np.concatenate([before, found[state.output]], axis=state.frames_axis)
+    return found
