@@ -5,15 +5,20 @@ Before:
 After:
     later(features, cache of length 0, context of zeros) alone
 
+What an empty cache has no entries in is found by shapes, wherever it is cut, moved or stacked, and leaves every
+concatenation; what is zero is followed through the same.
+
 Requires: both graphs simplified; outputs in the same order.
 Ensures: one graph; a stream starts with empty caches and zero states.
 Keeps: the later-call graph, node by node.
 Numerics: exact; the two graphs are proved to be the same expression, otherwise the pass refuses.
-Source: concatenation with an empty tensor is the identity; concatenation with zeros is padding with zeros.
+Source: concatenation with an empty tensor is the identity; concatenation with zeros is padding with zeros; a Slice
+    forwards that gives as many entries as it is given is the identity.
 """
 
 import dataclasses
 import hashlib
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
@@ -21,9 +26,13 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place, Refused
+from compiler.operator_traits import PICKING
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
-from compiler.stages import Lowered, Outcome, State
+from compiler.stages import Lowered, Outcome
+
+MOVES = PICKING | {"Cast", "Concat"}
+"""Give zeros of zeros, whatever the operands behind the first one are, or of zeros alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +54,7 @@ class MergeFirstCall:
             return Outcome(lowered)
         started = _started(lowered)
         first = _canonical(house.clone(lowered.first_call), lowered.graph)
-        keys, first_keys = _Keys(started), _Keys(first)
+        keys, first_keys = _Keys(started, [state.input for state in lowered.states]), _Keys(first)
         for later, other in zip(started.graph.outputs, first.graph.outputs, strict=True):
             if keys.of(later) != first_keys.of(other):
                 raise _difference(keys, first_keys, later, other)
@@ -53,72 +62,147 @@ class MergeFirstCall:
 
 
 def _started(lowered: Lowered) -> ir.Model:
-    """The later-call graph with every cache empty and every other state zero."""
+    """The later-call graph with every cache empty; its other states are inputs, which `_Keys` takes for zeros."""
     model = house.clone(lowered.model)
     inputs = house.inputs_named(model)
+    caches = [state for state in lowered.states if state.frames_axis is not None]
+    for state in caches:
+        shape = inputs[state.input].shape
+        assert shape is not None and state.frames_axis is not None
+        inputs[state.input].shape = ir.Shape([0 if at == state.frames_axis else dim for at, dim in enumerate(shape)])
+    for value in (value for node in model.graph for value in node.outputs):
+        value.shape = None
+    house.infer_shapes(model)
+    _drop_empty(model)
     for state in lowered.states:
-        value = inputs[state.input]
-        if state.frames_axis is None:
-            _pad_instead(model, value)
-        else:
-            _empty(model, value, state)
-    for state in lowered.states:
+        for node in house.consumers_of(inputs[state.input]):
+            if house.is_op(node, "Shape"):
+                _batch_from_elsewhere(model, inputs[state.input], node)
+    house.prune(model)
+    for state in caches:
+        _require_unread(inputs[state.input])
         model.graph.inputs.remove(inputs[state.input])
-    return _canonical(model, lowered.graph)
+    return _canonical(model, lowered.graph, [state.input for state in lowered.states])
 
 
-def _canonical(model: ir.Model, graph: str) -> ir.Model:
+def _canonical(model: ir.Model, graph: str, zeros: Collection[str] = ()) -> ir.Model:
+    """One spelling for what is cut to as much as there is, and for zeros in front of something."""
+    house.infer_shapes(model)
+    _pad_instead(model, _zeros_of(model, zeros))
     house.forget_shapes(model)
     simplify_model(model)
     CanonicalizeReshapes().apply(Lowered(graph, model))
     simplify_model(model)
+    house.infer_shapes(model)
+    for node in list(model.graph):
+        if house.is_op(node, "Slice") and _keeps_all(node):
+            house.take_over(model, node.outputs[0], node.inputs[0])  # type: ignore[arg-type]
+    house.prune(model)
     return model
 
 
-def _empty(model: ir.Model, value: ir.Value, state: State) -> None:
-    """Drop a zero-length operand from its concatenations, and make its length 0."""
-    rank = len(value.shape or ())
-    for use in list(value.uses()):
-        node = use.node
+def _keeps_all(node: ir.Node) -> bool:
+    """Whether a Slice forwards gives as many entries as it is given."""
+    given, kept = node.inputs[0], node.outputs[0]
+    assert given is not None
+    steps = None if len(node.inputs) < 5 else node.inputs[4]
+    forwards = steps is None or ((array := house.array_of(steps)) is not None and bool((array == 1).all()))
+    sizes = house.dims_of(given)
+    return forwards and sizes is not None and sizes == house.dims_of(kept) and not kept.is_graph_output()
+
+
+def _is_empty(value: ir.Value | None, axis: int | None = None) -> bool:
+    """Whether a value has no entries, or none along an axis."""
+    dims = None if value is None else house.dims_of(value)
+    if dims is None:
+        return False
+    return 0 in dims if axis is None else dims[axis] == 0
+
+
+def _drop_empty(model: ir.Model) -> None:
+    """Take what has no entries out of concatenations, and read known lengths from nothing."""
+    for node in list(model.graph):
         insert = house.Inserter(model, MergeFirstCall.name, before=node)
-        if (
-            house.is_op(node, "Concat")
-            and len(node.inputs) == 2
-            and house.int_attribute(node, "axis", 0) % rank == state.frames_axis
-        ):
-            joined = insert.op("Identity", [node.inputs[1 - use.idx]], name=f"{value.name}_joined")
-            ir.convenience.replace_all_uses_with(node.outputs[0], joined, replace_graph_outputs=True)
-        elif house.is_op(node, "Shape") and house.dims_read(node, rank) == (state.frames_axis,):
-            ir.convenience.replace_all_uses_with(node.outputs[0], insert.int64s(0))
-        elif not house.is_op(node, "Shape"):
-            raise _unsupported(node, f"reads the cache {state.input!r} otherwise than by concatenation")
+        dims = house.dims_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+        if house.is_op(node, "Concat") and dims is not None:
+            axis = house.int_attribute(node, "axis", 0) % len(dims)
+            kept = [value for value in node.inputs if not _is_empty(value, axis)]
+            if kept and len(kept) < len(node.inputs):
+                whole = f"{node.outputs[0].name}_joined"
+                joined = insert.op("Identity", kept, name=whole) if len(kept) == 1 else None
+                joined = joined or insert.op("Concat", kept, {"axis": axis}, name=whole)
+                joined.shape = node.outputs[0].shape
+                house.take_over(model, node.outputs[0], joined)
+        elif house.is_op(node, "Shape") and dims is not None and _is_empty(node.inputs[0]):
+            read = [dims[at] for at in house.dims_read(node, len(dims))]
+            known = [each for each in read if isinstance(each, int)]
+            if len(known) == len(read):
+                house.take_over(model, node.outputs[0], insert.int64s(*known))
     house.prune(model)
-    for node in house.consumers_of(value):  # batch read from the shape of a cache
-        _batch_from_elsewhere(model, value, node)
 
 
-def _pad_instead(model: ir.Model, value: ir.Value) -> None:
-    """Zeros in front: Concat(zeros, x) is Pad(x)."""
-    for use in list(value.uses()):
-        node = use.node
-        if house.is_op(node, "Shape"):
-            _batch_from_elsewhere(model, value, node)
+def _require_unread(value: ir.Value) -> None:
+    """Nothing that has entries is computed from what has none.
+
+    Raises:
+        Refused: something is; names the node.
+    """
+    front, seen = [value], set()
+    while front:
+        each = front.pop()
+        for node in house.consumers_of(each):
+            for output in node.outputs:
+                if not _is_empty(output):
+                    raise _unsupported(node, f"reads the cache {value.name!r} otherwise than by concatenation")
+                front += [] if output in seen else [output]
+                seen.add(output)
+        if each.is_graph_output():
+            raise _unsupported(each.producer() or next(iter(house.consumers_of(value))), f"gives {value.name!r} back")
+
+
+def _zeros_of(model: ir.Model, names: Collection[str]) -> set[ir.Value]:
+    """What holds zeros alone: these inputs, constants, and what is moved or cut from nothing else.
+
+    Args:
+        model: the graph.
+        names: inputs that hold zeros.
+    """
+    found = {value for value in model.graph.inputs if value.name in names}
+    for node in model.graph:
+        operands = [value for value in node.inputs if value is not None]
+        if house.has_body(node) or not operands:
             continue
-        if not (house.is_op(node, "Concat") and len(node.inputs) == 2 and use.idx == 0):
-            raise _unsupported(node, f"reads the state {value.name!r} otherwise than in front of a concatenation")
-        other = node.inputs[1]
-        assert value.shape is not None and other is not None
-        rank = len(value.shape)
-        axis = house.int_attribute(node, "axis", 0) % rank
-        frames = value.shape[axis]
-        if not isinstance(frames, int):
-            raise _unsupported(node, f"joins the state {value.name!r} along an axis that is not fixed")
-        pads = [0] * (2 * rank)
-        pads[axis] = frames
+        if house.is_op(node, "ConstantOfShape"):
+            value = node.attributes.get("value")
+            if value is None or _is_zero(value.as_tensor().numpy()):
+                found.update(node.outputs)
+            continue
+        moved = operands if house.is_op(node, "Concat") else operands[:1]
+        if node.op_type in MOVES and all(value in found or _is_zero(house.array_of(value)) for value in moved):
+            found.update(node.outputs)
+    return found
+
+
+def _is_zero(array: np.ndarray | None) -> bool:
+    return array is not None and array.size > 0 and not array.any() and not np.signbit(array).any()
+
+
+def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
+    """Zeros in front: Concat(zeros, x) is Pad(x)."""
+    for node in list(model.graph):
+        if not (house.is_op(node, "Concat") and len(node.inputs) == 2 and node.inputs[0] in zeros):
+            continue
+        first, other = node.inputs
+        dims = None if first is None else house.dims_of(first)
+        axis = house.int_attribute(node, "axis", 0)
+        if dims is None or other is None or other in zeros or not isinstance(dims[axis], int):
+            continue
+        pads = [0] * (2 * len(dims))
+        pads[axis % len(dims)] = int(dims[axis])
         insert = house.Inserter(model, MergeFirstCall.name, before=node)
-        padded = insert.op("Pad", [other, insert.int64s(*pads)], {"mode": "constant"}, name=f"{value.name}_zeros")
-        ir.convenience.replace_all_uses_with(node.outputs[0], padded, replace_graph_outputs=True)
-    house.prune(model)
+        padded = insert.op("Pad", [other, insert.int64s(*pads)], {"mode": "constant"}, name=f"{other.name}_zeros")
+        padded.shape = node.outputs[0].shape
+        house.take_over(model, node.outputs[0], padded)
 
 
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
@@ -142,14 +226,24 @@ def _unsupported(node: ir.Node, reason: str) -> Refused:
 
 
 class _Keys:
-    """A key per value that is equal for equal expressions over equal inputs and weights."""
+    """A key per value that is equal for equal expressions over equal inputs and weights; zeros of one shape are equal.
 
-    def __init__(self, model: ir.Model) -> None:
+    Args:
+        model: the graph.
+        zeros: inputs that hold zeros.
+    """
+
+    def __init__(self, model: ir.Model, zeros: Collection[str] = ()) -> None:
+        house.infer_shapes(model)
         self.keys: dict[ir.Value, str] = {value: f"input {value.name}" for value in model.graph.inputs}
+        for value in _zeros_of(model, zeros):
+            dims = house.dims_of(value)
+            if dims is not None:
+                self.keys[value] = f"zeros {value.dtype} {list(map(str, dims))}"
         for node in model.graph:
             key = self._node_key(node)
             for index, output in enumerate(node.outputs):
-                self.keys[output] = _digest(f"{key}#{index}")
+                self.keys.setdefault(output, _digest(f"{key}#{index}"))
 
     def of(self, value: ir.Value | None) -> str:
         """The key of a value; constants by content."""
@@ -187,8 +281,9 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
             break
         later, other = pairs[0]
     a, b = later.producer(), other.producer()
+    at = a or b  # an input of the later call is made by no node
     place = Place(
-        node=str(a.name) if a else "", op=a.op_type if a else "", tensor=str(later.name), source=house.source_of(a)
+        node=str(at.name) if at else "", op=at.op_type if at else "", tensor=str(later.name), source=house.source_of(at)
     )
     got = f"{b.op_type if b else 'input or constant'} ({house.source_of(b) or other.name})"
     if a is not None and b is not None and a.op_type == b.op_type:

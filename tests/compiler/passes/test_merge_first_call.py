@@ -1,13 +1,15 @@
 """merge_first_call: the call that starts a stream is proved to be the later call with empty caches, and dropped."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.errors import Refused
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.simplify import Simplify
 from compiler.stages import Lowered, State
@@ -81,12 +83,108 @@ def insert_after_cache(lowered: Lowered, name: str, op: str) -> Lowered:
     return lowered
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("past", "otherwise than by concat"), ("context", "in front of a concat")]
-)
-def test_a_state_that_is_not_joined_is_refused(name: str, message: str) -> None:
-    lowered = insert_after_cache(two_calls(), name, "Relu")
-    verify_refusal(MergeFirstCall(), lowered, message=message, cure="remove merge_first_call", op="Relu")
+def test_nothing_is_computed_of_an_empty_cache() -> None:
+    """What is computed of no entries has none, and is the first call all the same."""
+    verify_pass(MergeFirstCall(), insert_after_cache(two_calls(), "past", "Relu"), tolerance=0.0)
+
+
+def test_what_is_computed_of_zeros_is_not_taken_for_them() -> None:
+    lowered = insert_after_cache(two_calls(), "context", "Exp")
+    verify_refusal(
+        MergeFirstCall(), lowered, message="not the later call with empty caches", cure="two graphs", op="Concat"
+    )
+
+
+def test_a_cache_that_is_counted_where_it_is_empty_is_refused() -> None:
+    """The largest of no entries is no number that a first call could have."""
+    lowered = two_calls()
+    value = house.inputs_named(lowered.model)["past"]
+    last = house.outputs_named(lowered.model)["y"].producer()
+    assert last is not None
+    insert = house.Inserter(lowered.model, "test", before=last)
+    most = insert.op("ReduceSum", [value, insert.int64s(1)], {"keepdims": 1}, name="total")
+    last.replace_input_with(0, insert.op("Add", [last.inputs[0], most], name="with_total"))
+    verify_refusal(
+        MergeFirstCall(), lowered, message="otherwise than by concat", cure="remove merge_first_call", op="ReduceSum"
+    )
+
+
+STACKED = """(float[batch,2,4] x, float[2,batch,cache,4] past, float[2,batch,1,4] contexts)
+    => (float[batch,2,4] y, float[2,batch,kept,4] next_past, float[2,batch,1,4] next_contexts)
+<int64 first = {0}, int64 second = {1}, int64[1] at = {0}, int64[1] last = {-1}, int64[1] most = {-6},
+ int64[1] end = {9223372036854775807}, int64[1] time = {1}, int64[1] kept_axis = {2}>
+{
+    past_0 = Gather<axis = 0>(past, first)
+    past_1 = Gather<axis = 0>(past, second)
+    context_0 = Gather<axis = 0>(contexts, first)
+    context_1 = Gather<axis = 0>(contexts, second)
+    joined_0 = Concat<axis = 1>(past_0, x)
+    wide_0 = Concat<axis = 1>(context_0, x)
+    before = Slice(wide_0, at, last, time)
+    a = Add(x, before)
+    joined_1 = Concat<axis = 1>(past_1, a)
+    wide_1 = Concat<axis = 1>(context_1, a)
+    turned = Transpose<perm = [0, 2, 1]>(joined_1)
+    scores = MatMul(a, turned)
+    weights = Softmax<axis = -1>(scores)
+    y = MatMul(weights, joined_1)
+    keep_0 = Unsqueeze(joined_0, at)
+    keep_1 = Unsqueeze(joined_1, at)
+    all_kept = Concat<axis = 0>(keep_0, keep_1)
+    next_past = CUT
+    end_0 = Slice(wide_0, last, end, time)
+    end_1 = Slice(wide_1, last, end, time)
+    keep_end_0 = Unsqueeze(end_0, at)
+    keep_end_1 = Unsqueeze(end_1, at)
+    next_contexts = Concat<axis = 0>(keep_end_0, keep_end_1)
+}"""
+
+STARTS = {
+    "float[2,batch,cache,4] past, float[2,batch,1,4] contexts": "",
+    "float[batch,2,4] x, )": "float[batch,2,4] x)",
+    "    past_0 = Gather<axis = 0>(past, first)\n": "",
+    "    past_1 = Gather<axis = 0>(past, second)\n": "",
+    "    context_0 = Gather<axis = 0>(contexts, first)\n": "",
+    "    context_1 = Gather<axis = 0>(contexts, second)\n": "",
+    "Concat<axis = 1>(past_0, x)": "Identity(x)",
+    "Concat<axis = 1>(past_1, a)": "Identity(a)",
+    "Concat<axis = 1>(context_0, x)": 'Pad<mode = "constant">(x, front)',
+    "Concat<axis = 1>(context_1, a)": 'Pad<mode = "constant">(a, front)',
+    "<int64 first": "<int64[6] front = {0, 1, 0, 0, 0, 0}, int64 first",
+}
+
+
+def stacked(cut: str, first_cut: str, change: Mapping[str, str] = MappingProxyType({})) -> Lowered:
+    """Caches and contexts of two layers, each in one tensor; `change` edits the first call."""
+    first = STACKED.replace("CUT", first_cut)
+    for old, new in {**STARTS, **change}.items():
+        assert first.count(old) == 1, old
+        first = first.replace(old, new)
+    lowered = Lowered(
+        "tiny",
+        parse(STACKED.replace("CUT", cut)),
+        parse(first),
+        (State("past", "next_past", 2, "cache"), State("contexts", "next_contexts", None)),
+        (CacheAxis("cache", 6, 2, "n", None),),
+        "batch",
+    )
+    return Simplify().apply(lowered).lowered
+
+
+WHOLE, CUT = "Identity(all_kept)", "Slice(all_kept, most, end, kept_axis)"
+
+
+@pytest.mark.parametrize(("cut", "first_cut"), [(WHOLE, WHOLE), (CUT, CUT), (CUT, WHOLE)])
+def test_caches_of_all_layers_in_one_tensor_start_empty(cut: str, first_cut: str) -> None:
+    outcome = MergeFirstCall().apply(stacked(cut, first_cut))
+    assert outcome.lowered.first_call is None
+
+
+@pytest.mark.parametrize("stack", ["all_kept = Concat<axis = 0>(keep_0, keep_1)", "(keep_end_0, keep_end_1)"])
+def test_layers_that_change_places_are_seen(stack: str) -> None:
+    turned = stack.replace("0, keep", "X, keep").replace("_1)", "_0)").replace("_X", "_1")
+    with pytest.raises(Refused, match="not the later call with empty caches"):
+        MergeFirstCall().apply(stacked(WHOLE, WHOLE, {stack: turned}))
 
 
 def test_axes_counted_from_the_end_are_the_same_axes() -> None:
