@@ -68,7 +68,7 @@ def _full_load(options: argparse.Namespace) -> Rows:
 
 
 def _real_time(options: argparse.Namespace) -> Rows:
-    seconds = 4.0 if options.quick else 20.0
+    seconds = 4.0 if options.quick else 10.0
     return measure_real_time(options.bundle, options.graph, options.lanes, options.period_ms / 1e3, seconds)
 
 

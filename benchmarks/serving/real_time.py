@@ -4,11 +4,12 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.serving.planner import served_costs
 from runtime_lite import Bundle, Runtime, read_bundle
 from runtime_lite.bench import bucket_call
 from runtime_lite.calls.feeds import Feed
@@ -36,19 +37,24 @@ def measure_real_time(path: Path, name: str, lanes: int, period_s: float, second
         period_s: audio of a chunk.
         seconds: of each trial.
     """
+    one_row_ns = min(spread.p50 for rows in served_costs(path, name, lanes).values() for spread in rows.values())
+    about = max(round(lanes * period_s * 1e9 / one_row_ns), 2)
 
     def traffic(streams: int) -> Traffic:
         return Traffic(seconds, streams, chunks=50, period_s=period_s)
 
-    def direct(shared: bool) -> Trial:
-        return lambda streams: _direct(path, name, lanes, traffic(streams), shared=shared)
+    def direct(shared: bool) -> int:
+        with read_bundle(path) as bundle, contextlib.closing(_Sessions(bundle, name, shared=shared)) as sessions:
+            return most_in_time(lambda streams: _direct(path, name, lanes, traffic(streams), sessions), period_s, about)
 
-    contenders: dict[str, Trial] = {
-        "one session per stream": direct(shared=False),
-        "one session for all, no batches": direct(shared=True),
-        "runtime_lite": lambda streams: _served(path, name, lanes, traffic(streams)),
+    contenders: dict[str, Callable[[], int]] = {
+        "one session per stream": lambda: direct(shared=False),
+        "one session for all, no batches": lambda: direct(shared=True),
+        "runtime_lite": lambda: most_in_time(
+            lambda streams: _served(path, name, lanes, traffic(streams)), period_s, about
+        ),
     }
-    found = {each: most_in_time(trial, period_s) for each, trial in contenders.items()}
+    found = {each: measure() for each, measure in contenders.items()}
     return [
         {
             "contender": each,
@@ -59,15 +65,15 @@ def measure_real_time(path: Path, name: str, lanes: int, period_s: float, second
     ]
 
 
-def most_in_time(trial: Trial, period_s: float) -> int:
-    """The most streams with no late chunk, by doubling and halving; one late trial is tried once more."""
+def most_in_time(trial: Trial, period_s: float, about: int) -> int:
+    """The most streams with no late chunk, searched from half of a number on; one late trial is tried once more."""
 
     def holds(streams: int) -> bool:
         return any(all(_in_time(each, period_s) for each in trial(streams)) for _ in range(2))
 
-    good, bad = 0, 1
+    good, bad = 0, max(about // 2, 1)
     while holds(bad):
-        good, bad = bad, 2 * bad
+        good, bad = bad, bad + max(bad // 2, 1)
     while bad - good > max(1, good // 20):
         middle = (good + bad) // 2
         good, bad = (middle, bad) if holds(middle) else (good, middle)
@@ -96,12 +102,49 @@ class _Number(NamedTuple):
     number: int
 
 
+class _Sessions:
+    """Sessions of one row, warm: one for all streams, or one each, which the next stream has when one has ended."""
+
+    def __init__(self, bundle: Bundle, name: str, *, shared: bool) -> None:
+        self._bundle, self._name, self._shared = bundle, name, shared
+        self._graph = bundle.manifest.graphs[name]
+        self._opened: list[GraphRunner] = []
+        self._idle: list[GraphRunner] = []
+
+    def reserve(self, streams: int) -> None:
+        """Open what so many streams need, and some for those that begin while others end, as a server would."""
+        while len(self._opened) < (1 if self._shared else streams + max(streams // 10, 4)):
+            self._idle.append(self._open())
+
+    def take(self) -> GraphRunner:
+        """The session of a new stream."""
+        if self._shared:
+            return self._opened[0]
+        return self._idle.pop() if self._idle else self._open()
+
+    def give_back(self, runner: GraphRunner) -> None:
+        """A stream has ended."""
+        self._idle.append(runner)
+
+    def _open(self) -> GraphRunner:
+        runner = GraphRunner(self._name, self._graph, make_executor(self._bundle, self._name, 1), check_finite=True)
+        smallest = min(self._graph.artifacts, key=lambda artifact: sum(artifact.sizes.values()))
+        bucket_call(runner, smallest)()
+        self._opened.append(runner)
+        return runner
+
+    def close(self) -> None:
+        for runner in self._opened:
+            runner.executor.close()
+
+
 class _DirectStream:
     """A stream that threads of a pool step by calling a session; its chunks keep their order."""
 
-    def __init__(self, direct: "_Direct", runner: GraphRunner) -> None:
-        self._direct, self._runner = direct, runner
-        self._state = initial_state(runner.graph, 1)
+    def __init__(self, direct: "_Direct", sessions: _Sessions) -> None:
+        self._direct, self._sessions = direct, sessions
+        self._runner = sessions.take()
+        self._state = initial_state(self._runner.graph, 1)
         self._turn = threading.Lock()
 
     def submit(self, feeds: Mapping[str, Array]) -> _Number:
@@ -112,7 +155,7 @@ class _DirectStream:
             _, self._state = self._runner.step(feed, self._state)
 
     def close(self) -> None:
-        """Nothing is held but its state."""
+        self._sessions.give_back(self._runner)
 
 
 class _Direct:
@@ -140,36 +183,15 @@ class _Direct:
         self._pool.shutdown()
 
 
-def _direct(path: Path, name: str, lanes: int, traffic: Traffic, *, shared: bool) -> Sequence[Served]:
-    """Every chunk alone, in a session of its stream or in one for all."""
+def _direct(path: Path, name: str, lanes: int, traffic: Traffic, sessions: _Sessions) -> Sequence[Served]:
+    """Every chunk alone."""
     ends = Ends()
     direct = _Direct(lanes, ends)
-    with read_bundle(path) as bundle, _sessions(bundle, name, shared=shared) as open_session, Runtime() as runtime:
+    with Runtime() as runtime:
         feeds = recorded_feeds(runtime.load(path), name)
-        idle = [open_session() for _ in range(2 * traffic.streams)]  # opened before, as a server would
-        source = Source(
-            feeds, lambda _: _Number(0), lambda: _DirectStream(direct, idle.pop() if idle else open_session())
-        )
-        return drive(arrivals_of(traffic, 0), {"stream": source}, direct.drain, ends)
-
-
-@contextlib.contextmanager
-def _sessions(bundle: Bundle, name: str, *, shared: bool) -> Iterator[Callable[[], GraphRunner]]:
-    """Opens what runs one row, once for all or each time, warm."""
-    graph = bundle.manifest.graphs[name]
-    smallest = min(graph.artifacts, key=lambda artifact: sum(artifact.sizes.values()))
-    opened: list[GraphRunner] = []
-
-    def open_session() -> GraphRunner:
-        if not (shared and opened):
-            runner = GraphRunner(name, graph, make_executor(bundle, name, 1), check_finite=True)
-            bucket_call(runner, smallest)()
-            opened.append(runner)
-        return opened[-1]
-
-    yield open_session
-    for runner in opened:
-        runner.executor.close()
+    sessions.reserve(traffic.streams)
+    source = Source(feeds, lambda _: _Number(0), lambda: _DirectStream(direct, sessions))
+    return drive(arrivals_of(traffic, 0), {"stream": source}, direct.drain, ends)
 
 
 def cores() -> int:
