@@ -1,35 +1,44 @@
-"""Nine tenths of the streams that the planner promises, for minutes: no chunk is to be late."""
+"""Nine tenths of the streams that the planner promises, for minutes: no chunk is to be late.
 
+The planner and the runtime go by the same cost table, which is measured right before in a copy of the bundle.
+"""
+
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.serving.planner import late_share, machine_of, serve_streams, served_costs, work_of
+from benchmarks.serving.planner import late_share, serve_streams, work_of
+from runtime_lite.__main__ import main
+from runtime_lite.format.reader import read_bundle
 from runtime_lite.load_test.arrivals import Traffic
-from runtime_lite.scheduling.capacity import most_streams
+from runtime_lite.plan import spreads_of
+from runtime_lite.scheduling.capacity import Machine, most_streams
 
 PART = 0.9
 """Of what the planner promises."""
-
-CALIBRATIONS = 5
-"""Times that costs are measured; the plan takes their medians."""
 
 
 def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds: float) -> list[dict[str, Any]]:
     """What became of the chunks.
 
     Args:
-        path: bundle.
+        path: bundle directory.
         name: graph with states.
         lanes: runs at once, of one thread each.
         period_ms: from chunk to chunk; a chunk is late that is answered after the next one came.
         seconds: for how long.
     """
-    machine = machine_of([served_costs(path, name, lanes) for _ in range(CALIBRATIONS)], lanes)
-    planned = most_streams(machine, work_of(machine, period_ms, 20.0)).streams
-    traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
-    served, ends = serve_streams(path, name, lanes, traffic, 0, admission=True)
+    with tempfile.TemporaryDirectory() as folder:
+        measured = Path(shutil.copytree(path, Path(folder, path.name)))
+        main(["bench", str(measured), "--workers", str(lanes), "--update-costs"])
+        with read_bundle(measured) as bundle:
+            costs = spreads_of(bundle, name, bundle.manifest.graphs[name], bundle.costs[name], 1)
+        planned = most_streams(Machine(costs, lanes), work_of(Machine(costs, lanes), period_ms, 20.0)).streams
+        traffic = Traffic(seconds, max(round(PART * planned), 1), chunks=100, period_s=period_ms / 1e3)
+        served, ends = serve_streams(measured, name, lanes, traffic, 0, admission=True)
     done = [each for each in served if each.outcome == "done"]
     busy = sum(run.ended - run.began for run in ends.executions) / 1e9 / lanes / seconds
     p50, p99, most = np.percentile([each.latency_ms for each in done], (50, 99, 100)) if done else (0.0, 0.0, 0.0)
