@@ -102,13 +102,18 @@ class Corpus:
 
 
 class Tracer:
-    """Collects the lines of what is mutated that are executed while it is on."""
+    """Collects the lines of what is mutated that are executed while it is on.
 
-    def __init__(self) -> None:
+    Args:
+        files: whose lines are noted, and their modules.
+    """
+
+    def __init__(self, files: Mapping[str, str] = TRACED) -> None:
+        self.files = files
         self.lines: set[Line] = set()
 
     def _enter(self, frame: types.FrameType, event: str, arg: Any) -> Any:
-        name = TRACED.get(frame.f_code.co_filename)
+        name = self.files.get(frame.f_code.co_filename)
         if name is None:
             return None
         self.lines.add((name, frame.f_lineno))

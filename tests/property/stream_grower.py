@@ -77,6 +77,7 @@ class Grown:
         positions: inputs that callers feed with positions: `so far`, how far the stream has come, or `anywhere`.
         counts: by input that the bundle counts, what a chunk of 1, 2, 3 and so on entries adds.
         layers: names of the layers.
+        first: the call that starts a stream, where it is a graph of its own.
     """
 
     model: ir.Model
@@ -88,6 +89,7 @@ class Grown:
     positions: dict[str, str]
     counts: dict[str, tuple[int, ...]]
     layers: tuple[str, ...]
+    first: ir.Model | None = None
 
 
 class Grower:
@@ -95,6 +97,7 @@ class Grower:
 
     Attributes:
         rng: draws all of it.
+        is_plain: whether the batch is in front, chunks are of one size and states are joined to frames as they come in.
         chunk: entries of a whole chunk.
         is_ragged: whether chunks may be shorter.
         form: `front`, `anywhere` or `one row`: where the author has the batch.
@@ -102,10 +105,10 @@ class Grower:
         frames_of: the frames of `value` for so many entries of a chunk.
     """
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
-        self.chunk, self.is_ragged = int(rng.integers(1, 7)), bool(rng.random() < 0.7)
-        self.form = str(rng.choice(["front", "anywhere", "one row"], p=[0.5, 0.25, 0.25]))
+    def __init__(self, rng: np.random.Generator, *, is_plain: bool = False) -> None:
+        self.rng, self.is_plain = rng, is_plain
+        self.chunk, self.is_ragged = int(rng.integers(1, 7)), bool(rng.random() < 0.7) and not is_plain
+        self.form = str(rng.choice(["front", "anywhere", "one row"], p=[0.5, 0.25, 0.25])) if not is_plain else "front"
         self.model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": OPSET}, name="grown"), ir_version=10)
         self.insert = house.Inserter(self.model, "grown")
         self.inputs: dict[str, dict[str, Any]] = {}
@@ -246,11 +249,11 @@ class Grower:
 
     def _offset(self) -> ir.Value:
         drawn, name = self.rng.random(), f"offset_{len(self.positions) + len(self.counts)}"
-        if drawn < (0.03 if self.is_ragged else 0.5):
+        if drawn < (0 if self.is_plain else 0.03 if self.is_ragged else 0.5):
             window = self.windows[0] if self.windows and self.chance(0.4) else None
             self.counts[name] = tuple(range(1, self.chunk + 1)) if window is None else window.frames
             return self.input(name, [BATCH], "int64", counts=CHUNK if window is None else window.axis)
-        if drawn < 0.7:
+        if drawn < 0.7 and not self.is_plain:
             state = self.state([BATCH], "int64")
             state.after = self.op("Add", [state.before, self.size(self.value, 1)])
             return state.before
@@ -287,7 +290,7 @@ class Grower:
         for number, each in enumerate(self.states):
             alike.setdefault((number,) if each.is_apart else (each.shape, each.dtype), []).append(each)
         for group in alike.values():
-            if len(group) > 1 and self.chance(0.6):
+            if len(group) > 1 and not self.is_plain and self.chance(0.6):
                 yield group
             else:
                 yield from ([each] for each in group)

@@ -29,6 +29,7 @@ from compiler.runners.session import open_session, session_of
 from compiler.runners.stream import Runner, expected_states
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.invariance_check import check_invariance
+from tests.property.stream_first_calls import grow_with_first
 from tests.property.stream_graphs import feeds_of, grow
 from tests.property.stream_grower import WIDTH, Grown
 from tests.property.stream_served import FLUSHED, can_flush, served
@@ -36,6 +37,8 @@ from tests.property.stream_served import FLUSHED, can_flush, served
 ROWS = 3
 SERVED = 4
 """Every so many of the graphs are also served."""
+STARTED = 10
+"""Every so many have a first call that is a graph of its own."""
 
 FINE = ("accepted", "refused", "undefined")
 TOLERANCE = 1e-4
@@ -76,11 +79,11 @@ class AuthorsLoop:
 
     Args:
         grown: the graph.
-        session: runs it.
+        sessions: run it, and its first call where that is a graph of its own.
     """
 
-    def __init__(self, grown: Grown, session: onnxruntime.InferenceSession) -> None:
-        self.grown, self.session = grown, session
+    def __init__(self, grown: Grown, sessions: Sequence[onnxruntime.InferenceSession]) -> None:
+        self.grown, self.session, self.first = grown, sessions[0], sessions[-1]
         self.inputs = grown.spec.inputs
         self.slots = {name: axis.window for name, axis in grown.spec.axes.items() if axis.window is not None}
         self.own = {
@@ -116,9 +119,12 @@ class AuthorsLoop:
         for name, array in feed.items():
             place = self._row_place(name)
             given[name] = array[0] if place is None else np.moveaxis(array, 0, place)
-        names = [output.name for output in self.session.get_outputs()]
+        if self.first is self.session:
+            given |= self.carried
+        names, session = [str(value.name) for value in self.grown.model.graph.outputs], self.first
+        self.first = self.session
         try:
-            results = dict(zip(names, self.session.run(names, {**given, **self.carried}), strict=True))
+            results = dict(zip(names, session.run(None, given), strict=True))
         except Exception as error:
             raise Undefined(str(error)) from error
         if not all(np.isfinite(array).all() for array in results.values()):
@@ -138,6 +144,15 @@ class AuthorsLoop:
         return array
 
 
+def drawn(seed: int) -> Grown:
+    """The graph of a seed, some with a first call of its own.
+
+    Raises:
+        pydantic.ValidationError: the recipe is refused.
+    """
+    return grow_with_first(seed) if seed % STARTED == STARTED - 1 else grow(seed)
+
+
 def lowered_of(grown: Grown) -> Lowered:
     """The graph after the standard passes.
 
@@ -145,8 +160,9 @@ def lowered_of(grown: Grown) -> Lowered:
         Refused: a pass does not take it.
         Disagreement: the checker does not follow the certificate of a pass.
     """
-    model, longest = house.clone(grown.model), {"chunk": grown.chunk}
-    lowered = initial_graph(mock.Mock(), "net", grown.spec, (model, None), 10_000, longest)
+    first = None if grown.first is None else house.clone(grown.first)
+    models, longest = (house.clone(grown.model), first), {"chunk": grown.chunk}
+    lowered = initial_graph(mock.Mock(), "net", grown.spec, models, 10_000, longest)
     for name in STANDARD_PASSES:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model)) if name == PROVES else lowered
         outcome = make_pass(name, {}).apply(lowered)
@@ -162,7 +178,7 @@ def lowered_of(grown: Grown) -> Lowered:
 def try_graph(seed: int) -> Outcome:
     """What becomes of the graph of a seed."""
     try:
-        grown = grow(seed)
+        grown = drawn(seed)
     except pydantic.ValidationError as refused:
         return Outcome("refused", refused.errors()[0]["msg"])
     try:
@@ -200,7 +216,8 @@ def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_serv
     rows = [feeds_of(grown, rng, int(rng.integers(4, 9))) for _ in range(ROWS)]
     starts = [0, *(int(each) for each in rng.integers(0, 3, ROWS - 1))]
     session = session_of(lowered.model)
-    own = open_session(house.serialized(grown.model))
+    models = [each for each in (grown.model, grown.first) if each is not None]
+    own = [open_session(house.serialized(each)) for each in models]
     runner = Runner(lowered, session, ROWS, fill=float(rng.choice([0.0, 1e30, np.nan])))
     loops = [AuthorsLoop(grown, own) for _ in range(ROWS)]
     idle = {name: np.zeros_like(array) for name, array in rows[0][0].items()}
@@ -225,7 +242,7 @@ def _compare_served(
     lowered: Lowered,
     rows: Sequence[Sequence[Feed]],
     starts: Sequence[int],
-    own: onnxruntime.InferenceSession,
+    own: Sequence[onnxruntime.InferenceSession],
 ) -> None:
     silence = {"features": np.zeros((1, FLUSHED, WIDTH), np.float32)}
     loops = [AuthorsLoop(grown, own) for _ in rows]

@@ -441,7 +441,10 @@ def _begun(segments: list[Segment], start: Dim, work: _Cutting, axis: int, stop:
             return joined([Segment(before), *rest])
         return joined([Segment(sympy.Min(first.size, before), Side.RIGHT), *rest])
     if first.side is Side.RIGHT and at == 0 and not rest and _keeps_newest(start, before):
-        return joined([Segment(entries_between(sympy.sympify(start), sympy.sympify(first.size)), Side.RIGHT)])
+        kept = entries_between(sympy.sympify(start), sympy.sympify(first.size))
+        if kept not in (sympy.Min(first.size, part) for part in kept.args if part.is_Integer):
+            work.mixed.add(axis)  # what is cut off lies in front of what is kept, unless that has all its slots
+        return joined([Segment(kept, Side.RIGHT)])
     frames = work.fact.frames(axis)
     last = isinstance(before, int) and not rest and frames is not None and frames.is_suffix_padded
     if last and same_end(stop, frames) and work.step == 1:

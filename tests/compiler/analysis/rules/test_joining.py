@@ -100,6 +100,13 @@ def test_the_window_of_a_state_keeps_its_zeros() -> None:
     assert verdict.outputs[0].padding(1).is_zero
 
 
+def test_what_is_cut_off_in_front_of_a_window_lies_in_its_padding() -> None:
+    joined_ = Operand(("batch", "cache + 2", 3), padding=ZERO)
+    node = Node("Slice", [joined_, integers(1), integers(END), integers(1)], right=["cache"])
+    verdict = check(node, "SL2", f"{ROWS}, 1: [cache + 1, right]")
+    assert not verdict.outputs[0].padding(1).is_zero
+
+
 def test_the_last_entries_of_each_row() -> None:
     verdict = check(cut(LEFT, -2, END, time=2), "SL4", ROWS)
     assert rewrites(verdict) == ["entries"]

@@ -1,0 +1,195 @@
+"""The mutation test of streams: what weakens what carries states must be noticed by some random step graph.
+
+`python -m tests.property.mutate_streams --limit 100` changes one constant, comparison, condition, operator or sign at a
+time, and tries each change on the step graphs that execute it. Caught is what the checker does not follow, what answers
+otherwise than the author's loop or shows poison, and what ends in an error. A change of the checker itself is caught
+where a weakness that was planted into the prover is no longer noticed.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pydantic
+
+from compiler.errors import GateFailed, Refused
+from compiler.stages import Lowered
+from tests.property.corpus import ROOT, Line, Tracer, written_by
+from tests.property.mutate import MISSED, Tried, chosen, seen_share, share, table
+from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
+from tests.property.planted_streams import PLANTED
+from tests.property.streams import Disagreement, Undefined, Unsound, compare, drawn, lowered_of
+from tests.property.trial import Result, in_child
+
+CARRYING = (
+    "compiler/analysis/streaming/stable.py", "compiler/analysis/streaming/state_network.py",
+    "compiler/analysis/streaming/carrying_cut.py", "compiler/passes/window_states.py", "compiler/passes/pad_axes.py",
+    "compiler/passes/select_states.py", "compiler/passes/merge_first_call.py", "compiler/passes/add_batch_axis.py",
+    "compiler/capture/initial_graph.py", "compiler/capture/kept_frames.py", "compiler/capture/counts.py",
+    "compiler/padding/forms/newest.py",
+)  # fmt: skip
+"""What carries states and lets chunks be short."""
+
+CHECKING = ("compiler/checker/slots.py", "compiler/checker/replay.py", "compiler/checker/check.py")
+"""What follows the certificates of streams."""
+
+MOST = 25
+"""Graphs that one change is tried on."""
+
+SHOWING = (0, 4, 3)
+"""Seeds of graphs in which the checker notices planted weaknesses."""
+
+SECONDS = 300
+"""After which one change is taken not to end."""
+
+EQUIVALENT: dict[str, str] = {}
+"""Mutants that cannot be told from the original, and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attack:
+    """A step graph, what became of it, and what it executes.
+
+    Attributes:
+        seed: of the graph.
+        weakness: what is planted into the prover; nothing for a graph that is lowered as it should be.
+        kind: `lowered`, `refused` or `disagreement`.
+        written: a digest of the lowered graph and its record.
+        lines: what is executed of what is mutated.
+    """
+
+    seed: int
+    weakness: str
+    kind: str
+    written: bytes
+    lines: frozenset[Line]
+
+
+def look(seed: int, weakness: str = "") -> tuple[str, bytes, Lowered | None]:
+    """What becomes of a graph in front of any comparison, a digest of it, and its record."""
+    with PLANTED[weakness]() if weakness else contextlib.nullcontext():
+        try:
+            lowered = lowered_of(drawn(seed))
+        except (Refused, pydantic.ValidationError):
+            return "refused", b"", None
+        except Disagreement:
+            return "disagreement", b"", None
+    record = repr((lowered.states, lowered.caches, lowered.padded_axes, lowered.batch_axis, lowered.data_outputs))
+    return "lowered", written_by(lowered.model) + hashlib.sha256(record.encode()).digest(), lowered
+
+
+def attack_of(seed: int, files: Sequence[str], weakness: str = "") -> Attack:
+    """A graph with what it executes of some files."""
+    tracer = Tracer({str(ROOT / name): name for name in files})
+    with tracer.on():
+        kind, written, _ = look(seed, weakness)
+    return Attack(seed, weakness, kind, written, frozenset(tracer.lines))
+
+
+def harvest(seeds: Sequence[int]) -> list[Attack]:
+    """Graphs of some seeds; and for every planted weakness the first that the checker notices."""
+    found = [attack_of(seed, (*CARRYING, *CHECKING)) for seed in seeds]
+    for weakness in PLANTED:
+        tried = (attack_of(seed, CHECKING, weakness) for seed in SHOWING)
+        found += itertools.islice((each for each in tried if each.kind == "disagreement"), 1)
+    return found
+
+
+def attacked(mutation: Mutation, attacks: Sequence[Attack]) -> Result:
+    """Plant a change and try the attacks. To be called in a process that ends afterwards."""
+    result = Result(reached=len(attacks))
+    try:
+        plant(mutation)
+    except Stillborn:
+        return Result(stillborn=True)
+    for attack in attacks:
+        try:
+            kind, written, lowered = look(attack.seed, attack.weakness)
+        except Exception as error:  # noqa: BLE001 - whatever stops the compiler is noticed
+            result.changed += 1
+            result.caught("crash", f"seed {attack.seed}: {type(error).__name__}: {error}")
+            break
+        if (kind, written) == (attack.kind, attack.written):
+            continue
+        result.changed += 1
+        if attack.weakness:
+            result.caught("attack", f"seed {attack.seed}: {attack.weakness} is not noticed")
+        elif kind == "disagreement":
+            result.caught("checker", f"seed {attack.seed}")
+        elif lowered is None:
+            result.stricter += 1
+        else:
+            _compare(attack, lowered, result)
+        if result.by:
+            break
+    return result
+
+
+def _compare(attack: Attack, lowered: Lowered, result: Result) -> None:
+    """Follow a graph that is lowered otherwise."""
+    try:
+        compare(drawn(attack.seed), lowered, np.random.default_rng(attack.seed + 1), is_served=False)
+    except (Unsound, GateFailed) as failed:
+        result.caught("comparison", f"seed {attack.seed}: {failed}")
+    except (Undefined, Refused):
+        result.stricter += 1
+    except Exception as error:  # noqa: BLE001 - a graph that does not run was written by the mutant
+        result.caught("crash", f"seed {attack.seed}: {type(error).__name__}: {error}")
+
+
+def tried(mutation: Mutation, attacks: Sequence[Attack], seed: int) -> Tried:
+    """What becomes of a change on the attacks that execute it."""
+    wanted = {(mutation.module, line) for line in range(mutation.line, mutation.last + 1)}
+    reaching = [each for each in attacks if not wanted.isdisjoint(each.lines)]
+    if mutation.module in CHECKING:  # a graph that is right shows nothing of a checker that lets more pass
+        reaching = [each for each in reaching if each.weakness]
+    order = np.random.default_rng(seed).permutation(len(reaching))[:MOST]
+    result = in_child(lambda: attacked(mutation, [reaching[at] for at in order]), SECONDS)
+    return Tried(mutation.module, mutation.key, mutation.line, result)
+
+
+def told(found: Sequence[Tried], command: str) -> str:
+    """The page's part on streams, in Markdown."""
+    left = [each for each in found if each.outcome in MISSED and each.name not in EQUIVALENT]
+    lines = [f"Written by `{command}`.", "", table(found), seen_share(found), "", "Missed:", ""]
+    lines += [f"- `{each.name}` (line {each.line}): {each.outcome}, {each.result.reached} attacks" for each in left]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Mutate and report; 1 when less than the wanted share is caught."""
+    parser = argparse.ArgumentParser(prog="python -m tests.property.mutate_streams", description=__doc__)
+    parser.add_argument("--limit", type=int, help="mutants; all by default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--graphs", type=int, default=100)
+    parser.add_argument("--only", nargs="*", default=[*CARRYING, *CHECKING], help="modules")
+    parser.add_argument("--least", type=float, default=0.0, help="share that has to be caught")
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    plain, started_apart = range(given.graphs), range(9, 10 * (given.graphs // 4), 10)
+    attacks = harvest(sorted({*plain, *started_apart}))
+    print(f"{time.monotonic() - started:.0f} s: {len(attacks)} attacks", flush=True)
+    print(collections.Counter(each.kind for each in attacks), flush=True)
+    mutants = chosen([each for name in given.only for each in mutations_of(name)], given.limit, given.seed)
+    found = []
+    for mutation in mutants:
+        found.append(tried(mutation, attacks, given.seed))
+        last = found[-1]
+        print(f"{last.outcome}: {last.name} (line {last.line}) {last.result.by} {last.result.detail}", flush=True)
+    command = (
+        f"python -m tests.property.mutate_streams {' '.join(arguments if arguments is not None else sys.argv[1:])}"
+    )
+    print(told(found, command.strip()))
+    print(f"{time.monotonic() - started:.0f} s: {100 * share(found):.1f} % caught")
+    return 0 if share(found) >= given.least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
