@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.recipe.graph import Input
+from compiler.recipe.graph_parts import Input
 from tests.property.stream_grower import Grower, Grown
 from tests.property.stream_layers import LAYERS
 from tests.property.stream_positions import POSITIONED
@@ -63,6 +63,7 @@ def _without(model: ir.Model, value: ir.Value, node: ir.Node, wrong: str) -> Non
     axis = house.int_attribute(node, "axis", 0)
     assert node.op_type == "Concat" and value.shape is not None, "a layer reads a state otherwise than joined"
     size, new = value.shape[axis], node.inputs[1]
+    assert new is not None
     number = (size if isinstance(size, int) else 0) + (wrong == "longer")
     pads = [0] * (2 * len(value.shape))
     pads[axis + (len(value.shape) if wrong == "behind" else 0)] = number
@@ -70,7 +71,6 @@ def _without(model: ir.Model, value: ir.Value, node: ir.Node, wrong: str) -> Non
     joined = insert.op("Pad", [new, insert.int64s(*pads), *fill], {"mode": "constant"}, name="begun") if number else new
     ir.convenience.replace_all_uses_with(node.outputs[0], joined, replace_graph_outputs=True)
     if joined is new:
-        assert new is not None
         for place, output in enumerate(model.graph.outputs):
             if output is new:
                 model.graph.outputs[place] = insert.op("Identity", [new], name="whole")
