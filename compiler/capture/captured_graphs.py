@@ -16,6 +16,7 @@ from compiler import ir as house
 from compiler.cache.dependencies import ABSENT, hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import stage_key
+from compiler.capture.derived_steps import DerivedModel, derived_model
 from compiler.capture.trial_calls import TrialCalls
 from compiler.errors import RecipeError
 from compiler.recipe.graph import Graph
@@ -25,6 +26,7 @@ from compiler.records.build_report import StageReport
 from compiler.report.progress import Progress
 from compiler.stage_inputs import CaptureInputs, key_of
 from compiler.user_code.streams import locate_files
+from runtime_lite.format.canonical_json import canonical_json
 
 Models = tuple[ir.Model, ir.Model | None]
 """Of the call that runs for every chunk, and of the one that starts a stream, if it is another."""
@@ -86,6 +88,7 @@ class CapturedGraphs:
         self.places, self.inputs, self.graph, self.before_export = places, inputs, inputs.graph, before_export
         self._models: Models | None = None
         self._entry: Path | None = None
+        self._derived: DerivedModel | None = None
         key = key_of(inputs)
         with progress.stage(self.graph, "capture") as handle:
             started, why = time.perf_counter(), ""
@@ -94,12 +97,41 @@ class CapturedGraphs:
                 self.digest = (self._entry / "digest").read_text()
             else:
                 self._models, made = self._capture()
+                if self.inputs.spec.derive_steps is not None:
+                    self._models = self._derive(self._models[0]), None
                 content = [house.serialized(model) if model is not None else b"" for model in self._models]
                 self.digest = stage_key(*content, made)
                 kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": self.digest.encode()}
-                why = results.keep(key, kept, self.code(), is_data)
+                why = results.keep(key, {**kept, **self._derivation()}, self.code(), is_data)
             seconds, is_cached = time.perf_counter() - started, self._entry is not None
-            handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=why))
+            told = "; ".join(each for each in (self._told(), why) if each)
+            handle.finish(StageReport(self.graph, "capture", seconds, cached=is_cached, detail=told))
+
+    def _derive(self, model: ir.Model) -> ir.Model:
+        self._derived = derived_model(model, self.graph, self.inputs.spec)
+        return self._derived.model
+
+    def _derivation(self) -> dict[str, bytes]:
+        """What is kept of a graph whose steps are derived."""
+        if self._derived is None:
+            return {}
+        return {
+            "whole.onnx": house.serialized(self._derived.whole),
+            "derivation.json": canonical_json(self._derived.certificate),
+        }
+
+    def _told(self) -> str:
+        if self._derived is None:
+            return ""
+        caches = len(self._derived.certificate["caches"])
+        return f"steps derived with {caches} caches, certificate of {self._derived.steps} steps replayed"
+
+    def whole(self) -> ir.Model:
+        """The graph of whole sequences that steps were derived of; what is cached is among its outputs."""
+        if self._derived is not None:
+            return house.clone(self._derived.whole)
+        assert self._entry is not None
+        return house.deserialized((self._entry / "whole.onnx").read_bytes())
 
     def models(self) -> Models:
         """The graphs, read where an earlier build has captured them."""

@@ -51,7 +51,7 @@ def initial_graph(
     caches = _caches(spec, graph, model, states, given_rows)
     add_counts(model, spec, frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches}))
     rows = _row_places(spec, model)
-    for cache in caches:
+    for cache in caches if spec.derive_steps is None else ():
         check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
     _check_state_sizes(model, states, rows, graph)
     if spec.batch is not None and not spec.is_for_one_row:
@@ -122,7 +122,15 @@ def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> C
     """The record of a window along which a call adds so many frames, or as many as a formula says."""
     axis = spec.caches[name]
     assert axis.window is not None and axis.length_input is not None  # as every window has
-    return CacheAxis(name, axis.window, step, axis.length_input, axis.mask_input, added=added)
+    return CacheAxis(
+        name,
+        axis.window,
+        step,
+        axis.length_input,
+        axis.mask_input,
+        added=added,
+        is_whole=spec.derive_steps is not None,
+    )
 
 
 def added_by_call(cache: CacheAxis) -> Dim:

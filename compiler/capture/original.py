@@ -12,6 +12,7 @@ from compiler.cache.results import Code, StageResults
 from compiler.cache.store import StageCache
 from compiler.capture.calibration_data import RecipeCalibration
 from compiler.capture.captured_graphs import CapturedGraphs, hashes_of, source_files
+from compiler.capture.derived_steps import with_caches
 from compiler.capture.drawn_data import DrawnData
 from compiler.capture.initial_graph import cache_axis, check_window, initial_graph
 from compiler.capture.reference import Reference, reference_of
@@ -79,6 +80,7 @@ class Original:
         self.task_files = hashes_of(named)
         inputs = CaptureInputs(self.surroundings, name, for_capture(spec), hashes_of(self.source_files()))
         self.captured = CapturedGraphs(self.places, inputs, self.results, progress, self.data.is_data, self._try_calls)
+        self.spec = with_caches(self.spec, self.captured.models()[0]) if spec.derive_steps is not None else self.spec
 
     def _try_calls(self, trial: TrialCalls) -> None:
         """Run the first calls of the longest verification stream, and hold windows and gate to what they add."""
@@ -147,7 +149,7 @@ class Original:
 
     @functools.cached_property
     def _reference(self) -> Reference:
-        return reference_of(self.places, self.name, self.spec, self.start)
+        return reference_of(self.places, self.name, self.spec, self.start, self.captured.whole)
 
     def steps(self, count: int) -> list[OriginalCall]:
         """The original's first calls on the longest stream, or utterances of all lengths."""

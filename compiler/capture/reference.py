@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+import onnx_ir as ir
+
 from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, states_of
+from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import Place, RecipeError
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -20,7 +23,13 @@ class Reference(Protocol):
         ...
 
 
-def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[[], Lowered]) -> Reference:
+def reference_of(
+    places: RecipePlaces,
+    graph: str,
+    spec: Graph,
+    start: Callable[[], Lowered],
+    whole: Callable[[], ir.Model],
+) -> Reference:
     """The original of a graph in its own framework; its caches are cut to their slots.
 
     Args:
@@ -28,9 +37,16 @@ def reference_of(places: RecipePlaces, graph: str, spec: Graph, start: Callable[
         graph: its name.
         spec: its record.
         start: the captured graph, which an ONNX file is compared with itself by.
+        whole: the captured graph of whole sequences, where steps are derived of it.
     """
     from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
 
+    if spec.derive_steps is not None:
+        call = None
+        if spec.source.onnx is None:
+            module = torch_module.load_module(places, graph, spec.source, "source")
+            call = torch_module.whole_call(module, spec)
+        return PrefixReference(graph, spec, whole(), call)
     if spec.source.onnx is not None:
         return OnnxReference(start())
     first, started = spec.first_call, start()

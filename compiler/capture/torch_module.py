@@ -14,7 +14,7 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -474,6 +474,19 @@ class TorchReference:
             name: places[name].to_caller(array) if name in places else array
             for name, array in zip(self.spec.outputs, arrays, strict=True)
         }
+
+
+def whole_call(module: torch.nn.Module, spec: Graph) -> Callable[[Feed], Mapping[str, Array]]:
+    """Calls a module that takes whole sequences; results by the recipe's names, without those of caches."""
+    carried = {given.state for given in spec.inputs.values()}
+    names = [name for name in spec.outputs if name not in carried]
+
+    def call(feed: Feed) -> Mapping[str, Array]:
+        torch.set_num_threads(1)  # as every reference: the order of summation hangs on it
+        given = {name: feed[name] for name in spec.inputs if name in feed}
+        return dict(zip(names, called(module, given, Place(stage="reference"), outputs=names), strict=True))
+
+    return call
 
 
 def first_call_inputs(spec: Graph) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
-from compiler.recipe.graph_parts import Axis, Input, PassSpec, Source
+from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, PassSpec, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 
 
@@ -22,6 +22,7 @@ class Graph(Record):
         inputs: in the order of the module's `forward`.
         outputs: in the order of the module's results.
         axes: how each named axis becomes static.
+        derive_steps: of a model that takes whole sequences, how it is called chunk by chunk.
         passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
         flush: of a stream whose outputs lag, the entries of zeros that are fed at its end, by input.
     """
@@ -31,6 +32,7 @@ class Graph(Record):
     inputs: Annotated[dict[TensorName, Input], Field(min_length=1)]
     outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
     axes: dict[Name, Axis] = Field(default_factory=dict)
+    derive_steps: DeriveSteps | None = None
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
     flush: dict[TensorName, Positive] = Field(default_factory=dict)
 
@@ -67,6 +69,7 @@ class Graph(Record):
         _check_counts(self)
         _check_padded(self)
         _check_flush(self)
+        _check_derived(self)
         _check_originals(self)
         return self
 
@@ -78,7 +81,8 @@ class Graph(Record):
     @property
     def has_utterances(self) -> bool:
         """Whether a call is of whole utterances with lengths of their own: no state is handed on."""
-        return bool(self.padded) and all(not given.is_carried for given in self.inputs.values())
+        is_whole = self.derive_steps is None
+        return bool(self.padded) and is_whole and all(not given.is_carried for given in self.inputs.values())
 
     @property
     def caches(self) -> dict[str, Axis]:
@@ -232,6 +236,25 @@ def _check_flush(graph: Graph) -> None:
             if lengths.setdefault(axis, count) != count:
                 message = f"expected {lengths[axis]} entries along {axis!r} as of the other inputs, got {count}"
                 raise disagree(message, "write one number for all of them", "flush", name)
+
+
+def _check_derived(graph: Graph) -> None:
+    """What steps are derived of is a model without states, whose time is an axis of chunks."""
+    if graph.derive_steps is None:
+        return
+    axis, most = graph.derive_steps.along, graph.derive_steps.window
+    if axis not in graph.padded:
+        message = f"expected an axis with buckets and a length_input, got {axis!r}"
+        raise disagree(message, did_you_mean(axis, graph.padded), "derive_steps", "along")
+    buckets = graph.padded[axis].buckets or ()
+    if buckets[-1] > most:
+        message = f"expected a window of at least {buckets[-1]} frames, the largest bucket of {axis!r}, got {most}"
+        raise disagree(message, "make it as long as a stream may become", "derive_steps", "window")
+    carried = [name for name, given in graph.inputs.items() if given.is_carried]
+    others = ["first_call"] if graph.first_call is not None else ["flush"] if graph.flush else []
+    if carried or others:
+        message = f"expected a model without states, got {(carried + others)[0]!r}"
+        raise disagree(message, "delete derive_steps: a model with states is built as it is", "derive_steps")
 
 
 def _check_states(graph: Graph) -> None:

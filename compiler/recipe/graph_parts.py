@@ -157,6 +157,19 @@ class Axis(Record):
         return self
 
 
+class DeriveSteps(Record):
+    """Of a model that takes whole sequences: the caches by which it is called chunk by chunk instead are derived.
+
+    Attributes:
+        along: the axis of time, in the shapes of the inputs; it has buckets and a length_input, and counts the frames
+            of a call: many of a prompt, one of a step.
+        window: frames of the longest stream: slots of the caches.
+    """
+
+    along: Name
+    window: Positive
+
+
 class PassSpec(Record):
     """One pass of a graph's pipeline; written `- name`, or `- name: {option: value}`.
 

@@ -69,6 +69,24 @@ def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
     return list(_in_turns(lowered, axis, whole, lengths_to_try(axis.minimum, most)))
 
 
+def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]]:
+    """Chunks as one stream, or as several, one behind the other, where a stream ends when its slots are full."""
+    axis = chunk_axis(lowered)
+    slots = [cache.slots for cache in lowered.caches if cache.is_whole]
+    if axis is None or not slots:
+        return [list(feeds)]
+    streams: list[list[Feed]] = []
+    frames = min(slots)
+    for feed in feeds:
+        length = length_of(lowered, axis, feed)
+        if frames + length > min(slots):
+            streams.append([])
+            frames = 0
+        streams[-1].append(feed)
+        frames += length
+    return streams
+
+
 def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths: Sequence[int]) -> Iterator[Feed]:
     for number, length in enumerate(lengths):
         yield whole[2 * number % len(whole)]

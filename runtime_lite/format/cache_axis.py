@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime_lite.errors import BadInput
 from runtime_lite.format.formula import parse_formula
 
 SIDES = ("right", "left")
@@ -41,6 +42,8 @@ class CacheAxis:
             `append`, by writing the new frames, all that the graph gives, behind the valid ones.
         added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
             `(frames - 1) // 2 + 1`; None where every call adds `step`.
+        is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends
+            when its slots are full.
     """
 
     axis: str
@@ -51,6 +54,7 @@ class CacheAxis:
     side: str = "right"
     update: str = "replace"
     added: str | None = None
+    is_whole: bool = False
 
     @property
     def calls_to_fill(self) -> int:
@@ -66,7 +70,16 @@ class CacheAxis:
         return self.step if self.added is None else max(parse_formula(self.added).value(sizes), 0)
 
     def after_call(self, lengths: NDArray[Any], added: NDArray[Any] | int) -> NDArray[Any]:
-        """The true lengths [rows] of the next call, after one that added so many frames: the oldest ones make room."""
+        """The true lengths [rows] of the next call, after one that added so many frames: the oldest ones make room.
+
+        Raises:
+            BadInput: none may make room, and they have no slots.
+        """
+        if self.is_whole and np.any(lengths + added > self.slots):
+            raise BadInput(
+                f"a stream: expected at most {self.slots} frames along {self.axis!r} in all of its calls, got "
+                f"{int(np.max(lengths + added))}; end it here, or build the bundle with a larger window"
+            )
         grown: NDArray[Any] = np.minimum(lengths + added, self.slots)
         return grown
 

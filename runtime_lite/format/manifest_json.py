@@ -184,6 +184,7 @@ def _cache(value: JsonValue) -> CacheAxis:
         side=value.key("side").one_of(SIDES),
         update=value.key("update").one_of(UPDATES),
         added=None if added.value is None else _formula(added),
+        is_whole=value.key("is_whole").boolean(),
     )
 
 

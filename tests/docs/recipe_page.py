@@ -172,7 +172,11 @@ WIRING = "wiring=[{from_graph: recogniser, output: logits, to_graph: tagger, inp
 
 TOGETHER = 'gates.pipeline={feeds: "my_data:together", count: 2, max_abs: 1.0e-5}'
 
+WHOLE = "graphs.speller"
+
 EXAMPLES: Mapping[str, Example] = {
+    "DeriveSteps.along": Example("time", f"{WHOLE}.derive_steps.along"),
+    "DeriveSteps.window": Example("512", f"{WHOLE}.derive_steps.window"),
     "PipelineGate.feeds": Example('"my_data:together"', "gates.pipeline.feeds", (WIRING, TOGETHER)),
     "PipelineGate.count": Example("4", "gates.pipeline.count", (WIRING, TOGETHER)),
     "PipelineGate.max_abs": Example("1.0e-4", "gates.pipeline.max_abs", (WIRING, TOGETHER)),

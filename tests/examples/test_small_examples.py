@@ -14,15 +14,26 @@ from torch import nn
 
 import runtime_lite
 from examples.cache_step import decoder
+from examples.derived_steps import whole_decoder
 from examples.recurrent_step import tagger
 from examples.two_graphs import aligner
 from tests.kit.models.project import Project
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FOLDERS = {"tagger": "recurrent_step", "decoder": "cache_step", "aligner": "two_graphs"}
+FOLDERS = {
+    "tagger": "recurrent_step",
+    "decoder": "cache_step",
+    "aligner": "two_graphs",
+    "whole_decoder": "derived_steps",
+}
 
-PRINTED = {"tagger": "(2, 8, 30) [", "decoder": "41 [1, ", "aligner": "(1, 50, 64) (1, 50) ["}
+PRINTED = {
+    "tagger": "(2, 8, 30) [",
+    "decoder": "41 [1, ",
+    "aligner": "(1, 50, 64) (1, 50) [",
+    "whole_decoder": "40 [1, 7, 4, ",
+}
 """How the line begins that each example's script prints."""
 
 Arrays = dict[str, np.ndarray]
@@ -91,6 +102,20 @@ def test_cache_step_answers_as_its_module_until_the_window_is_full(tmp_path: Pat
     chunks = fresh(32, lambda random: {"tokens": random.integers(0, 30, (1, 1))})
     expected = original(decoder.build(), chunks, [torch.zeros(1, 4, 0, 16)] * 2)
     assert largest_difference(shipped(built("decoder", tmp_path), chunks, "decoder"), expected) < 1e-5
+
+
+@pytest.mark.slow
+def test_derived_steps_answer_as_the_whole_sequence(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(7).integers(0, 30, (1, 60))
+    expected = whole_scores(tokens)
+    chunks = [{"tokens": tokens[:, at : at + n]} for at, n in [(0, 8), *((8 + i, 1) for i in range(52))]]
+    got = np.concatenate(shipped(built("whole_decoder", tmp_path), chunks, "decoder"), axis=1)
+    assert float(np.max(np.abs(got - expected))) < 1e-5
+
+
+def whole_scores(tokens: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return np.asarray(whole_decoder.build()(torch.from_numpy(tokens)))
 
 
 @pytest.mark.slow

@@ -251,6 +251,17 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("compiler.checker", ("compiler.checker",)),
     (
+        "compiler.derivation",
+        (
+            "compiler.errors",
+            "compiler.sizes",
+            "compiler.operator_traits",
+            "compiler.ir",
+            "compiler.analysis",
+            "compiler.derivation",
+        ),
+    ),
+    (
         "compiler.calib",
         (
             "compiler.errors",
@@ -419,8 +430,12 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.report",
             "compiler.verify",
             "compiler.padding",
+            "compiler.checker",
+            "compiler.derivation",
+            "compiler.passes",
             "compiler.capture",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.format.canonical_json",
             "runtime_lite.format.formula",
         ),
     ),
@@ -846,7 +861,7 @@ def unwanted_text(root: Path, files: list[Path]) -> list[str]:
 TRAITS = Path("compiler/operator_traits.py")
 """The one place for what operators are like."""
 
-TABLES = ("compiler/analysis/rules", "compiler/targets", "compiler/checker")
+TABLES = ("compiler/analysis/rules", "compiler/derivation/links.py", "compiler/targets", "compiler/checker")
 """Rules of the prover, what vendors support, and the checker, which shares nothing with the prover."""
 
 OWN_LIST = "A list of its own:"

@@ -1,6 +1,7 @@
 """The gate on chunks of any length: a shorter one is answered as the original answers it, at its own length."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 from compiler.errors import DataError, GateFailed, Place
@@ -8,7 +9,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance, OriginalCall
 from compiler.verify.bucket_runner import BucketRunners
-from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length, zeros
+from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length, streams_that_fit, zeros
 from compiler.verify.differences import compare
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.parity import require_parity
@@ -29,7 +30,10 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     feeds += [zeros(graph.lowered, feeds[-1], axis, count) for count in sorted(set(flush.values()))]
     lengths = [length_of(graph.lowered, axis, feed) for feed in feeds]
     try:
-        steps = [OriginalCall(feed, *answer) for feed, answer in zip(feeds, original.run(feeds), strict=True)]
+        streams = [
+            [OriginalCall(feed, *answer) for feed, answer in zip(each, original.run(each), strict=True)]
+            for each in streams_that_fit(graph.lowered, feeds)
+        ]
     except Exception as error:
         raise DataError(
             f"expected the original to answer chunks of {min(lengths)} to {max(lengths)} entries along {axis.axis!r}, "
@@ -39,21 +43,28 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         ) from error
     runners = BucketRunners(graph.lowered, graph.built.artifacts, lambda file: shipped.open(shipped.folder / file))
     rows = runners.rows(emitted)
-    repeated = steps if rows == 1 else [step.repeated(rows) for step in steps]
-    differences = compare(
-        runners.record(emitted), runners.runner(emitted), repeated, lambda done: advance(done, len(repeated))
-    )
+    differences, compared = [], 0
+    for steps in streams:
+        repeated = steps if rows == 1 else [step.repeated(rows) for step in steps]
+        done = functools.partial(_advanced, advance, compared, len(feeds))
+        differences += compare(runners.record(emitted), runners.runner(emitted), repeated, done)
+        compared += len(steps)
     told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}{', flushed' if flush else ''}"
     try:
         require_parity(shipped.name, "verify chunks", differences, graph.limits, "report the graph and the length")
     except GateFailed as error:
         error.findings = (Finding("chunks", shipped.name, axis.axis, holds=False, detail=told),)
-        raise graph.explain(error, steps, graph.limits, advance) from None
+        raise graph.explain(error, streams[0], graph.limits, advance) from None
     return Checked(
         [Finding("chunks", shipped.name, axis.axis, holds=True, detail=told)],
         f"chunks of {told}",
         {"chunks": {"lengths": lengths, "compared": [dataclasses.asdict(each) for each in differences]}},
     )
+
+
+def _advanced(advance: Advance, before: int, most: int, done: int) -> None:
+    """Tell of the calls of one stream, behind those of others."""
+    advance(before + done, most)
 
 
 CHUNKS = Gate("chunks", _check, _promised, stage="verify")

@@ -5,7 +5,17 @@ import dataclasses
 import numpy as np
 
 from compiler.stages import PaddedAxis
-from compiler.verify.chunk_lengths import MOST, chunk_axis, length_of, lengths_to_try, of_every_length, varied, zeros
+from compiler.verify.chunk_lengths import (
+    MOST,
+    chunk_axis,
+    length_of,
+    lengths_to_try,
+    of_every_length,
+    streams_that_fit,
+    varied,
+    zeros,
+)
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.short_chunks import chunk, padded
 
 AXIS = PaddedAxis("chunk", "chunk_length")
@@ -23,6 +33,15 @@ def test_of_many_lengths_both_ends_and_some_between() -> None:
     tried = lengths_to_try(1, 10 * MOST)
     assert len(tried) == MOST
     assert {1, 2, 10 * MOST - 1, 10 * MOST} <= set(tried)
+
+
+def test_a_stream_ends_where_its_slots_are_full() -> None:
+    feeds = [chunk(length, 0) for length in (4, 1, 4, 2)]
+    assert streams_that_fit(padded(), feeds) == [feeds]
+    caches = (CacheAxis("cache", 8, 1, "cache_length", None, added="chunk", is_whole=True),)
+    whole = dataclasses.replace(padded(), caches=caches)
+    found = [[length_of(whole, AXIS, feed) for feed in each] for each in streams_that_fit(whole, feeds)]
+    assert found == [[4, 1], [4, 2]]
 
 
 def test_every_other_chunk_is_cut_and_streams_differ() -> None:

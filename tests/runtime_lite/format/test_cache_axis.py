@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from runtime_lite.errors import BadInput
 from runtime_lite.format.cache_axis import CacheAxis, not_yet
 
 CACHE = CacheAxis("cache", 3, 2, "real_length", None)
@@ -21,6 +22,13 @@ def test_rows_of_different_ages_grow_each_by_a_step_until_they_are_full() -> Non
 
 def test_rows_may_add_different_numbers_of_frames() -> None:
     assert CACHE.after_call(np.array([0, 1, 2]), np.array([1, 0, 2])).tolist() == [1, 1, 3]
+
+
+def test_where_every_frame_is_needed_none_makes_room() -> None:
+    whole = CacheAxis("cache", 3, 2, "real_length", None, is_whole=True)
+    assert whole.after_call(np.array([0, 1]), 2).tolist() == [2, 3]
+    with pytest.raises(BadInput, match="at most 3 frames along 'cache' in all of its calls, got 4"):
+        whole.after_call(np.array([1, 2]), 2)
 
 
 @pytest.mark.parametrize(("added", "frames"), [(None, 2), ("time", 5), ("(time - 1) // 2 + 1", 3), ("time - 7", 0)])

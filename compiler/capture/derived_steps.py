@@ -1,0 +1,115 @@
+"""Steps derived from a captured model that takes whole sequences, and the recipe's graph as if they had been exported.
+
+What comes out is what a user writes by hand who exports a model with caches: inputs and outputs for every cache, and an
+axis with a window along which they lie. Everything behind knows no other kind of stream.
+"""
+
+import dataclasses
+from typing import Any
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.checker.graph import Rejected
+from compiler.checker.steps import check_steps
+from compiler.derivation.derive import derive
+from compiler.errors import GateFailed, Place, Refused, SlipwayError
+from compiler.passes.canonicalize_attention import CanonicalizeAttention
+from compiler.passes.simplify import simplify_model
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, Input
+from compiler.stages import Lowered
+
+STAGE = "derive_steps"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DerivedModel:
+    """What steps were derived of, and what came out.
+
+    Attributes:
+        model: the graph of a call.
+        whole: the stateless graph; what is cached is among its outputs, under the names that the caches leave with.
+        certificate: why it may be called so.
+        steps: of the certificate, that were replayed.
+    """
+
+    model: ir.Model
+    whole: ir.Model
+    certificate: dict[str, Any]
+    steps: int
+
+
+def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
+    """Derive the graph of a call, and have what is claimed of it replayed.
+
+    Args:
+        model: as it was captured; changed.
+        graph: its name.
+        spec: its record.
+
+    Raises:
+        Refused: it cannot be derived; names the node.
+        GateFailed: the checker does not agree.
+    """
+    assert spec.derive_steps is not None
+    try:
+        simplify_model(model)
+        CanonicalizeAttention().apply(Lowered(graph, model))
+        simplify_model(model)
+        past = cache_axis_name(spec)
+        derived = derive(model, spec.derive_steps.along, past, spec.derive_steps.window)
+    except SlipwayError as error:
+        raise error.at(stage=STAGE, graph=graph) from None
+    if derived.certificate["first"]:
+        raise Refused(
+            f"the first {derived.certificate['first']} frames read each other, and a call may have fewer",
+            cure="mask them causally, or build whole utterances: calls that must hold a prefix are not built yet",
+            place=Place(stage=STAGE, graph=graph, axis=spec.derive_steps.along),
+        )
+    whole, made = (ir.serde.serialize_model(each) for each in (model, derived.model))
+    try:
+        steps = check_steps(whole, made, derived.certificate)
+    except Rejected as rejected:
+        raise GateFailed(
+            f"expected a certificate that holds, got: {rejected}",
+            cure="report it: the prover and the checker disagree; nothing unproved is built",
+            place=Place(stage=STAGE, graph=graph),
+        ) from None
+    for each in derived.cached:
+        insert = house.Inserter(model, STAGE)
+        named = insert.op("Identity", [each.value], name=each.output, shape=each.value.shape, dtype=each.value.dtype)
+        model.graph.outputs.append(named)
+    house.infer_shapes(derived.model)
+    return DerivedModel(derived.model, model, derived.certificate, steps)
+
+
+def cache_axis_name(spec: Graph) -> str:
+    """A name for the axis of cached frames that no axis of the recipe has."""
+    name = "past"
+    while name in spec.axes:
+        name += "_"
+    return name
+
+
+def with_caches(spec: Graph, model: ir.Model) -> Graph:
+    """The recipe's graph with the caches that were derived, as if it had been exported with them.
+
+    Args:
+        spec: the graph as the recipe has it.
+        model: the derived graph.
+    """
+    if spec.derive_steps is None:
+        return spec
+    left = iter(str(value.name) for value in model.graph.outputs if str(value.name) not in spec.outputs)
+    inputs, outputs = dict(spec.inputs), list(spec.outputs)
+    for value in model.graph.inputs:
+        if value.name in inputs:
+            continue
+        output = next(left)
+        assert value.dtype is not None
+        shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
+        inputs[str(value.name)] = Input(shape=shape, dtype=str(value.dtype.numpy()), state=output)  # type: ignore[arg-type]
+        outputs.append(output)
+    axes = {**spec.axes, cache_axis_name(spec): Axis(window=spec.derive_steps.window)}
+    return spec.model_copy(update={"inputs": inputs, "outputs": tuple(outputs), "axes": axes})

@@ -1,0 +1,76 @@
+"""A model that takes whole sequences, as the reference of its steps: every call asks it about the whole prefix."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import DataError, Place
+from compiler.recipe.graph import Graph
+from compiler.runners.session import session_of
+from compiler.stages import Array, Feed
+
+Call = Callable[[Feed], Mapping[str, Array]]
+"""Outputs of whole sequences, by name."""
+
+
+class PrefixReference:
+    """The original, called with all that has been heard so far; of its results the frames of the call are kept.
+
+    Args:
+        graph: its name.
+        spec: its record, caches among its inputs and outputs.
+        whole: the captured graph of whole sequences, whose outputs hold what is cached.
+        call: the original; None where the captured graph itself is it.
+    """
+
+    def __init__(self, graph: str, spec: Graph, whole: ir.Model, call: Call | None) -> None:
+        assert spec.derive_steps is not None
+        self.graph, self.axis, self.window = graph, spec.derive_steps.along, spec.derive_steps.window
+        self.session, self.call = session_of(whole, optimize=False), call
+        frames = house.symbol(self.axis)
+        self.along = {
+            str(value.name): dims.index(frames)
+            for value in (*whole.graph.inputs, *whole.graph.outputs)
+            if frames in (dims := house.dims_of(value) or ())
+        }
+        self.outputs = [str(value.name) for value in whole.graph.outputs]
+        self.states = {given.state: name for name, given in spec.inputs.items() if given.state is not None}
+
+    def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        """Per chunk: all outputs of its frames, and the caches of all frames so far."""
+        heard: dict[str, Array] = {}
+        for feed in feeds:
+            count = next(array.shape[self.along[name]] for name, array in feed.items() if name in self.along)
+            heard = {name: self._longer(name, heard.get(name), array) for name, array in feed.items()}
+            self._require_room(heard)
+            found = dict(zip(self.outputs, self.session.run(self.outputs, dict(heard)), strict=True))
+            if self.call is not None:
+                found |= self.call(heard)
+            outputs = {
+                name: array if name in self.states else self._newest(name, array, count)
+                for name, array in found.items()
+            }
+            yield outputs, {self.states[name]: outputs[name] for name in self.states}
+
+    def _longer(self, name: str, heard: Array | None, array: Array) -> Array:
+        if heard is None or name not in self.along:
+            return array
+        return np.concatenate([heard, array], axis=self.along[name])
+
+    def _newest(self, name: str, array: Array, count: int) -> Array:
+        if name not in self.along:
+            return array
+        axis = self.along[name]
+        return array.take(range(array.shape[axis] - count, array.shape[axis]), axis)
+
+    def _require_room(self, heard: Mapping[str, Array]) -> None:
+        frames = max(array.shape[self.along[name]] for name, array in heard.items() if name in self.along)
+        if frames > self.window:
+            raise DataError(
+                f"expected streams of at most {self.window} frames along {self.axis!r}, the window of derive_steps, "
+                f"got {frames}",
+                cure="make the window larger, or yield shorter streams and ask for fewer chained_steps",
+                place=Place(stage="reference", graph=self.graph, axis=self.axis),
+            )

@@ -1,0 +1,249 @@
+"""Replays the certificate of derived steps: the whole graph beside the derived one, value by value, call by call.
+
+The checker knows no rule of what derived them. It runs the whole graph on sequences that the axis names allow, and the
+derived one on the same sequences, cut into calls of random lengths, with caches that it keeps itself:
+
+1. Every value of which the certificate says that the derived graph computes a part is that part of it: the new places
+   or all places of each of its time axes, call after call.
+2. What is cached, and what is answered, keeps its entries when other frames follow: the future is drawn anew, and
+   replaced by the largest numbers that the input's type holds, and nothing of the past may move.
+3. Masks that the certificate speaks of are read off the whole graph: outside of them no weight is left.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
+
+from compiler.checker.graph import Rejected
+
+Array = npt.NDArray[Any]
+
+TOLERANCE = 1.0e-4
+"""Of a float value, relative to the largest number in it: kernels sum up rows of other sizes in another order."""
+
+FRAMES = 23
+"""Of the sequences that are run; fewer where the certificate holds for fewer."""
+
+ROWS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Graphs:
+    whole: onnxruntime.InferenceSession
+    steps: onnxruntime.InferenceSession
+
+
+def check_steps(
+    whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any], *, seeds: int = 2
+) -> int:
+    """Replay a certificate.
+
+    Args:
+        whole: the stateless graph, with axis names in the shapes of its inputs.
+        steps: the derived graph.
+        certificate: `time`, `past`, `longest`, `first`, `caches` and `values`.
+        seeds: sequences.
+
+    Returns:
+        The number of values that were compared.
+
+    Raises:
+        Rejected: with the value that differs.
+    """
+    values = certificate["values"]
+    for each in (*certificate["caches"], *values):
+        if each["value"] not in _names(whole):
+            raise Rejected(f"the whole graph has no value {each['value']!r}")
+    _require_told(whole, steps, certificate)
+    named = [each["value"] for each in values if each["value"] not in _outputs(whole)]
+    named += [each["value"] for each in certificate["caches"]]
+    of_steps = [each["step"] for each in values]
+    graphs = _Graphs(_session(whole, named), _session(steps, of_steps))
+    for seed in range(seeds):
+        _Replay(whole, steps, certificate, graphs, seed).run()
+    return len(values)
+
+
+def _require_told(whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any]) -> None:
+    """Every input of the derived graph is one of the whole graph or a cache, and every result is told of."""
+    caches = {each["input"]: each for each in certificate["caches"]}
+    given = {value.name for value in whole.graph.input}
+    for value in steps.graph.input:
+        if value.name not in given and value.name not in caches:
+            raise Rejected(f"the derived graph has an input {value.name!r} that is no cache")
+    left = {each["output"] for each in certificate["caches"]}
+    results = {value.name for value in whole.graph.output}
+    for value in steps.graph.output:
+        if value.name not in left and value.name not in results:
+            raise Rejected(f"the derived graph gives {value.name!r}, which the whole graph does not")
+    told = {each["step"] for each in certificate["values"]}
+    for name in (*results, *left):
+        if name not in told:
+            raise Rejected(f"the certificate says nothing of the result {name!r}")
+
+
+class _Replay:
+    def __init__(
+        self, whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: Mapping[str, Any], graphs: _Graphs, seed: int
+    ) -> None:
+        self.whole, self.steps, self.certificate, self.graphs = whole, steps, certificate, graphs
+        self.time, self.past = certificate["time"], certificate["past"]
+        self.random = np.random.default_rng(seed)
+        self.frames = min(FRAMES, certificate["longest"])
+        self.sizes = {self.time: self.frames}
+        self.feeds = {value.name: self._drawn(value) for value in whole.graph.input}
+
+    def _dims(self, value: onnx.ValueInfoProto) -> list[str | int]:
+        return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+    def _drawn(self, value: onnx.ValueInfoProto) -> Array:
+        shape = [each if isinstance(each, int) else self.sizes.get(each, ROWS) for each in self._dims(value)]
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if kind.kind == "f":
+            return self.random.standard_normal(shape).astype(kind)
+        if kind.kind == "b":
+            return self.random.random(shape) < 0.5
+        return self.random.integers(0, _legal(self.whole, value.name), shape).astype(kind)
+
+    def run(self) -> None:
+        """One sequence, whole and in calls; then its beginning with another future."""
+        names = [each.name for each in self.graphs.whole.get_outputs()]
+        answers = dict(zip(names, self.graphs.whole.run(names, self.feeds), strict=True))
+        self._in_calls(answers)
+        self._with_other_futures(answers)
+
+    def _lengths(self) -> Iterator[int]:
+        left = self.frames
+        first = max(int(self.certificate["first"]), 1)
+        while left:
+            most = min(left, 5)
+            count = min(left, first) if left == self.frames and first > 1 else int(self.random.integers(1, most + 1))
+            yield count
+            left -= count
+
+    def _in_calls(self, answers: Mapping[str, Array]) -> None:
+        names = [each.name for each in self.graphs.steps.get_outputs()]
+        inputs = {value.name: value for value in self.steps.graph.input}
+        states = {each["input"]: self._empty(inputs[each["input"]]) for each in self.certificate["caches"]}
+        at = 0
+        for count in self._lengths():
+            feed = {value.name: self._chunk(value, at, count) for value in self.whole.graph.input}
+            found = dict(zip(names, self.graphs.steps.run(names, {**feed, **states}), strict=True))
+            for each in self.certificate["values"]:
+                self._compare(each, answers[each["value"]], found[each["step"]], at, count)
+            states = {each["input"]: found[each["output"]] for each in self.certificate["caches"]}
+            at += count
+
+    def _empty(self, value: onnx.ValueInfoProto) -> Array:
+        shape = [each if isinstance(each, int) else 0 if each == self.past else ROWS for each in self._dims(value)]
+        return np.zeros(shape, helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+    def _chunk(self, value: onnx.ValueInfoProto, at: int, count: int) -> Array:
+        array, dims = self.feeds[value.name], self._dims(value)
+        return array.take(range(at, at + count), dims.index(self.time)) if self.time in dims else array
+
+    def _compare(self, told: Mapping[str, Any], whole: Array, part: Array, at: int, count: int) -> None:
+        expected = whole
+        for axis, which in told["parts"]:
+            if which not in ("new", "all") or expected.shape[axis] % self.frames:
+                raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r}")
+            places = np.arange(at if which == "new" else 0, at + count)
+            split = [*expected.shape[:axis], -1, self.frames, *expected.shape[axis + 1 :]]
+            kept = expected.reshape(split).take(places, axis + 1)
+            expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
+        if expected.shape != part.shape or not _agree(expected, part):
+            raise Rejected(
+                f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
+                f"{_difference(expected, part)}"
+            )
+
+    def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
+        """Nothing that is cached or answered moves with what comes later."""
+        names = [each.name for each in self.graphs.whole.get_outputs()]
+        kept = {(each["value"], axis) for each in self.certificate["caches"] for axis in [each["axis"]]}
+        kept |= {
+            (each["value"], axis)
+            for each in self.certificate["values"]
+            if each["value"] in _outputs(self.whole)
+            for axis, _ in each["parts"]
+        }
+        first = min(max(int(self.certificate["first"]), 1), self.frames)
+        for at in sorted({first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1} - {0}):
+            if at >= self.frames or at < first:
+                continue
+            feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
+            other = dict(zip(names, self.graphs.whole.run(names, feeds), strict=True))
+            for name, axis in kept:
+                before, after = (each[name].take(range(at), axis) for each in (answers, other))
+                if not _agree(before, after):
+                    raise Rejected(f"{name!r} moves with frames behind {at}: {_difference(before, after)}")
+
+    def _other(self, value: onnx.ValueInfoProto, at: int) -> Array:
+        """The same frames up to a place, and others behind."""
+        dims = self._dims(value)
+        array = self.feeds[value.name]
+        if self.time not in dims:
+            return array
+        axis, drawn = dims.index(self.time), self._drawn(value)
+        if array.dtype.kind == "f":
+            drawn = drawn * np.asarray(100, array.dtype)
+        return np.concatenate([array.take(range(at), axis), drawn.take(range(at, self.frames), axis)], axis)
+
+
+def _agree(expected: Array, got: Array) -> bool:
+    if expected.dtype.kind != "f":
+        return bool(np.array_equal(expected, got))
+    finite = expected[np.isfinite(expected)]
+    scale = max(float(np.abs(finite).max()) if finite.size else 0.0, 1.0e-6)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(expected - got) <= TOLERANCE * scale
+    return bool(np.all(close | (expected == got) | (np.isnan(expected) & np.isnan(got))))
+
+
+def _difference(expected: Array, got: Array) -> str:
+    if expected.shape != got.shape:
+        return f"shape {list(got.shape)} instead of {list(expected.shape)}"
+    if expected.dtype.kind != "f":
+        return "other numbers"
+    with np.errstate(invalid="ignore"):
+        return f"by up to {float(np.nanmax(np.abs(expected - got))):.3g}"
+
+
+def _names(model: onnx.ModelProto) -> set[str]:
+    made = {name for node in model.graph.node for name in node.output}
+    return made | {value.name for value in model.graph.input}
+
+
+def _outputs(model: onnx.ModelProto) -> set[str]:
+    return {value.name for value in model.graph.output}
+
+
+def _session(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.InferenceSession:
+    """A session that answers with more values, as they are written: nothing is fused."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = _outputs(model)
+    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in known)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _legal(model: onnx.ModelProto, name: str) -> int:
+    """Numbers below this are places of every table that an input is looked up in."""
+    names, least = {name}, 2**15
+    sizes = {each.name: each.dims[0] for each in model.graph.initializer if each.dims}
+    for node in model.graph.node:
+        if node.op_type in ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze") and node.input[0] in names:
+            names |= set(node.output)
+        if node.op_type == "Gather" and node.input[1] in names:
+            least = min(least, sizes.get(node.input[0], least))
+    return least

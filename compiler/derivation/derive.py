@@ -1,0 +1,117 @@
+"""Derives the graph of a call from a stateless graph, and writes down why it may."""
+
+import dataclasses
+from typing import Any
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
+from compiler.derivation.dependence import reach_of
+from compiler.derivation.emission import CachedValue, Emission, Part, Parts
+from compiler.derivation.judging import CURE, Judging, offenders
+from compiler.errors import Place, Refused
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DerivedSteps:
+    """A graph that is called chunk by chunk.
+
+    Attributes:
+        model: the graph; its time axis counts the frames of a call.
+        cached: what it carries, by the value of the whole graph.
+        certificate: what is claimed of it, for the checker.
+    """
+
+    model: ir.Model
+    cached: tuple[CachedValue, ...]
+    certificate: dict[str, Any]
+
+
+def derive(model: ir.Model, time: str, past: str, longest: int) -> DerivedSteps:
+    """The graph of a call.
+
+    Args:
+        model: a stateless graph, simplified, with symbolic shapes.
+        time: name of the time axis in the shapes of its inputs.
+        past: name for the axis of cached frames.
+        longest: frames of the longest sequence; masks are evaluated up to it.
+
+    Raises:
+        Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
+    """
+    _require_lengths(model, time, longest)
+    judging = Judging(model, time, longest)
+    if judging.offences:
+        first = judging.offences[0]
+        raise Refused(
+            f"no steps can be derived: {offenders(judging.offences)}",
+            cure=CURE,
+            place=Place(
+                node=str(first.node.name), op=first.node.op_type, axis=time, source=house.source_of(first.node)
+            ),
+        )
+    emission = Emission(judging, past)
+    house.prune(emission.model)
+    return DerivedSteps(emission.model, tuple(emission.cached), _certificate(judging, emission, time, past, longest))
+
+
+def _require_lengths(model: ir.Model, time: str, longest: int) -> None:
+    """Infer shapes, and hold the lengths for which they are true to those of a stream: from 1 frame to the longest.
+
+    Raises:
+        Refused: a table has fewer rows, or the graph needs more frames than one.
+    """
+    for size, most in infer_settled(model):
+        for frames in (1, longest):
+            found = size.subs(house.symbol(time), frames)
+            if found.is_number and found > most:
+                raise Refused(
+                    f"no steps can be derived: sequences of {frames} frames do not fit, as {house.written(size)} may "
+                    f"be at most {most}",
+                    cure="choose a window that the tables of the model hold, and let it answer a single frame",
+                    place=Place(axis=time),
+                )
+
+
+def _certificate(judging: Judging, emission: Emission, time: str, past: str, longest: int) -> dict[str, Any]:
+    """What is claimed, value by value, in the words of the checker."""
+    kept = {value for node in emission.graph for value in node.outputs} | set(emission.graph.inputs)
+    results = dict(zip(emission.graph.outputs, judging.model.graph.outputs, strict=False))
+    standing = {
+        **{
+            step: told for step, told in emission.standing.items() if step in kept and step not in emission.graph.inputs
+        },
+        **{step: (each, _all_new(judging, each)) for step, each in results.items()},
+        **{emission.joined[each.value]: (each.value, ((each.axis, Part.ALL),)) for each in emission.cached},
+    }
+    values = [
+        {"step": str(step.name), "value": str(value.name), "parts": [[axis, part.value] for axis, part in parts],
+         "reach": {str(axis): str(each.reach) for axis, each in sorted(judging.of(value).along.items())}}
+        for step, (value, parts) in standing.items()
+    ]  # fmt: skip
+    reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
+    masks = [
+        {"value": str(value.name), "kind": fact.outside.kind, "made_by": list(fact.outside.made_by),
+         "reach": str(reach_of(fact.outside.support)), "level": fact.outside.level}
+        for value, fact in judging.known.items()
+        if fact.outside is not None and fact.outside.kind == "zero"
+    ]  # fmt: skip
+    return {
+        "time": time,
+        "past": past,
+        "longest": longest,
+        "first": max([int(reach.first) for reach in reaches], default=0),
+        "caches": [
+            {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
+             "reach": str(each.reach)}
+            for each in emission.cached
+        ],
+        "masks": masks,
+        "values": values,
+        "assumes": ["scores are finite, and valid ones differ by less than half of what masked ones lie lower"],
+    }  # fmt: skip
+
+
+def _all_new(judging: Judging, value: ir.Value) -> Parts:
+    return tuple((axis, Part.NEW) for axis in sorted(judging.of(value).along))

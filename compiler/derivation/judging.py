@@ -1,0 +1,313 @@
+"""What every value of a stateless graph reads, node by node; and every node that reads what a stream has not yet."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.known_sizes import numbers_of
+from compiler.derivation.dependence import (
+    CONSTANT,
+    EVERYWHERE,
+    HERE,
+    NOWHERE,
+    Along,
+    Dependence,
+    Outside,
+    Reach,
+    hull,
+    reach_of,
+)
+from compiler.derivation.links import Links, NotLinked, dims, links_of, regrouped
+from compiler.derivation.masks import Masks
+from compiler.errors import Place, Refused
+from compiler.operator_traits import RANDOM, VIEWS
+
+SIZES_BEHIND = {"Expand": 1, "Tile": 1, "Slice": 1, "Pad": 1, "Split": 1, "CumSum": 1, "Trilu": 1, "Clip": 3}
+"""Operands from here on are sizes, bounds and axes, and no data."""
+
+SIZED = frozenset({"ConstantOfShape", "Expand", "Range", "Slice"})
+"""A list of its own: operators whose sizes may follow from the length, for they are written anew."""
+
+WITHOUT_RULE = frozenset({"Concat", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"})
+"""A list of its own: operators that no rule follows where they act along time."""
+
+CURE = "a stream is answered frame by frame: mask what comes later, or drop derive_steps and build whole utterances"
+
+
+@dataclasses.dataclass(frozen=True)
+class Offence:
+    """A node that lets a frame read later ones, or all.
+
+    Attributes:
+        node: the node.
+        reach: what its result reads, by its place.
+        why: in a phrase.
+    """
+
+    node: ir.Node
+    reach: Reach
+    why: str
+
+    def __str__(self) -> str:
+        place = house.source_of(self.node)
+        return f"{self.node.name} ({self.node.op_type}) {self.why}" + (f" at {place}" if place else "")
+
+
+class Judging:
+    """The dependence of every value.
+
+    Args:
+        model: a simplified graph with inferred shapes.
+        time: name of the time axis.
+        longest: frames of the longest sequence that is asked about.
+
+    Attributes:
+        known: by value; numbers computed of sizes are not in it.
+        offences: nodes that read too much, in graph order.
+
+    Raises:
+        Refused: there is no rule for what a node does along time.
+    """
+
+    def __init__(self, model: ir.Model, time: str, longest: int) -> None:
+        self.model, self.frames, self.longest = model, house.symbol(time), longest
+        self.masks = Masks(self.frames, longest)
+        self.offences: list[Offence] = []
+        self.known: dict[ir.Value, Dependence] = {}
+        for value in model.graph.inputs:
+            along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
+            self.known[value] = Dependence(along, is_data=True)
+            self._require_single(value)
+        for node in house.nodes_of(model):
+            self._judge(node)
+
+    def of(self, value: ir.Value | None) -> Dependence:
+        """What is known of a value; constants and numbers read nothing."""
+        return CONSTANT if value is None else self.known.get(value, CONSTANT)
+
+    def is_number(self, value: ir.Value | None) -> bool:
+        """Whether a value is computed of sizes alone, with contents that shape inference knows."""
+        if value is None or value in self.known or house.array_of(value) is not None:
+            return False
+        return numbers_of(value) is not None
+
+    def is_length(self, value: ir.Value | None) -> bool:
+        """Whether a value is a number that changes with the length of the sequence."""
+        if value is None or not self.is_number(value):
+            return False
+        return any(not isinstance(each, int) and each.has(self.frames) for each in numbers_of(value) or ())
+
+    def _require_single(self, value: ir.Value) -> None:
+        mixed = [dim for dim in dims(value) if dim != self.frames and house.mentions(dim, str(self.frames))]
+        if mixed or len(self.known[value].along) > 1:
+            raise Refused(
+                f"input {value.name!r} has a shape {list(dims(value))}, with {self.frames} elsewhere than on one axis",
+                cure="let the graph take one axis of frames, and compute masks of two inside",
+                place=Place(tensor=str(value.name), axis=str(self.frames)),
+            )
+
+    def _judge(self, node: ir.Node) -> None:
+        outputs = [value for value in node.outputs if value.name]
+        if all(house.array_of(value) is not None for value in outputs):
+            return
+        if node.op_type in ("Shape", "Size") or all(self._is_shape(value) for value in outputs):
+            return
+        if node.op_type in RANDOM or house.has_body(node):
+            raise self._refusal(node, f"no rule says what {node.op_type} does along time")
+        try:
+            found = self._regrouped(node) if node.op_type in VIEWS - {"Identity"} else self._linked(node)
+        except NotLinked as unknown:
+            if not self._is_touched(node):
+                found = Dependence(is_data=any(self.of(value).is_data for value in node.inputs))
+            else:
+                raise self._refusal(node, str(unknown)) from None
+        for value in outputs:
+            self.known[value] = found
+
+    def _is_shape(self, value: ir.Value) -> bool:
+        is_whole = value.dtype is not None and value.dtype.is_integer() and value.type is not None
+        known = numbers_of(value) if is_whole else None
+        return known is not None and len(dims(value)) <= 1 and self.frames not in dims(value)
+
+    def _is_touched(self, node: ir.Node) -> bool:
+        """Whether time reaches a node at all."""
+        values = [value for value in node.inputs if value is not None]
+        facts = [self.of(value) for value in values]
+        sized = any(
+            house.mentions(dim, str(self.frames)) for value in node.outputs for dim in house.dims_of(value) or ()
+        )
+        return sized or any(f.along or f.whole for f in facts) or any(self.is_length(value) for value in values)
+
+    def _regrouped(self, node: ir.Node) -> Dependence:
+        fact, shape = self.of(node.inputs[0]), dims(node.inputs[0])
+        if self.is_length(node.inputs[0]):
+            raise NotLinked("the length of the sequence is used as data")
+        if not fact.along:
+            if any(house.mentions(dim, str(self.frames)) for dim in dims(node.outputs[0])):
+                raise NotLinked("an axis as long as the sequence is made of another")
+            return fact
+        before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
+        places = regrouped(before, dims(node.outputs[0]), self.frames)
+        along = {places[at][0]: Along(places[at][1], each.reach) for at, each in fact.along.items()}
+        return dataclasses.replace(
+            fact, along=along, outside=_moved(fact.outside, {o: n for o, (n, _) in places.items()})
+        )
+
+    def _linked(self, node: ir.Node) -> Dependence:
+        links = links_of(node)
+        operands = [at for at in links.data if at < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
+        facts = {at: self.of(node.inputs[at]) for at in operands}
+        is_data = any(fact.is_data for fact in facts.values())
+        whole = next((fact.whole for fact in facts.values() if fact.whole is not None), None)
+        if whole is None and any(self.is_length(node.inputs[at]) for at in operands):
+            whole = self._offend(node, EVERYWHERE, "computes with the length of the sequence")
+        if whole is None:
+            whole = self._starts_late(node)
+        self._require_sizes(node, operands)
+        along = self._axes(node, links, facts)
+        mixed = self._mixed(node, links, facts)
+        outside = self.masks.outside_of(node, self, links)
+        if mixed:
+            along, whole = self._over_frames(node, links, facts, along, mixed, whole)
+        return Dependence(along, is_data, whole, outside)
+
+    def _require_sizes(self, node: ir.Node, operands: Sequence[int]) -> None:
+        """What is no data is a constant, or a size."""
+        for at, value in enumerate(node.inputs):
+            if at in operands or value is None or house.array_of(value) is not None:
+                continue
+            if not self.is_number(value) or (self.is_length(value) and node.op_type not in SIZED):
+                raise NotLinked(f"input {at} of {node.op_type} is computed")
+
+    def _starts_late(self, node: ir.Node) -> str | None:
+        """Cuts, ranges and the like that begin where the length says."""
+        if node.op_type == "Range":
+            numbers = [numbers_of(value) for value in node.inputs]
+            known = [each[0] for each in numbers if each]
+            if len(known) != 3 or not isinstance(known[0], int) or known[2] != 1:
+                return self._offend(node, EVERYWHERE, "counts otherwise than upwards from a number")
+        if node.op_type == "Slice" and any(self.frames in (dim,) for dim in dims(node.outputs[0])):
+            starts = house.integers_of(node.inputs[1])
+            if starts is None or any(not isinstance(each, int) or each < 0 for each in starts):
+                return self._offend(node, EVERYWHERE, "begins at a place that the length of the sequence says")
+        if node.op_type == "Trilu" and len(node.inputs) > 1 and house.array_of(node.inputs[1]) is None:
+            return self._offend(node, EVERYWHERE, "cuts along a diagonal that is computed")
+        return None
+
+    def _axes(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> dict[int, Along]:
+        """The time axes of the result, as entries that stay where they are have them."""
+        found: dict[int, Along] = {}
+        for at, dim in enumerate(dims(node.outputs[0])):
+            meeting = {k: facts[k].along[own] for k, own in links.axes.get(at, {}).items() if own in facts[k].along}
+            if meeting:
+                factors = {each.factors for each in meeting.values()}
+                others = [k for k, own in links.axes[at].items() if k in facts and k not in meeting]
+                if len(factors) > 1 or others:
+                    raise NotLinked("an axis of time meets one of another size or kind")
+                found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()))
+            elif dim == self.frames:
+                if any(k in facts for k in links.axes.get(at, {})):
+                    raise NotLinked("an axis as long as the sequence is made of another")
+                found[at] = Along((dim,), NOWHERE)
+            elif house.mentions(dim, str(self.frames)):
+                raise NotLinked(f"an axis of {dim} entries is made")
+        return found
+
+    def _mixed(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
+        """The time axes among those along which entries mix."""
+        mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
+        found = [each for each in mixed if each]
+        if node.op_type == "CumSum":
+            axis = house.integers_of(node.inputs[1])
+            own = None if axis is None or not isinstance(axis[0], int) else axis[0] % len(dims(node.inputs[0]))
+            if own is None or (own in facts[0].along and (facts[0].is_data or house.int_attribute(node, "reverse", 0))):
+                raise NotLinked("a running sum along time of what callers feed, or backwards")
+            return []
+        if node.op_type == "Gather" and found:
+            places = None if node.inputs[1] is None else self.masks.array(node.inputs[1])
+            if facts[0].is_data or facts[1].is_data or places is None or (places < 0).any():
+                raise NotLinked("frames are looked up by a computed place")
+            return []
+        if found and node.op_type in WITHOUT_RULE:
+            raise NotLinked(f"{node.op_type} acts along time")
+        return found
+
+    def _over_frames(
+        self,
+        node: ir.Node,
+        links: Links,
+        facts: Mapping[int, Dependence],
+        along: dict[int, Along],
+        mixed: Sequence[Mapping[int, int]],
+        whole: str | None,
+    ) -> tuple[dict[int, Along], str | None]:
+        """What the result of a sum, product or softmax over frames reads."""
+        for group in mixed:
+            if any(facts[k].along[own].factors != (self.frames,) for k, own in group.items()):
+                raise NotLinked("frames are mixed along an axis that they share with others")
+            masked = _masked(facts, group, "low" if node.op_type == "Softmax" else "zero")
+            beyond = hull(facts[k].along[own].reach for k, own in group.items())
+            if masked is None:
+                if not any(facts[k].is_data for k in facts):
+                    whole = whole or self._offend(node, EVERYWHERE, "computes with all places of the sequence")
+                    continue
+                whole_reach = EVERYWHERE
+                along = {at: Along(each.factors, whole_reach) for at, each in along.items()}
+                why = f"reads all frames of the sequence, {whole_reach}"
+                offence = self._offend(node, whole_reach, why)
+                whole = whole or (None if along else offence)
+                continue
+            operand, row, support = masked
+            reach = reach_of(support).behind(hull((beyond, HERE)))
+            if not any(facts[k].is_data for k in facts) and (not reach.is_causal or reach.first):
+                whole = whole or self._offend(node, EVERYWHERE, "computes with later places of the sequence")
+                continue
+            for at, each in along.items():
+                if links.axes.get(at, {}).get(operand) == row:
+                    joined = hull((each.reach, reach))
+                    if joined.high > 0 and joined.high > each.reach.high:
+                        self._offend(node, joined, f"reads frames {joined} around its own")
+                    along[at] = Along(each.factors, joined)
+        return along, whole
+
+    def _offend(self, node: ir.Node, reach: Reach, why: str) -> str:
+        offence = Offence(node, reach, why)
+        self.offences.append(offence)
+        return str(offence)
+
+    def _refusal(self, node: ir.Node, reason: str) -> Refused:
+        place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
+        return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
+
+
+RULE_CURE = (
+    "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
+    "export the model with its caches as inputs"
+)
+
+
+def _moved(outside: Outside | None, places: Mapping[int, int]) -> Outside | None:
+    """What a mask has left, on other axes; None where one of them is gone."""
+    if outside is None or outside.row not in places or outside.column not in places:
+        return None
+    return dataclasses.replace(outside, row=places[outside.row], column=places[outside.column])
+
+
+def _masked(facts: Mapping[int, Dependence], group: Mapping[int, int], kind: str) -> tuple[int, int, np.ndarray] | None:
+    """The operand that is masked along an axis over which entries mix, its other axis, and the support by rows."""
+    for operand, own in group.items():
+        outside = facts[operand].outside
+        if outside is not None and outside.kind == kind:
+            if outside.column == own:
+                return operand, outside.row, outside.support
+            if outside.row == own:
+                return operand, outside.column, outside.support.T
+    return None
+
+
+def offenders(offences: Iterable[Offence]) -> str:
+    """The nodes to blame, for people."""
+    return "; ".join(str(each) for each in offences)

@@ -1,0 +1,304 @@
+"""How the axes of an operator's result come from those of its operands, and along which of them entries mix."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import onnx_ir as ir
+import sympy
+
+from compiler import ir as house
+from compiler.ir import Dim
+from compiler.operator_traits import ENTRYWISE, REDUCTIONS
+
+
+class NotLinked(Exception):
+    """An operator has no rule, or it does something along time that has none; the text says what."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Links:
+    """One operator.
+
+    Attributes:
+        data: operands that are data; others are sizes, places or parameters.
+        axes: by axis of the result, the axis of each data operand that lies there.
+        mixed: axes over which every entry of the result is computed; one mapping of operands to axes for each.
+    """
+
+    data: tuple[int, ...]
+    axes: Mapping[int, Mapping[int, int]]
+    mixed: tuple[Mapping[int, int], ...] = ()
+
+
+Rule: TypeAlias = Callable[[ir.Node], Links]
+
+
+def dims(value: ir.Value | None) -> tuple[Dim, ...]:
+    """The shape of a value.
+
+    Raises:
+        NotLinked: its rank is not known.
+    """
+    found = None if value is None else house.dims_of(value)
+    if found is None:
+        raise NotLinked("a value has no known rank")
+    return found
+
+
+def links_of(node: ir.Node) -> Links:
+    """The links of one node.
+
+    Raises:
+        NotLinked: there is no rule for it.
+    """
+    rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if rule is None:
+        raise NotLinked(f"no rule says what {node.op_type} does along time")
+    return rule(node)
+
+
+def _present(node: ir.Node) -> tuple[int, ...]:
+    return tuple(at for at, value in enumerate(node.inputs) if value is not None)
+
+
+def _broadcast(node: ir.Node, operands: Sequence[int], rank: int) -> dict[int, dict[int, int]]:
+    """Axes counted from the back; those of one entry are spread and have no part in it."""
+    axes: dict[int, dict[int, int]] = {at: {} for at in range(rank)}
+    for operand in operands:
+        own = dims(node.inputs[operand])
+        for at, dim in enumerate(own):
+            if dim != 1:
+                axes[at + rank - len(own)][operand] = at
+    return axes
+
+
+def _entrywise(node: ir.Node) -> Links:
+    data = _present(node)
+    return Links(data, _broadcast(node, data, len(dims(node.outputs[0]))))
+
+
+def _spread(node: ir.Node) -> Links:
+    return Links((0,), _broadcast(node, (0,), len(dims(node.outputs[0]))))
+
+
+def _product(node: ir.Node) -> Links:
+    left, right = len(dims(node.inputs[0])), len(dims(node.inputs[1]))
+    if min(left, right) < 2:
+        raise NotLinked("a product with a vector")
+    rank = max(left, right)
+    axes = {at: pairs for at, pairs in _broadcast(node, (0, 1), rank).items() if at < rank - 2}
+    axes |= {rank - 2: {0: left - 2}, rank - 1: {1: right - 1}}
+    return Links((0, 1), axes, ({0: left - 1, 1: right - 2},))
+
+
+def _gemm(node: ir.Node) -> Links:
+    turned = [house.int_attribute(node, name, 0) for name in ("transA", "transB")]
+    axes = {0: {0: turned[0]}, 1: {1: 1 - turned[1]}}
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        for at, pairs in _broadcast(node, (2,), 2).items():
+            axes[at] |= pairs
+    return Links(_present(node), axes, ({0: 1 - turned[0], 1: turned[1]},))
+
+
+def _einsum(node: ir.Node) -> Links:
+    equation = str(house.attribute(node, "equation", "")).replace(" ", "")
+    if "..." in equation or "->" not in equation:
+        raise NotLinked(f"an Einsum of {equation!r}")
+    before, after = equation.split("->")
+    terms = before.split(",")
+    if any(len(set(term)) < len(term) for term in terms):
+        raise NotLinked(f"an Einsum of {equation!r}")
+    found = {letter: {at: term.index(letter) for at, term in enumerate(terms) if letter in term} for letter in before}
+    found.pop(",", None)
+    axes = {at: found[letter] for at, letter in enumerate(after)}
+    return Links(tuple(range(len(terms))), axes, tuple(each for letter, each in found.items() if letter not in after))
+
+
+def _same(node: ir.Node, mixed: Sequence[int] = ()) -> Links:
+    """Every axis stays; over some of them entries mix."""
+    rank = len(dims(node.inputs[0]))
+    return Links((0,), {at: {0: at} for at in range(rank)}, tuple({0: at % rank} for at in mixed))
+
+
+def _along_attribute(default: int) -> Rule:
+    return lambda node: _same(node, [house.int_attribute(node, "axis", default)])
+
+
+def _layer_norm(node: ir.Node) -> Links:
+    rank = len(dims(node.inputs[0]))
+    return _same(node, range(house.int_attribute(node, "axis", -1) % rank, rank))
+
+
+def _from_third_axis(node: ir.Node) -> Links:
+    """Normalisations over everything but rows and channels."""
+    return _same(node, range(1, len(dims(node.inputs[0]))))
+
+
+def _reduced(node: ir.Node) -> Links:
+    rank, is_kept = len(dims(node.inputs[0])), house.int_attribute(node, "keepdims", 1)
+    given = house.integers_of(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    named = given if given is not None else house.ints_attribute(node, "axes")
+    if not named and house.int_attribute(node, "noop_with_empty_axes", 0):
+        return _same(node)
+    if any(not isinstance(each, int) for each in named or ()):
+        raise NotLinked("axes are computed")
+    gone = {int(each) % rank for each in named or range(rank)}
+    kept = [at for at in range(rank) if at not in gone]
+    axes = {at: {0: at} for at in kept} if is_kept else {new: {0: at} for new, at in enumerate(kept)}
+    return Links((0,), axes, tuple({0: at} for at in sorted(gone)))
+
+
+def _arg(node: ir.Node) -> Links:
+    rank, gone = len(dims(node.inputs[0])), house.int_attribute(node, "axis", 0)
+    kept = [at for at in range(rank) if at != gone % rank]
+    is_kept = house.int_attribute(node, "keepdims", 1)
+    axes = {at if is_kept else new: {0: at} for new, at in enumerate(kept)}
+    return Links((0,), axes, ({0: gone % rank},))
+
+
+def _turned(node: ir.Node) -> Links:
+    rank = len(dims(node.inputs[0]))
+    perm = house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    return Links((0,), {new: {0: old} for new, old in enumerate(perm)})
+
+
+def _looked_up(node: ir.Node) -> Links:
+    axis = house.int_attribute(node, "axis", 0) % len(dims(node.inputs[0]))
+    count = len(dims(node.inputs[1]))
+    axes: dict[int, dict[int, int]] = {at: {0: at} for at in range(axis)}
+    axes |= {axis + at: {1: at} for at in range(count)}
+    axes |= {at + count - 1: {0: at} for at in range(axis + 1, len(dims(node.inputs[0])))}
+    return Links((0, 1), axes, ({0: axis},))
+
+
+def _joined(node: ir.Node) -> Links:
+    rank = len(dims(node.inputs[0]))
+    axis = house.int_attribute(node, "axis", 0) % rank
+    data = _present(node)
+    axes = {at: dict.fromkeys(data, at) for at in range(rank) if at != axis}
+    return Links(data, axes, tuple({operand: axis} for operand in data))
+
+
+def _parted(node: ir.Node) -> Links:
+    rank = len(dims(node.inputs[0]))
+    axis = house.int_attribute(node, "axis", 0) % rank
+    return Links((0,), {at: {0: at} for at in range(rank) if at != axis}, ({0: axis},))
+
+
+def _unequal(node: ir.Node) -> Links:
+    """Slice, Pad, Tile: axes that keep their size keep their entries; along the others entries come and go."""
+    before, after = dims(node.inputs[0]), dims(node.outputs[0])
+    kept = [at for at in range(len(before)) if before[at] == after[at] and not _is_turned(node, at)]
+    return Links((0,), {at: {0: at} for at in kept}, tuple({0: at} for at in range(len(before)) if at not in kept))
+
+
+def _is_turned(node: ir.Node, axis: int) -> bool:
+    """Whether a Slice or Pad may keep the size of an axis and still move its entries."""
+    rank = len(dims(node.inputs[0]))
+    if house.is_op(node, "Pad"):
+        named = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
+        axes = range(rank) if named is None else [int(each) % rank for each in named if isinstance(each, int)]
+        pads = house.integers_of(node.inputs[1])
+        if pads is None or axis not in list(axes):
+            return pads is None
+        at = list(axes).index(axis)
+        return pads[at] != 0 or pads[at + len(pads) // 2] != 0
+    if not house.is_op(node, "Slice"):
+        return False
+    named = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
+    starts = house.integers_of(node.inputs[1]) or ()
+    axes = list(range(len(starts))) if named is None else [int(e) % rank for e in named if isinstance(e, int)]
+    steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else None
+    return axis in axes and steps is not None and steps[axes.index(axis)] != 1
+
+
+def _made(node: ir.Node) -> Links:
+    return Links((), {at: {} for at in range(len(dims(node.outputs[0])))})
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(ENTRYWISE - {"Clip", "CastLike"}, _entrywise),
+    **dict.fromkeys(("Clip", "CastLike", "Expand"), _spread),
+    **dict.fromkeys(REDUCTIONS, _reduced),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along_attribute(-1)),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
+    **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), _from_third_axis),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("Slice", "Pad", "Tile"), _unequal),
+    **dict.fromkeys(("Range", "ConstantOfShape"), _made),
+    "LpNormalization": _along_attribute(-1),
+    "CumSum": _same,
+    "Trilu": _same,
+    "MatMul": _product,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    "Transpose": _turned,
+    "Gather": _looked_up,
+    "Concat": _joined,
+    "Split": _parted,
+}
+"""Reshape, Squeeze and the like are followed by the sizes of their axes: `regrouped`."""
+
+
+def regrouped(
+    before: Sequence[tuple[Dim, ...]], after: Sequence[Dim], frames: Dim
+) -> dict[int, tuple[int, tuple[Dim, ...]]]:
+    """Where a Reshape puts the time axes: by axis of the operand, that of the result and what it counts there.
+
+    Args:
+        before: of every axis of the operand, the sizes of which its places are counted, the outermost first.
+        after: the shape of the result.
+        frames: the number of frames.
+
+    Raises:
+        NotLinked: frames would be parted, or merged in another order.
+    """
+    found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
+    at = to = 0
+    while at < len(before) or to < len(after):
+        here, there = [at] if at < len(before) else [], [to] if to < len(after) else []
+        while True:
+            entries = sympy.sympify(sympy.prod([size for each in here for size in before[each]]))
+            ratio = sympy.cancel(entries / sympy.sympify(sympy.prod([after[axis] for axis in there])))
+            if ratio == 1:
+                break
+            is_more = ratio.is_polynomial() and sympy.denom(ratio) == 1
+            if (is_more or at + len(here) >= len(before)) and to + len(there) < len(after):
+                there.append(to + len(there))
+            elif at + len(here) < len(before):
+                here.append(at + len(here))
+            else:
+                raise NotLinked(f"a Reshape of {[*before]} to {[*after]}")
+        times = [each for each in here if frames in before[each]]
+        if times:
+            found |= _group(before, here, after, there, times, frames)
+        at, to = at + len(here), to + len(there)
+    return found
+
+
+def _group(
+    before: Sequence[tuple[Dim, ...]],
+    here: Sequence[int],
+    after: Sequence[Dim],
+    there: Sequence[int],
+    times: Sequence[int],
+    frames: Dim,
+) -> dict[int, tuple[int, tuple[Dim, ...]]]:
+    """One group of axes that hold as many entries before and after; factors are dealt out in their order."""
+    factors = [(size, each) for each in here for size in before[each] if size != 1]
+    found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
+    for axis in there:
+        taken: list[tuple[Dim, int]] = []
+        while sympy.prod([size for size, _ in taken]) != after[axis] and factors:
+            taken.append(factors.pop(0))
+        if sympy.expand(sympy.prod([size for size, _ in taken]) - after[axis]) != 0:
+            raise NotLinked(f"a Reshape that parts or merges time into an axis of {after[axis]} entries")
+        held = [each for size, each in taken if size == frames]
+        if len(held) > 1:
+            raise NotLinked("a Reshape that merges two time axes")
+        if held:
+            found[held[0]] = axis, tuple(size for size, _ in taken)
+    if len(found) != len(times):
+        raise NotLinked("a Reshape that merges two time axes")
+    return found

@@ -1,0 +1,115 @@
+"""A model of whole sequences goes through the front door, and is pushed to call by call."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import yaml
+
+import runtime_lite
+from compiler.capture.derived_steps import cache_axis_name, derived_model, with_caches
+from compiler.derivation.dependence import Reach
+from compiler.errors import GateFailed, Refused
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
+from runtime_lite.errors import BadInput
+from tests.kit.models.project import Project
+from tests.kit.whole_sequences import LABELS, Drawing, session, whole_graph
+
+WINDOW = 20
+
+RECIPE = {
+    "name": "whole",
+    "graphs": {
+        "net": {
+            "source": {"onnx": "whole.onnx"},
+            "inputs": {"tokens": {"shape": ["batch", "time"], "dtype": "int64", "range": [0, LABELS - 1]}},
+            "outputs": ["scores"],
+            "axes": {"batch": {"buckets": [1, 2]}, "time": {"buckets": [1, 6], "length_input": "time_length"}},
+            "derive_steps": {"along": "time", "window": WINDOW},
+        }
+    },
+    "data": {"verification": {"feeds": "tokens:streams", "count": 2}},
+    "targets": [{"kind": "onnx_static"}],
+    "gates": {"parity": {"net": {"max_abs": 1.0e-5, "chained_steps": 10}}},
+}
+
+DATA = f"""
+import numpy as np
+
+def streams():
+    random = np.random.default_rng(0)
+    while True:
+        yield [{{"tokens": random.integers(0, {LABELS}, (1, n))}} for n in (6, *[1] * 12)]
+"""
+
+
+def project(folder: Path, drawing: Drawing) -> Project:
+    made = Project(folder, folder / "cache")
+    ir.save(whole_graph(drawing), folder / "whole.onnx")
+    made.write("tokens.py", DATA)
+    made.write("whole.yaml", yaml.safe_dump(RECIPE, sort_keys=False))
+    return made
+
+
+def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_path: Path) -> None:
+    drawing = Drawing(positions="rotary", groups=1, mask="triangle")
+    ended = project(tmp_path, drawing).build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    (told,) = (each["detail"] for each in ended.report["stages"] if each["stage"] == "capture")
+    assert told.startswith("steps derived with 2 caches, certificate of ")
+    tokens = np.random.default_rng(5).integers(0, LABELS, (1, WINDOW))
+    expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
+    with runtime_lite.Runtime() as runtime, runtime.load(tmp_path / "bundle").open_stream() as stream:
+        at = 0
+        for length in (5, *[1] * 9, 6):
+            got = stream.push({"tokens": tokens[:, at : at + length]})["scores"]
+            assert np.allclose(got, expected[:, at : at + length], atol=1e-5)
+            at += length
+        assert at == WINDOW
+        with pytest.raises(BadInput, match=f"at most {WINDOW} frames along 'past' in all of its calls, got 21"):
+            stream.push({"tokens": tokens[:, :1]})
+    again = project(tmp_path, drawing).build(recipe="whole.yaml")
+    assert again.code == 0
+    assert "net:capture" in again.stages(cached=True)
+
+
+def test_what_is_no_stream_is_refused_at_the_front_door(tmp_path: Path) -> None:
+    ended = project(tmp_path, Drawing(spoiler="no_mask")).build(recipe="whole.yaml")
+    assert ended.code == 3
+    assert "reads all frames of the sequence" in ended.message
+    assert "op Softmax" in ended.message
+
+
+def spec() -> Graph:
+    return Graph(
+        source=Source(onnx="whole.onnx"),
+        inputs={"tokens": Input(shape=("batch", "time"), dtype="int64")},
+        outputs=("scores",),
+        axes={"batch": Axis(buckets=(1, 2)), "time": Axis(buckets=(1, 6), length_input="time_length")},
+        derive_steps=DeriveSteps(along="time", window=WINDOW),
+        passes=(),
+    )
+
+
+def test_the_recipe_gets_the_caches_that_were_found() -> None:
+    derived = derived_model(whole_graph(Drawing()), "net", spec())
+    found = with_caches(spec(), derived.model)
+    assert cache_axis_name(spec()) == "past"
+    assert list(found.inputs) == ["tokens", "cache_00", "cache_01"]
+    assert found.inputs["cache_01"].shape == ("batch", 2, "past", 4)
+    assert (found.inputs["cache_01"].state, found.outputs[-1]) == ("next_cache_01", "next_cache_01")
+    assert found.axes["past"].window == WINDOW
+    assert [str(value.name) for value in derived.whole.graph.outputs] == list(found.outputs)
+
+
+def test_a_certificate_that_the_checker_rejects_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.derivation.judging.reach_of", lambda support: Reach(-9, 0))
+    with pytest.raises(GateFailed, match="expected a certificate that holds"):
+        derived_model(whole_graph(Drawing(spoiler="ahead")), "net", spec())
+
+
+def test_a_prefix_that_a_call_may_cut_is_refused() -> None:
+    with pytest.raises(Refused, match="the first 4 frames read each other"):
+        derived_model(whole_graph(Drawing(mask="prefix", width=4)), "net", spec())

@@ -1,0 +1,68 @@
+"""The checker of derived steps believes nothing: what is told otherwise than it is, or derived wrongly, is rejected."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.checker.graph import Rejected
+from compiler.checker.steps import check_steps
+from compiler.derivation.derive import derive
+from tests.kit.whole_sequences import LONGEST, Drawing, whole_graph
+
+Told = dict[str, Any]
+
+
+def derived(drawing: Drawing) -> tuple[onnx.ModelProto, onnx.ModelProto, Told]:
+    whole = whole_graph(drawing)
+    found = derive(whole, "time", "past", LONGEST)
+    house.infer_shapes(found.model)
+    return ir.serde.serialize_model(whole), ir.serde.serialize_model(found.model), found.certificate
+
+
+def test_what_holds_is_replayed() -> None:
+    whole, steps, told = derived(Drawing(positions="rotary"))
+    assert check_steps(whole, steps, told) == len(told["values"])
+
+
+def _value(told: Told, name: str) -> Told:
+    return next(each for each in told["values"] if each["step"] == name)
+
+
+TAMPERED: dict[str, Callable[[Told], Any]] = {
+    "a result is not told of": lambda told: told["values"].remove(_value(told, "scores")),
+    "other places": lambda told: _value(told, "scores").update(parts=[[1, "all"]]),
+    "another value": lambda told: _value(told, "scores").update(value="gather"),
+    "no such value": lambda told: _value(told, "scores").update(value="nothing"),
+    "no such part": lambda told: _value(told, "scores").update(parts=[[1, "some"]]),
+    "a cache is not told of": lambda told: told["caches"].pop(),
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+def test_what_is_told_otherwise_is_rejected(change: str) -> None:
+    whole, steps, told = derived(Drawing())
+    changed = copy.deepcopy(told)
+    TAMPERED[change](changed)
+    with pytest.raises(Rejected):
+        check_steps(whole, steps, changed)
+
+
+def test_steps_of_another_model_are_rejected() -> None:
+    whole, _, told = derived(Drawing(seed=1))
+    _, steps, _ = derived(Drawing(seed=2))
+    with pytest.raises(Rejected, match="is not the part of"):
+        check_steps(whole, steps, told)
+
+
+def test_a_cache_that_moves_with_what_comes_later_is_rejected() -> None:
+    whole, steps, told = derived(Drawing())
+    for node in whole.graph.node:  # the mask lets every frame see every other
+        if node.op_type == "LessOrEqual":
+            node.op_type = "GreaterOrEqual"
+    with pytest.raises(Rejected):
+        check_steps(whole, steps, told)

@@ -1,0 +1,32 @@
+"""Certificates of derived steps, and lengths for which nothing is claimed."""
+
+import pytest
+
+from compiler.derivation.derive import derive
+from compiler.errors import Refused
+from tests.kit.whole_sequences import LONGEST, Drawing, whole_graph
+
+
+def test_the_certificate_tells_caches_masks_and_every_value() -> None:
+    derived = derive(whole_graph(Drawing(mask="band", width=4)), "time", "past", LONGEST)
+    told = derived.certificate
+    assert (told["time"], told["past"], told["longest"], told["first"]) == ("time", "past", LONGEST, 0)
+    assert [(each["input"], each["output"], each["reach"]) for each in told["caches"]] == [
+        ("cache_00", "next_cache_00", "[0, 0]"),
+        ("cache_01", "next_cache_01", "[0, 0]"),
+    ]
+    assert {each["reach"] for each in told["masks"]} == {"[-3, 0]"}
+    results = [each for each in told["values"] if each["step"] == "scores"]
+    assert results == [{"step": "scores", "value": "scores", "parts": [[1, "new"]], "reach": {"1": "[-3, 0]"}}]
+    assert told["assumes"]
+
+
+def test_sequences_longer_than_a_table_are_refused() -> None:
+    with pytest.raises(Refused, match=f"sequences of {LONGEST + 1} frames do not fit"):
+        derive(whole_graph(Drawing(positions="table")), "time", "past", LONGEST + 1)
+
+
+def test_a_graph_that_counts_places_and_caches_nothing_is_refused() -> None:
+    whole = whole_graph(Drawing(positions="looked_up", layers=0))
+    with pytest.raises(Refused, match="nothing is cached whose frames could be counted"):
+        derive(whole, "time", "past", LONGEST)

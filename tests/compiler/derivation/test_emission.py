@@ -1,0 +1,43 @@
+"""Derived graphs answer, call by call, as the whole graph does; caches are as small as they can be."""
+
+import numpy as np
+import pytest
+
+from compiler.derivation.derive import derive
+from tests.kit.whole_sequences import LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, in_calls, session, whole_graph
+from tests.property.derived_steps import tried
+
+DRAWINGS = [
+    *(Drawing(positions=each, layers=2) for each in POSITIONS),
+    *(Drawing(mask=each, width=4, keys_turned=True) for each in MASKS),
+    *(Drawing(writing=each, groups=1, flat=True) for each in WRITINGS),
+    Drawing(einsum=True, parallel=True, positions="rotary", groups=1),
+]
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=str)
+def test_calls_answer_as_the_whole_sequence(drawing: Drawing) -> None:
+    assert tried(drawing, checks=False).verdict == "accepted"
+
+
+def test_keys_are_cached_before_they_are_spread_over_heads() -> None:
+    derived = derive(whole_graph(Drawing(groups=1, positions="rotary")), "time", "past", LONGEST)
+    shapes = [[str(dim) for dim in each.value.shape or ()] for each in derived.cached]
+    assert shapes == [["batch", "1", "1", "time", "4"]] * 2
+
+
+def test_a_deep_graph_needs_no_deep_stack() -> None:
+    derived = derive(whole_graph(Drawing(layers=40)), "time", "past", LONGEST)
+    assert len(derived.cached) == 80
+
+
+def test_nothing_moves_with_what_comes_later() -> None:
+    whole = whole_graph(Drawing(positions="rotary", layers=2))
+    derived = derive(whole, "time", "past", LONGEST)
+    caches = {each.input: each.output for each in derived.cached}
+    tokens = np.random.default_rng(3).integers(0, 13, (2, 12))
+    other = np.concatenate([tokens[:, :9], (tokens[:, 9:] + 5) % 13], axis=1)
+    first, second = (in_calls(derived.model, caches, {"tokens": each}, [4, *[1] * 8]) for each in (tokens, other))
+    assert np.array_equal(first[:, :9], second[:, :9])
+    assert not np.array_equal(first[:, 9:], second[:, 9:])
+    assert np.allclose(first, session(whole).run(["scores"], {"tokens": tokens})[0], atol=1e-5)

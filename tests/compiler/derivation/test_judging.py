@@ -1,0 +1,68 @@
+"""Every value's reach in graphs of all makes; what is no stream is told with the node that makes it none."""
+
+import pytest
+
+from compiler import ir as house
+from compiler.derivation.derive import derive
+from compiler.derivation.judging import Judging, offenders
+from compiler.errors import Refused
+from tests.kit.whole_sequences import LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, whole_graph
+
+SPOILED = {
+    "no_mask": ("Softmax", "reads all frames of the sequence"),
+    "soft_mask": ("Softmax", "reads all frames of the sequence"),
+    "ahead": ("Softmax", r"reads frames \[-23, 3\] around its own"),
+    "mean": ("ReduceMean", "reads all frames of the sequence"),
+    "norm": ("InstanceNormalization", "reads all frames of the sequence"),
+    "reversed": ("Sub", "computes with the length of the sequence"),
+    "scaled": ("Cast", "length of the sequence"),
+    "length_bias": ("Sub", "computes with the length of the sequence"),
+    "shifted": ("Slice", "acts along time|as long as the sequence|entries is made"),
+    "future_sum": ("CumSum", "a running sum along time"),
+    "wrong_axis": ("MatMul", "reads frames"),
+}
+"""What spoils a graph, the operator that is to be named, and what is to be said of it."""
+
+
+@pytest.mark.parametrize("spoiler", SPOILED)
+def test_what_is_no_stream_is_refused_with_its_node(spoiler: str) -> None:
+    op, said = SPOILED[spoiler]
+    with pytest.raises(Refused, match=said) as refused:
+        derive(whole_graph(Drawing(positions="looked_up", spoiler=spoiler)), "time", "past", LONGEST)
+    assert refused.value.place.op == op
+    assert refused.value.place.node
+    assert refused.value.cure
+
+
+def test_look_ahead_is_told_exactly() -> None:
+    judging = Judging(whole_graph(Drawing(spoiler="ahead", width=2)), "time", LONGEST)
+    assert "[-23, 2]" in offenders(judging.offences)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_of_every_make_are_causal(mask: str) -> None:
+    judging = Judging(whole_graph(Drawing(mask=mask, width=4)), "time", LONGEST)
+    (result,) = judging.model.graph.outputs
+    reach = judging.of(result).along[1].reach
+    assert judging.offences == []
+    assert (reach.low, reach.high) == ({"band": -3, "chunks": -7}.get(mask, -23), 0)
+
+
+@pytest.mark.parametrize("writing", WRITINGS)
+def test_masks_are_written_in_any_way(writing: str) -> None:
+    judging = Judging(whole_graph(Drawing(writing=writing)), "time", LONGEST)
+    assert judging.offences == []
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_places_are_no_data(positions: str) -> None:
+    judging = Judging(whole_graph(Drawing(positions=positions)), "time", LONGEST)
+    assert judging.offences == []
+    places = next(node.outputs[0] for node in judging.model.graph if house.is_op(node, "Range"))
+    assert not judging.of(places).is_data
+
+
+def test_layers_reach_back_together() -> None:
+    judging = Judging(whole_graph(Drawing(mask="band", width=4, layers=2)), "time", LONGEST)
+    (result,) = judging.model.graph.outputs
+    assert judging.of(result).along[1].reach.low == -6

@@ -1,0 +1,388 @@
+"""Random stateless graphs over whole sequences: attention under masks of many makes, and what makes it no stream.
+
+Every graph is [batch, time] of tokens to scores [batch, time, 13]. What is drawn is written down in a `Drawing`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime
+
+from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
+
+LABELS, WIDTH, HEADS, SIZE = 13, 8, 2, 4
+LONGEST = 24
+"""Frames of the longest sequence: rows of tables."""
+
+POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid")
+MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted")
+PREFIX = "prefix"
+"""A mask that no drawing has: the first frames see each other."""
+WRITINGS = ("select", "add", "factor", "late")
+LOWS = (-np.inf, float(np.finfo(np.float32).min), -1.0e9)
+SPOILERS = (
+    "no_mask", "ahead", "mean", "norm", "reversed", "scaled", "from_end", "wrong_axis", "shifted", "future_sum",
+    "length_bias", "soft_mask",
+)  # fmt: skip
+"""What makes a graph no stream, or a stream that looks ahead."""
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """One graph.
+
+    Attributes:
+        positions: how places are told.
+        mask: how the mask is made.
+        writing: how it masks: scores selected, added to, weights multiplied, or weights selected behind the softmax.
+        low: what masked scores become.
+        layers: of attention.
+        groups: heads of keys and values.
+        keys_turned: whether keys are made [batch, heads, size, time] at once.
+        einsum: whether products are written so.
+        parallel: whether attention and the feed-forward part read one value.
+        flat: whether the feed-forward part works on [batch * time, width].
+        width: of the band or chunk of the mask.
+        spoiler: what makes it no stream, or empty.
+        seed: of the weights.
+    """
+
+    positions: str = "none"
+    mask: str = "compared"
+    writing: str = "select"
+    low: float = -np.inf
+    layers: int = 1
+    groups: int = 2
+    keys_turned: bool = False
+    einsum: bool = False
+    parallel: bool = False
+    flat: bool = False
+    width: int = 3
+    spoiler: str = ""
+    seed: int = 0
+
+
+def drawn(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing."""
+    random = np.random.default_rng(seed)
+
+    def one(of: Sequence[str]) -> str:
+        return str(of[int(random.integers(len(of)))])
+
+    mask, writing = one(MASKS), one(WRITINGS)
+    return Drawing(
+        one(POSITIONS),
+        mask,
+        writing,
+        float(LOWS[int(random.integers(len(LOWS)))]),
+        int(random.integers(1, 3)),
+        int(random.integers(1, 3)),
+        bool(random.integers(2)),
+        bool(random.integers(2)),
+        bool(random.integers(2)),
+        bool(random.integers(2)),
+        width=int(random.integers(1, 6)),
+        spoiler=one(SPOILERS) if spoiled else "",
+        seed=seed,
+    )
+
+
+class _Writer:
+    """Writes one graph."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.drawing, self.random = drawing, np.random.default_rng(drawing.seed)
+        tokens = ir.Value(name="tokens", shape=ir.Shape(["batch", "time"]), type=ir.TensorType(ir.DataType.INT64))
+        graph = ir.Graph([tokens], [], nodes=[], opset_imports={"": 20}, name="whole")
+        self.model = ir.Model(graph, ir_version=10)
+        self.insert = house.Inserter(self.model, "kit")
+        self.tokens = tokens
+        self.length = self.op("Squeeze", self.op("Shape", tokens, start=1, end=2))
+        self.places = self.op("Range", self.number(0), self.length, self.number(1))
+
+    def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
+        kind = {"to": attributes["to"]} if op_type == "Cast" else {}
+        value = self.insert.op(op_type, list(operands), attributes, name=op_type.lower())
+        if op_type in ("LessOrEqual", "Greater", "Less", "And", "Or", "Not", "Equal", "GreaterOrEqual"):
+            value.dtype = ir.DataType.BOOL
+        elif op_type == "Shape":
+            value.dtype = ir.DataType.INT64
+        elif op_type == "Where":
+            assert operands[1] is not None and operands[1].dtype is not None
+            value.dtype = operands[1].dtype
+        elif kind:
+            value.dtype = ir.DataType(int(str(kind["to"])))
+        return value
+
+    def number(self, value: int) -> ir.Value:
+        return self.insert.constant(np.array(value, np.int64), "number")
+
+    def real(self, value: float) -> ir.Value:
+        return self.insert.constant(np.array(value, np.float32), "real")
+
+    def weights(self, *shape: int) -> ir.Value:
+        scale = 1.5 / np.sqrt(shape[0])
+        array = (self.random.standard_normal(shape) * scale).astype(np.float32)
+        return self.insert.constant(array, "weights")
+
+    def ints(self, *values: int) -> ir.Value:
+        return self.insert.int64s(*values)
+
+    def floats(self, value: ir.Value) -> ir.Value:
+        return self.op("Cast", value, to=1)
+
+    def rows(self) -> ir.Value:
+        return self.op("Unsqueeze", self.places, self.ints(1))
+
+    def columns(self) -> ir.Value:
+        return self.op("Unsqueeze", self.places, self.ints(0))
+
+    def product(self, left: ir.Value, right: ir.Value, equation: str) -> ir.Value:
+        if self.drawing.einsum:
+            return self.op("Einsum", left, right, equation=equation)
+        return self.op("MatMul", left, right)
+
+    # Masks: true where a frame may be seen
+
+    def mask(self) -> ir.Value:
+        drawing, rows, columns = self.drawing, self.rows(), self.columns()
+        ahead = self.number(drawing.width) if drawing.spoiler == "ahead" else self.number(0)
+        limit = self.op("Add", rows, ahead)
+        made: dict[str, Callable[[], ir.Value]] = {
+            "compared": lambda: self.op("LessOrEqual", columns, limit),
+            "triangle": lambda: self.op("Equal", self._triangle(1 + self._ahead(), upper=1), self.real(0)),
+            "lower": lambda: self.op("Greater", self._triangle(self._ahead(), upper=0), self.real(0.5)),
+            "table": self._table,
+            "band": lambda: self.op(
+                "And",
+                self.op("LessOrEqual", columns, limit),
+                self.op("Greater", columns, self.op("Sub", rows, self.number(drawing.width))),
+            ),
+            "offset": lambda: self.op("GreaterOrEqual", self.op("Sub", limit, columns), self.number(0)),
+            "chunks": lambda: self.op(
+                "And",
+                self.op("Less", self.op("Sub", self._chunk(limit), self._chunk(columns)), self.number(2)),
+                self.op("LessOrEqual", columns, limit),
+            ),
+            PREFIX: lambda: self.op(
+                "Or", self.op("LessOrEqual", columns, limit), self.op("Less", columns, self.number(drawing.width))
+            ),
+            "counted": lambda: self.op("LessOrEqual", self._counted(0), self.op("Add", self._counted(1), ahead)),
+        }  # fmt: skip
+        return made[drawing.mask]()
+
+    def _ahead(self) -> int:
+        return self.drawing.width if self.drawing.spoiler == "ahead" else 0
+
+    def _chunk(self, value: ir.Value) -> ir.Value:
+        return self.op("Div", value, self.number(self.drawing.width))
+
+    def _triangle(self, diagonal: int, *, upper: int) -> ir.Value:
+        length = self.op("Unsqueeze", self.length, self.ints(0))
+        ones = self.op("Expand", self.real(1), self.op("Concat", length, length, axis=0))
+        return self.op("Trilu", ones, self.number(diagonal), upper=upper)
+
+    def _table(self) -> ir.Value:
+        table = np.tril(np.ones((LONGEST, LONGEST), bool), self._ahead())
+        value = self.insert.constant(table, "table")
+        length = self.op("Unsqueeze", self.length, self.ints(0))
+        ends = self.op("Concat", length, length, axis=0)
+        return self.op("Slice", value, self.ints(0, 0), ends, self.ints(0, 1))
+
+    def _counted(self, axis: int) -> ir.Value:
+        """Places as a running sum of ones."""
+        ones = self.op("Expand", self.number(1), self.op("Unsqueeze", self.length, self.ints(0)))
+        return self.op("Unsqueeze", self.op("CumSum", ones, self.number(0)), self.ints(axis))
+
+    # The parts of a decoder
+
+    def positioned(self, x: ir.Value) -> ir.Value:
+        places = self.places
+        if self.drawing.spoiler == "reversed":
+            places = self.op("Sub", self.op("Sub", self.length, self.number(1)), places)
+        if self.drawing.positions == "table":
+            length = self.op("Unsqueeze", self.length, self.ints(0))
+            start = self.op("Neg", length) if self.drawing.spoiler == "from_end" else self.ints(0)
+            end = self.ints(2**62) if self.drawing.spoiler == "from_end" else length
+            x = self.op("Add", x, self.op("Slice", self.weights(LONGEST, WIDTH), start, end, self.ints(0)))
+        elif self.drawing.positions in ("looked_up", "counted") or self.drawing.spoiler == "reversed":
+            x = self.op("Add", x, self.op("Gather", self.weights(LONGEST + 1, WIDTH), places, axis=0))
+        elif self.drawing.positions == "sinusoid":
+            angles = self.op("Mul", self.floats(self.op("Unsqueeze", places, self.ints(1))), self.weights(1, WIDTH))
+            x = self.op("Add", x, self.op("Sin", angles))
+        return x
+
+    def heads(self, x: ir.Value, count: int, *, turned: bool = False) -> ir.Value:
+        """[batch, time, width] -> [batch, count, time, size], or with the last two turned."""
+        made = self.op("MatMul", x, self.weights(WIDTH, count * SIZE))
+        parted = self.op("Reshape", made, self.ints(0, 0, count, SIZE))
+        return self.op("Transpose", parted, perm=(0, 2, 3, 1) if turned else (0, 2, 1, 3))
+
+    def spread(self, x: ir.Value, turned: bool) -> ir.Value:
+        """Two heads of one."""
+        if self.drawing.groups == HEADS:
+            return x
+        last = (SIZE, -1) if turned else (-1, SIZE)
+        wide = self.op("Expand", self.op("Unsqueeze", x, self.ints(2)), self.ints(1, 1, HEADS, 1, 1))
+        return self.op("Reshape", wide, self.ints(0, HEADS, *last))
+
+    def rotated(self, x: ir.Value) -> ir.Value:
+        if self.drawing.positions != "rotary":
+            return x
+        angles = self.op("Mul", self.floats(self.rows()), self.insert.constant(np.array([[1.0, 0.1]], "f"), "rates"))
+        first = self.op("Slice", x, self.ints(0), self.ints(2), self.ints(-1))
+        second = self.op("Slice", x, self.ints(2), self.ints(4), self.ints(-1))
+        cos, sin = self.op("Cos", angles), self.op("Sin", angles)
+        left = self.op("Sub", self.op("Mul", first, cos), self.op("Mul", second, sin))
+        right = self.op("Add", self.op("Mul", second, cos), self.op("Mul", first, sin))
+        return self.op("Concat", left, right, axis=-1)
+
+    def biased(self, scores: ir.Value) -> ir.Value:
+        far = self.op("Sub", self.columns(), self.rows())
+        if self.drawing.spoiler == "length_bias":
+            far = self.op("Sub", self.columns(), self.length)
+        if self.drawing.positions == "linear_bias" or self.drawing.spoiler == "length_bias":
+            slopes = self.insert.constant(np.array([[[0.5]], [[0.25]]], np.float32), "slopes")
+            return self.op("Add", scores, self.op("Mul", self.floats(far), slopes))
+        if self.drawing.positions == "bucket_bias":
+            near = self.op("Clip", self.op("Neg", far), self.number(0), self.number(5))
+            bias = self.op("Transpose", self.op("Gather", self.weights(6, HEADS), near, axis=0), perm=(2, 0, 1))
+            return self.op("Add", scores, bias)
+        return scores
+
+    def attention(self, x: ir.Value) -> ir.Value:
+        drawing = self.drawing
+        queries = self.rotated(self.heads(x, HEADS))
+        turned = drawing.keys_turned and drawing.positions != "rotary"
+        keys = self.heads(x, drawing.groups, turned=turned)
+        keys = self.spread(keys if turned else self.rotated(keys), turned)
+        keys = keys if turned else self.op("Transpose", keys, perm=(0, 1, 3, 2))
+        values = self.spread(self.heads(x, drawing.groups), turned=False)
+        scores = self.op("Mul", self.product(queries, keys, "bhid,bhdj->bhij"), self.real(0.5))
+        scores = self.biased(scores)
+        weights = self.weighted(scores)
+        if drawing.spoiler == "wrong_axis":
+            weights = self.op("Transpose", weights, perm=(0, 1, 3, 2))
+        heard = self.op("Transpose", self.product(weights, values, "bhij,bhjd->bhid"), perm=(0, 2, 1, 3))
+        return self.op("MatMul", self.op("Reshape", heard, self.ints(0, 0, HEADS * SIZE)), self.weights(WIDTH, WIDTH))
+
+    def weighted(self, scores: ir.Value) -> ir.Value:
+        drawing = self.drawing
+        if drawing.spoiler == "no_mask":
+            return self.op("Softmax", scores, axis=-1)
+        mask = self.mask()
+        if drawing.spoiler == "soft_mask":
+            return self.op("Softmax", self.op("Where", mask, scores, self.real(-3.0)), axis=-1)
+        if drawing.writing == "select":
+            return self.op("Softmax", self.op("Where", mask, scores, self.real(drawing.low)), axis=-1)
+        if drawing.writing == "add":
+            bias = self.op("Where", mask, self.real(0), self.real(drawing.low))
+            return self.op("Softmax", self.op("Add", scores, bias), axis=-1)
+        grown = self.op("Exp", self.op("Tanh", scores))  # weights of no softmax: masked behind
+        kept = self.floats(mask)
+        if drawing.writing == "factor":
+            return self.op("Mul", grown, kept)
+        return self.op("Where", mask, grown, self.real(0))
+
+    def forward_part(self, x: ir.Value) -> ir.Value:
+        if self.drawing.flat:
+            x = self.op("Reshape", x, self.ints(-1, WIDTH))
+        wide = self.op("Relu", self.op("Add", self.op("MatMul", x, self.weights(WIDTH, 12)), self.weights(12)))
+        narrow = self.op("MatMul", wide, self.weights(12, WIDTH))
+        if not self.drawing.flat:
+            return narrow
+        rows = self.op("Shape", self.tokens, start=0, end=1)
+        length = self.op("Unsqueeze", self.length, self.ints(0))
+        return self.op("Reshape", narrow, self.op("Concat", rows, length, self.ints(WIDTH), axis=0))
+
+    def normal(self, x: ir.Value) -> ir.Value:
+        return self.op("LayerNormalization", x, self.insert.constant(np.ones(WIDTH, "f"), "ones"), axis=-1)
+
+    def spoiled(self, x: ir.Value) -> ir.Value:
+        spoiler = self.drawing.spoiler
+        if spoiler == "mean":
+            return self.op("Sub", x, self.op("ReduceMean", x, self.ints(1), keepdims=1))
+        if spoiler == "norm":
+            turned = self.op("Transpose", x, perm=(0, 2, 1))
+            ones, none = (self.insert.constant(np.full(WIDTH, v, "f"), "scale") for v in (1, 0))
+            return self.op("Transpose", self.op("InstanceNormalization", turned, ones, none), perm=(0, 2, 1))
+        if spoiler == "scaled":
+            return self.op("Div", x, self.op("Sqrt", self.floats(self.length)))
+        if spoiler == "shifted":
+            later = self.op("Slice", x, self.ints(1), self.ints(2**62), self.ints(1))
+            return self.op("Pad", later, self.ints(0, 0, 0, 0, 1, 0))
+        if spoiler == "future_sum":
+            return self.op("CumSum", x, self.number(1), reverse=1)
+        return x
+
+    def written(self) -> ir.Model:
+        x = self.positioned(self.op("Gather", self.weights(LABELS, WIDTH), self.tokens, axis=0))
+        x = self.spoiled(x)
+        for _ in range(self.drawing.layers):
+            y = self.normal(x)
+            x = self.op("Add", x, self.attention(y))
+            y = y if self.drawing.parallel else self.normal(x)
+            x = self.op("Add", x, self.forward_part(y))
+        scores = self.op("MatMul", self.normal(x), self.weights(WIDTH, LABELS))
+        scores.name = "scores"
+        scores.dtype = ir.DataType.FLOAT
+        self.model.graph.outputs.append(scores)
+        infer_settled(self.model)
+        return self.model
+
+
+def whole_graph(drawing: Drawing) -> ir.Model:
+    """The graph of a drawing, with inferred shapes."""
+    return _Writer(drawing).written()
+
+
+def session(model: ir.Model) -> onnxruntime.InferenceSession:
+    """On one thread, quiet."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    return onnxruntime.InferenceSession(house.serialized(model), options, providers=["CPUExecutionProvider"])
+
+
+def in_calls(
+    steps: ir.Model, caches: Mapping[str, str], feeds: Mapping[str, Array], lengths: Sequence[int], name: str = "scores"
+) -> Array:
+    """What a derived graph answers to a sequence that is cut into calls.
+
+    Args:
+        steps: the derived graph; frames are the second axis of inputs and answers.
+        caches: outputs by the inputs that they feed.
+        feeds: whole sequences.
+        lengths: frames of every call.
+        name: of the answer.
+    """
+    runs, rows = session(steps), next(iter(feeds.values())).shape[0]
+    sizes = {"batch": rows, "past": 0}
+    inputs = house.inputs_named(steps)
+    states = {}
+    for each in caches:
+        shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in house.dims_of(inputs[each]) or ()]
+        kind = inputs[each].dtype
+        assert kind is not None
+        states[each] = np.zeros(shape, kind.numpy())
+    answers, at = [], 0
+    for length in lengths:
+        chunk = {key: array[:, at : at + length] for key, array in feeds.items()}
+        found = runs.run([name, *caches.values()], {**chunk, **states})
+        answers.append(found[0])
+        states = dict(zip(caches, found[1:], strict=True))
+        at += length
+    return np.concatenate(answers, axis=1)
+
+
+def lengths_of_calls(frames: int, random: np.random.Generator) -> list[int]:
+    """Random calls that are so many frames together: a prompt, then mostly steps."""
+    lengths = [int(random.integers(1, frames + 1))]
+    while (left := frames - sum(lengths)) > 0:
+        lengths.append(min(left, int(random.choice([1, 1, 1, 2, 5]))))
+    return lengths

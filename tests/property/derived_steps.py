@@ -1,0 +1,101 @@
+"""Hunts for steps that are derived and wrong, on random stateless graphs.
+
+    python -m tests.property.derived_steps --graphs 10000 --seed 0
+
+Half of the graphs are streams; the other half are spoiled: their attention sees later frames, or something depends
+on the length of the sequence. A graph counts as unsound when steps are derived whose answers differ from the whole
+graph's, and as disputed when the checker refuses what was derived.
+"""
+
+import argparse
+import collections
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.checker.graph import Rejected
+from compiler.checker.steps import check_steps
+from compiler.derivation.derive import DerivedSteps, derive
+from compiler.errors import Refused
+from tests.kit.whole_sequences import LABELS, LONGEST, Drawing, drawn, in_calls, lengths_of_calls, session, whole_graph
+
+TOLERANCE = 1.0e-4
+
+Derive = Callable[[ir.Model, str, str, int], DerivedSteps]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What came of one graph.
+
+    Attributes:
+        verdict: `accepted`, `refused`, `unsound` or `disputed`.
+        detail: why it was refused, or by how much it differs.
+    """
+
+    verdict: str
+    detail: str = ""
+
+
+def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True) -> Trial:
+    """Derive steps of one graph, and run them beside it."""
+    whole = whole_graph(drawing)
+    random = np.random.default_rng(drawing.seed)
+    try:
+        derived = derived_by(whole, "time", "past", LONGEST)
+    except Refused as refused:
+        return Trial("refused", refused.message)
+    first = derived.certificate["first"]
+    caches = {each.input: each.output for each in derived.cached}
+    for frames in (LONGEST, int(random.integers(2, LONGEST))):
+        feeds = {"tokens": random.integers(0, LABELS, (2, frames))}
+        expected = session(whole).run(["scores"], feeds)[0]
+        lengths = lengths_of_calls(frames, random)
+        lengths = [min(max(lengths[0], first), frames), *lengths[1:]]
+        while sum(lengths) > frames:
+            lengths.pop()
+        lengths += [1] * (frames - sum(lengths))
+        got = in_calls(derived.model, caches, feeds, lengths)
+        worst = float(np.max(np.abs(got - expected))) / max(float(np.max(np.abs(expected))), 1.0)
+        if not worst <= TOLERANCE:
+            return Trial("unsound", f"{worst:.3g} at calls of {lengths}")
+    if checks:
+        house.infer_shapes(derived.model)
+        protos = [ir.serde.serialize_model(each) for each in (whole, derived.model)]
+        try:
+            check_steps(protos[0], protos[1], derived.certificate, seeds=1)
+        except Rejected as rejected:
+            return Trial("disputed", str(rejected))
+    return Trial("accepted")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    counts: collections.Counter[str] = collections.Counter()
+    reasons: collections.Counter[str] = collections.Counter()
+    began = time.monotonic()
+    for seed in range(arguments.seed, arguments.seed + arguments.graphs):
+        drawing = drawn(seed, spoiled=seed % 2 == 1)
+        trial = tried(drawing)
+        counts[f"{'spoiled' if drawing.spoiler else 'stream'} {trial.verdict}"] += 1
+        if trial.verdict in ("unsound", "disputed"):
+            print(f"seed {seed}: {trial.verdict}: {trial.detail}\n  {drawing}", flush=True)
+        elif trial.verdict == "refused" and not drawing.spoiler:
+            reasons[trial.detail[:150]] += 1
+    seconds = time.monotonic() - began
+    print(f"{arguments.graphs} graphs from seed {arguments.seed} in {seconds:.0f} s: {dict(sorted(counts.items()))}")
+    for reason, count in reasons.most_common(12):
+        print(f"  refused stream, {count} times: {reason}")
+    return int(any(verdict.endswith(("unsound", "disputed")) for verdict in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
