@@ -79,7 +79,7 @@ class Assembly:
         for name, lowering in self.lowerings.items():
             built = lowering.emit()
             write_files(self.folder, built.files)
-            graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, built, self.folder)}
+            graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, built, self.folder, self.loaded)}
             self.shipped = dataclasses.replace(self.shipped, graphs=graphs)
 
     def check(self, phase: Phase) -> None:
@@ -183,7 +183,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
     )
 
 
-def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGraph:
+def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: LoadedRecipe) -> ShippedGraph:
     """What gates look at of one graph whose artefacts lie in a folder."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
@@ -191,7 +191,14 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path) -> ShippedGra
         UtteranceArtefacts(folder, final, built.artifacts, limits.max_abs, steps, open_artifact)
         if final.has_utterances
         else StreamArtefacts(
-            folder, final, built.artifacts, limits.max_abs, steps, lowering.original.streams(), open_artifact
+            folder,
+            final,
+            built.artifacts,
+            limits.max_abs,
+            steps,
+            lowering.original.streams(),
+            open_artifact,
+            loaded.recipe.graphs[lowering.name].flush,
         )
     )
     return ShippedGraph(

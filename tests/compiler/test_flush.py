@@ -8,6 +8,7 @@ import runtime_lite
 from compiler.errors import RecipeError
 from compiler.recipe.load import load_recipe
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.golden import golden_from_npz
 from tests.kit.graphs import parse
 from tests.kit.models.project import Project
 
@@ -95,6 +96,15 @@ def test_a_flushed_stream_is_the_whole_recording(built: Project, length: int) ->
 def test_the_recipe_says_what_completes_a_stream(built: Project) -> None:
     with runtime_lite.read_bundle(built.folder / "bundle") as bundle:
         assert bundle.manifest.graphs["net"].flush == {"features": 3}
+
+
+def test_the_golden_feeds_end_with_what_completes_a_stream(built: Project) -> None:
+    folder = built.folder / "bundle"
+    with runtime_lite.read_bundle(folder) as bundle:
+        graph = bundle.manifest.graphs["net"]
+    steps = golden_from_npz((folder / graph.golden).read_bytes(), "golden", graph).steps
+    np.testing.assert_array_equal(steps[-1].feeds["features"], np.zeros((1, AHEAD, 4), np.float32))
+    assert all(step.feeds["features"].any() for step in steps[:-1])
 
 
 WRONG = {

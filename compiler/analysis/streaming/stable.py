@@ -155,11 +155,16 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         old, output = inputs[state.input], outputs[state.output]
         readers = [node for node in house.consumers_of(old) if not house.is_op(node, "Shape")]
         join = readers[0] if len(readers) == 1 else None
-        place = Place(tensor=state.input, source=house.source_of(join))
+        reader = join or next((node for node in readers if not house.is_op(node, "Concat")), None)
+        at = Place(tensor=state.input) if reader is None else Place(node=str(reader.name), op=reader.op_type)
+        place = dataclasses.replace(at, tensor=state.input, source=house.source_of(reader))
         new = None if join is None else _joined_to(join, old, output, state.frames_axis)
         rows = str((old.shape or ("",))[0])
         if new is None:
-            reason = "the cache is not joined exactly once, in front of the new frames, and fed back whole"
+            reason = (
+                "the cache is not joined exactly once, in front of the new frames, and fed back whole, and is carried "
+                "as it is; to have a choice, give every layer a cache of its own and feed it back uncut"
+            )
             refused.append(Refusal(reason, place))
         elif not _has_frames(old, state.frames_axis, along.axis) or not _has_frames(
             new, state.frames_axis, str(along.step)

@@ -136,7 +136,7 @@ def test_a_cache_joined_behind_the_new_frames_is_reported() -> None:
     first, second = join.inputs
     join.replace_input_with(0, second)
     join.replace_input_with(1, first)
-    outcome = verify_untouched(SelectStates(), origin, refused="not joined exactly once")
+    outcome = verify_untouched(SelectStates(), origin, refused="give every layer a cache of its own and feed it back")
     assert outcome.refused[0].place.tensor == "past"
 
 
