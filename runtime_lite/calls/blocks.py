@@ -9,7 +9,7 @@ a block comes back with the last array in it, whoever held that, and after a run
 import itertools
 import mmap
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,20 +57,22 @@ class Block:
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
 
-    def rows_from(self, start: int, rows: int) -> dict[str, Array]:
-        """Views of some rows."""
-        return {name: rows_of(array, self._pool.rows_at[name], start, rows) for name, array in self.arrays.items()}
+    def rows_of(self, name: str, start: int, rows: int) -> Array:
+        """A view of some rows of one state."""
+        return rows_of(self.arrays[name], self._pool.rows_at[name], start, rows)
 
     def own_rows(self, start: int, rows: int) -> "RowsOfBlock":
         """Some rows, copied into a block that holds no others."""
         own = self._pool.take(rows)
-        for name, array in self.rows_from(start, rows).items():
-            np.copyto(own.arrays[name], array)
-        return RowsOfBlock(own, 0, rows, own.arrays)
+        for name, array in own.arrays.items():
+            np.copyto(array, self.rows_of(name, start, rows))
+        return RowsOfBlock(own, 0, rows)
 
 
-class RowsOfBlock(dict[str, Array]):
-    """State arrays by graph input, which are rows of a block.
+class RowsOfBlock(Mapping[str, Array]):
+    """State arrays by graph input, which are rows of a block; a view is made when it is asked for.
+
+    While streams go on together nobody asks: a run reads their block as a whole.
 
     Attributes:
         block: where they lie.
@@ -80,12 +82,23 @@ class RowsOfBlock(dict[str, Array]):
 
     __slots__ = ("block", "rows", "start")
 
-    def __init__(self, block: Block, start: int, rows: int, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, block: Block, start: int, rows: int) -> None:
         """Hold the block."""
-        super().__init__(arrays)
         self.block = block
         self.start = start
         self.rows = rows
+
+    def __getitem__(self, name: str) -> Array:
+        """Return the rows of one state."""
+        return self.block.rows_of(name, self.start, self.rows)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the states."""
+        return iter(self.block.arrays)
+
+    def __len__(self) -> int:
+        """Return how many states there are."""
+        return len(self.block.arrays)
 
 
 class BlockPool:
@@ -126,7 +139,7 @@ class BlockPool:
         block = self.take(rows)
         for state in self._graph.states:
             block.arrays[state.input].fill(state.initial)
-        return RowsOfBlock(block, 0, rows, block.arrays)
+        return RowsOfBlock(block, 0, rows)
 
     def give_back(self, rows: int, content: "_Bytes") -> None:
         """For memory that nothing lies in: keep it for the next block, unless enough is kept."""
@@ -184,15 +197,10 @@ def settle(block: Block, rows: Sequence[int]) -> list[RowsOfBlock]:
         block: what the run wrote.
         rows: of every stream, one after the other.
     """
-    if len(rows) == 1 and rows[0] == block.rows:
-        return [RowsOfBlock(block, 0, block.rows, block.arrays)]
-    starts = itertools.accumulate(rows, initial=0)
+    places = zip(itertools.accumulate(rows, initial=0), rows, strict=False)
     if sum(rows) < block.rows:
-        return [block.own_rows(start, count) for start, count in zip(starts, rows, strict=False)]
-    return [
-        RowsOfBlock(block, start, count, block.rows_from(start, count))
-        for start, count in zip(starts, rows, strict=False)
-    ]
+        return [block.own_rows(start, count) for start, count in places]
+    return [RowsOfBlock(block, start, count) for start, count in places]
 
 
 def share(states: Sequence[StreamState]) -> None:
@@ -212,11 +220,8 @@ def leave(states: Sequence[StreamState]) -> None:
         if isinstance(values, RowsOfBlock) and values.block.sharers:
             block = values.block
             sharers, block.sharers = block.sharers, []
-            for left in [sharer() for sharer in sharers]:
-                if left is None or any(left is each for each in states):
-                    continue
-                place = left.values
-                if isinstance(place, RowsOfBlock) and place.block is block:
+            for left in {sharer() for sharer in sharers}.difference(states):
+                if left is not None and isinstance(place := left.values, RowsOfBlock) and place.block is block:
                     left.values = block.own_rows(place.start, left.rows)
 
 

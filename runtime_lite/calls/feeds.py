@@ -19,6 +19,9 @@ from runtime_lite.format.manifest import Axis, Graph, Tensor
 
 RowLengths = Sequence[int] | Array
 
+MOST_KINDS = 1024
+"""So many combinations of sizes are remembered for a graph."""
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -60,6 +63,51 @@ def check_feed(
     if check_finite:
         _check_finite(where, {name: array for name, array in feed.arrays.items() if name not in wired})
     return feed
+
+
+class FeedCheck:
+    """Checks the feeds of one graph; kinds and sizes that have passed once are not looked at again.
+
+    Args:
+        graph: the graph they are for.
+        check_finite: refuse NaN and infinity.
+    """
+
+    def __init__(self, graph: Graph, check_finite: bool) -> None:
+        """Know nothing yet."""
+        self._graph, self._check_finite = graph, check_finite
+        self._names = [tensor.name for tensor in graph.inputs if tensor.role == "data"]
+        self._passed: dict[tuple[object, ...], Mapping[str, int]] = {}
+
+    def check(self, where: str, arrays: Mapping[str, Array], rows: int, wired: Mapping[str, Array]) -> Feed:
+        """Return a checked feed, as `check_feed` does.
+
+        Raises:
+            BadInput: anything about it is not as the graph states.
+        """
+        kind = None if wired else self._kind(arrays, rows)
+        sizes = None if kind is None else self._passed.get(kind)
+        if sizes is None:
+            feed = check_feed(where, self._graph, arrays, self._check_finite, rows, wired)
+            if kind is not None and len(self._passed) < MOST_KINDS:
+                self._passed[kind] = feed.sizes
+            return feed
+        feed = feed_of(self._graph, {name: arrays[name] for name in self._names}, sizes)
+        if self._check_finite:
+            _check_finite(where, feed.arrays)
+        return feed
+
+    def _kind(self, arrays: Mapping[str, Array], rows: int) -> tuple[object, ...] | None:
+        """All that `check_feed` looks at but values; None for what is no plain feed of the right names."""
+        if type(arrays) is not dict or len(arrays) != len(self._names):
+            return None
+        kind: list[object] = [rows]
+        for name in self._names:
+            array = arrays.get(name)
+            if type(array) is not np.ndarray:
+                return None
+            kind += array.dtype, array.shape
+        return tuple(kind)
 
 
 def check_ragged_feed(

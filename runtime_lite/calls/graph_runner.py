@@ -6,10 +6,10 @@ from typing import NoReturn
 
 from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
 from runtime_lite.calls.bucket import Bucket
-from runtime_lite.calls.feeds import Feed, RowLengths, check_feed, check_ragged_feed, part_of_feed
+from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
-from runtime_lite.calls.state import StreamState, initial_lengths, next_state
+from runtime_lite.calls.state import StreamState, initial_lengths, next_states
 from runtime_lite.errors import BadInput
 from runtime_lite.executors.executor import Executor
 from runtime_lite.format.arrays import Array
@@ -32,6 +32,7 @@ class GraphRunner:
         self.graph = graph
         self.executor = executor
         self._check_finite = check_finite
+        self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._blocks = BlockPool(graph)
 
@@ -78,7 +79,7 @@ class GraphRunner:
         wired: Mapping[str, Array] = MappingProxyType({}),
     ) -> Feed:
         """Return the checked feed; `rows` counts where no input tells it, `wired` stands for what comes later."""
-        return check_feed(where, self.graph, feeds, self._check_finite, rows, wired)
+        return self._feeds.check(where, feeds, rows, wired)
 
     def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
         """Return one checked feed per row."""
@@ -172,13 +173,10 @@ class GraphRunner:
     def _next_states(
         self, block: Block | None, states: Sequence[StreamState], feeds: Sequence[Feed]
     ) -> list[StreamState]:
-        if block is None:
-            return [next_state(self.graph, state, {}, feed.sizes) for state, feed in zip(states, feeds, strict=True)]
-        settled = settle(block, [state.rows for state in states])
-        after = [
-            next_state(self.graph, state, values, feed.sizes)
-            for state, values, feed in zip(states, settled, feeds, strict=True)
-        ]
+        values: Sequence[Mapping[str, Array]] = (
+            [{}] * len(states) if block is None else settle(block, [state.rows for state in states])
+        )
+        after = next_states(self.graph, states, values, [feed.sizes for feed in feeds])
         share(after)
         return after
 

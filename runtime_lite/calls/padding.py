@@ -141,30 +141,32 @@ def cut_outputs(where: str, bucket: Bucket, full: Mapping[str, Array], feeds: Se
     Raises:
         BundleRefused: a formula of the manifest counts more places than an output has, or fewer than none.
     """
-    graph = bucket.graph
-    tensors = [tensor for tensor, _ in bucket.answered]
     if _is_whole(bucket, feeds):
-        return [{tensor.name: full[tensor.name] for tensor in tensors}]
+        return [{tensor.name: full[tensor.name] for tensor, _ in bucket.answered}]
     cut: list[dict[str, Array]] = []
+    valid: list[tuple[str, Array, int | None]] = []
     row = 0
-    for feed in feeds:
-        outputs: dict[str, Array] = {}
-        for tensor in tensors:
-            array = full[tensor.name]
-            valid = static_shape(tensor.shape, feed.sizes)
-            _check_valid(f"{where}: {tensor.name!r}", tensor, array, valid, feed)
-            starts = [row if size == graph.batch_axis else 0 for size in tensor.shape]
-            places = tuple(slice(start, start + size) for start, size in zip(starts, valid, strict=True))
-            outputs[tensor.name] = array[places].copy()  # the next run writes there
-        cut.append(outputs)
+    for number, feed in enumerate(feeds):
+        if not number or feed.sizes != feeds[number - 1].sizes:
+            valid = [
+                (tensor.name, _valid(f"{where}: {tensor.name!r}", tensor, full, feed, rows_at), rows_at)
+                for tensor, _ in bucket.answered
+                for rows_at in [bucket.graph.rows_at(tensor)]
+            ]
+        # copied, for the next run writes there
+        cut.append({name: rows_of(array, rows_at, row, feed.rows).copy() for name, array, rows_at in valid})
         row += feed.rows
     return cut
 
 
-def _check_valid(place: str, tensor: Tensor, array: Array, valid: tuple[int, ...], feed: Feed) -> None:
-    for size, slots, places in zip(tensor.shape, valid, array.shape, strict=True):
-        if not 0 <= slots <= places:
+def _valid(place: str, tensor: Tensor, full: Mapping[str, Array], feed: Feed, rows_at: int | None) -> Array:
+    """What is valid of all rows of an output, if they are as long as those of a feed."""
+    array, cuts = full[tensor.name], []
+    for at, (size, slots) in enumerate(zip(tensor.shape, static_shape(tensor.shape, feed.sizes), strict=True)):
+        if not 0 <= slots <= array.shape[at]:
             raise BundleRefused(
-                f"{place}: expected from 0 to {places} valid places for {str(size)!r} at sizes {dict(feed.sizes)}, "
-                f"got {slots}; rebuild the bundle with build.py"
+                f"{place}: expected from 0 to {array.shape[at]} valid places for {str(size)!r} at sizes "
+                f"{dict(feed.sizes)}, got {slots}; rebuild the bundle with build.py"
             )
+        cuts.append(slice(None if at == rows_at else slots))
+    return array[tuple(cuts)]

@@ -4,7 +4,8 @@ Lengths are counted per cache and per row: rows of one call may be streams of di
 and changes nothing in the one that it was given; `blocks.py` says where the arrays lie.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,12 +42,28 @@ def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
     return {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}
 
 
-def next_state(graph: Graph, state: StreamState, values: Mapping[str, Array], sizes: Mapping[str, int]) -> StreamState:
-    """Return the state after a push of true sizes that left these values, by graph input."""
-    lengths = {
-        cache.axis: cache.after_call(state.lengths[cache.axis], cache.frames_of(sizes)) for cache in graph.caches
-    }
-    return StreamState(state.rows, lengths, values)
+def next_states(
+    graph: Graph,
+    states: Sequence[StreamState],
+    values: Sequence[Mapping[str, Array]],
+    sizes: Sequence[Mapping[str, int]],
+) -> list[StreamState]:
+    """Return the states of some streams after they have run together.
+
+    Args:
+        graph: what ran.
+        states: what each stream carried before.
+        values: what the run left for each, by graph input.
+        sizes: true sizes of what each was fed.
+    """
+    rows = [state.rows for state in states]
+    lengths: list[dict[str, Array]] = [{} for _ in states]
+    for cache in graph.caches:
+        added = np.repeat([cache.frames_of(each) for each in sizes], rows)
+        after = cache.after_call(np.concatenate([state.lengths[cache.axis] for state in states]), added)
+        for own, start, count in zip(lengths, itertools.accumulate(rows, initial=0), rows, strict=False):
+            own[cache.axis] = after[start : start + count]
+    return [StreamState(*each) for each in zip(rows, lengths, values, strict=True)]
 
 
 def join_states(rows: int, by_graph: Mapping[str, StreamState]) -> StreamState:

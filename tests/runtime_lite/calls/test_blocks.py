@@ -53,6 +53,13 @@ def test_states_that_do_not_fill_a_block_get_rows_of_their_own(rows: tuple[int, 
         assert keys(state).shape == (state.rows, *ROW_SHAPE)
 
 
+def test_views_of_rows_are_made_where_they_are_asked_for() -> None:
+    first, second = states_in(written(BlockPool(GRAPH), 2), (1, 1))
+    assert list(second.values) == ["keys"] and len(second.values) == 1
+    assert keys(second) is not keys(second) and np.shares_memory(keys(second), keys(second))
+    assert not np.shares_memory(keys(first), keys(second))
+
+
 def test_a_block_is_whole_only_where_all_of_it_lies_in_order() -> None:
     pool = BlockPool(GRAPH)
     four = [state.values for state in states_in(written(pool), (1, 1, 1, 1))]

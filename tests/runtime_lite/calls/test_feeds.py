@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from runtime_lite import BadInput, Model, Runtime
-from runtime_lite.calls.feeds import check_feed, check_ragged_feed, part_of_feed
+from runtime_lite.calls import feeds as feeds_module
+from runtime_lite.calls.feeds import Feed, FeedCheck, check_feed, check_ragged_feed, part_of_feed
 from tests.runtime_lite.bundles import (
     SHORTEST,
     plain_graph,
@@ -119,6 +120,45 @@ def test_a_wrong_feed_is_refused_with_the_cure(model: Model, case: str) -> None:
     assert sentence in message
     assert "\n" not in message
     assert not message.endswith(".")
+
+
+def checked(check: FeedCheck, arrays: Any, rows: int = 1) -> Feed:
+    return check.check("test", arrays, rows, {})
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_passed_before_changes_no_refusal(case: str) -> None:
+    check = FeedCheck(plain_graph(), True)
+    checked(check, {"x": X, "shift": SHIFT})
+    checked(check, {"x": X[:, :2], "shift": SHIFT})
+    with pytest.raises(BadInput) as refusal:
+        checked(check, WRONG[case][0])
+    assert WRONG[case][1] in str(refusal.value)
+
+
+def test_kinds_that_passed_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds_module, "MOST_KINDS", 1)
+    graph = plain_graph()
+    check, asked = FeedCheck(graph, True), []
+
+    def asks(*said: Any) -> Feed:
+        asked.append(said)
+        return check_feed(*said)
+
+    monkeypatch.setattr(feeds_module, "check_feed", asks)
+    for frames in (3, 3, 2, 2, 3):
+        x = np.ascontiguousarray(X[:, :frames])
+        found = checked(check, {"shift": SHIFT, "x": x})
+        assert (found.sizes, found.rows, list(found.arrays)) == ({"batch": 2, "frames": frames}, 2, ["x", "shift"])
+        assert found.arrays["x"] is x
+    assert len(asked) == 3  # the second kind is one too many to remember
+
+
+def test_rows_that_no_input_tells_are_no_part_of_what_passed() -> None:
+    inputs = (dataclasses.replace(plain_graph().inputs[0], shape=(3, 2)),)
+    graph = dataclasses.replace(plain_graph(), inputs=inputs, axes={"batch": plain_graph().axes["batch"]})
+    check = FeedCheck(graph, True)
+    assert [checked(check, {"x": X[0]}, rows).rows for rows in (3, 1, 3)] == [3, 1, 3]
 
 
 @pytest.mark.parametrize(("name", "role"), [("keys", "state"), ("real_length", "length"), ("mask", "mask")])

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from runtime_lite.calls.state import initial_state, next_state
+from runtime_lite.calls.state import initial_state, next_states
 from tests.runtime_lite.bundles import streaming_graph
 
 GRAPH = streaming_graph()
@@ -23,6 +23,6 @@ def test_the_count_stops_when_all_slots_are_valid() -> None:
     state = initial_state(GRAPH, 1)
     lengths = []
     for _ in range(4):
-        state = next_state(GRAPH, state, {"keys": np.zeros((1, 5, 2), np.float32)}, {})
+        (state,) = next_states(GRAPH, [state], [{"keys": np.zeros((1, 5, 2), np.float32)}], [{}])
         lengths += state.lengths["cache"].tolist()
     assert lengths == [3, 5, 5, 5]
