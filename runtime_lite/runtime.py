@@ -4,6 +4,7 @@ Loading checks a bundle as a whole. The session of a bucket is opened at its fir
 Closing the runtime closes every model and with it every stream.
 """
 
+import math
 import os
 import threading
 import time
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from runtime_lite.bench import bucket_call
+from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
 from runtime_lite.format.checked_json import refuse
-from runtime_lite.format.manifest import Graph, bucket_name
+from runtime_lite.format.manifest import Artifact, Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
 from runtime_lite.model import MOST_PRIORITY, Model, make_version
 from runtime_lite.scheduling.cost_table import CostTable
@@ -232,16 +234,24 @@ class Runtime:
 
 
 def _warm_up(version: Version) -> dict[tuple[str, str], int]:
-    """Run every bucket until its session is open, and once more; return nanoseconds by graph and bucket."""
+    """Run every bucket until its session is open, and once more; return nanoseconds by graph and bucket.
+
+    The largest come first: what their runs took goes back with the first run of the smallest.
+    """
     costs: dict[tuple[str, str], int] = {}
     for name, runner in version.runners.items():
-        for artifact in runner.graph.artifacts:
-            call = bucket_call(runner, artifact)
-            call()
-            started = time.perf_counter_ns()
-            call()
-            costs[name, bucket_name(artifact.sizes)] = time.perf_counter_ns() - started
+        for artifact in sorted(runner.graph.artifacts, key=lambda each: -math.prod(each.sizes.values())):
+            costs[name, bucket_name(artifact.sizes)] = _warm_run_ns(runner, artifact)
+        runner.trim()
     return costs
+
+
+def _warm_run_ns(runner: GraphRunner, artifact: Artifact) -> int:
+    call = bucket_call(runner, artifact)
+    call()
+    started = time.perf_counter_ns()
+    call()
+    return time.perf_counter_ns() - started
 
 
 def _check_count(name: str, value: int, most: int) -> None:

@@ -147,11 +147,15 @@ class BlockPool:
         if (len(spare) + 1) * rows <= self.runs * self._graph.row_buckets[-1]:
             spare.append(content)
 
+    def trim(self) -> None:
+        """Give back what is kept; what comes later is kept again."""
+        for spare in list(self._spare.values()):
+            spare.clear()
+
     def close(self) -> None:
         """Keep nothing any more."""
         self.runs = 0
-        for spare in list(self._spare.values()):
-            spare.clear()
+        self.trim()
 
 
 class _Bytes(NamedTuple):

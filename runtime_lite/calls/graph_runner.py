@@ -164,6 +164,11 @@ class GraphRunner:
         bucket.give_back(buffers)
         return list(zip(answers, after, strict=True))
 
+    def trim(self) -> None:
+        """Let go of memory that is kept for the next runs, which get it anew; of any that is in use, of none."""
+        self._buckets.clear()
+        self._blocks.trim()
+
     def close(self) -> None:
         """Close the backend and let go of all buffers; nothing runs any more."""
         self.executor.close()

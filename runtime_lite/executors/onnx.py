@@ -1,13 +1,16 @@
 """Runs the graph files of one graph of a bundle with ONNX Runtime on the CPU.
 
 One session per graph file, made when it is first needed and kept: buckets that share a file share its weights, packed
-ones included. The graph file and its weights are handed over as the bytes whose hash was checked; ONNX Runtime opens no
-file. A graph that disagrees with the manifest about versions, inputs, outputs or external files is refused. Sessions
-run one node after the other with a fixed number of threads, so that equal feeds give equal bits on one machine. Feeds
-are trusted: `feeds.py` has checked them.
+ones included, and the memory that runs need. What the first run of a bucket took of that goes back, so a bucket that is
+opened and not in use costs nothing. The graph file and its weights are handed over as the bytes whose hash was checked;
+ONNX Runtime opens no file. A graph that disagrees with the manifest about versions, inputs, outputs or external files
+is refused. Sessions run one node after the other with a fixed number of threads, so that equal feeds give equal bits on
+one machine. Feeds are trusted: `feeds.py` has checked them.
 """
 
+import ctypes
 import posixpath
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -36,6 +39,7 @@ _NO_MEMORY = "Failed to allocate memory"  # the backend has no error of its own 
 _CPU = ort_state.OrtDevice(ort_state.OrtDevice.cpu(), ort_state.OrtDevice.default_memory(), 0)
 _MEMORY = ort_state.OrtValue.ortvalue_from_numpy  # shares the array's memory, but for an input that is not contiguous
 _OTHER_SHAPE = ("but the computed output shape for this run is", "Got invalid dimensions for output")
+_GIVE_BACK = ("memory.enable_memory_arena_shrinkage", "cpu:0")  # of a run: the system gets what no tensor lies in
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
@@ -92,19 +96,18 @@ class OnnxExecutor:
             ExecutorFailed: there was too little memory.
             InternalError: the backend failed.
         """
-        bucket = tuple(sizes.items())
+        bucket, options = tuple(sizes.items()), ort_state.RunOptions()
         session = self._by_bucket.get(bucket)
         if session is None:
             session = self._by_bucket[bucket] = self._session_of(self._artifacts[bucket_name(sizes)])
+            options.add_run_config_entry(*_GIVE_BACK)
         given, places = ort_state.OrtValueVector(), ort_state.OrtValueVector()
         for name in self._inputs:
             given.push_back(_MEMORY(inputs[name], _CPU))
         for name in self._outputs:
             places.push_back(_MEMORY(outputs[name], _CPU))
         try:
-            session.run_with_ortvaluevector(
-                ort_state.RunOptions(), self._inputs, given, self._outputs, places, self._devices
-            )
+            session.run_with_ortvaluevector(options, self._inputs, given, self._outputs, places, self._devices)
         except ort_state.InvalidArgument as error:
             if any(words in str(error) for words in _OTHER_SHAPE):
                 raise BundleRefused(
@@ -145,6 +148,7 @@ class OnnxExecutor:
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.use_deterministic_compute = True
+        options.enable_mem_pattern = False  # a block per shape beside the arena: up to twice its memory, and no quicker
         options.log_severity_level = _FATAL
         options.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the content
         options.add_session_config_entry("session.force_spinning_stop", "1")  # idle sessions leave the cores alone
@@ -158,6 +162,7 @@ class OnnxExecutor:
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
                 "rebuild the bundle with build.py or install the version it was verified with"
             ) from error
+        _trim_heap()
         self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
         self._check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
         backend: _Session = session._sess  # the wrapper cannot write into arrays and say what went wrong in types
@@ -199,6 +204,13 @@ class OnnxExecutor:
                 refuse(where, f"external data within the {size} bytes of {path!r}", f"data up to byte {external.end}")
             locations[external.location] = path
         return locations
+
+
+def _trim_heap() -> None:
+    """Give the system what opening a session has left in the heap, as much as its weights; where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _reason(error: Exception) -> str:

@@ -312,6 +312,24 @@ def test_a_model_that_is_warm_opens_no_session_for_a_request(bundle: Path, monke
                 stream.push({"x": random_chunks(1, rows)[0]})
 
 
+def test_warming_up_ends_with_the_smallest_bucket_and_keeps_nothing_for_runs(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[int, ...]] = []
+    run = OnnxExecutor.run
+
+    def note(self: OnnxExecutor, sizes: Any, inputs: Any, outputs: Any) -> None:
+        ran.append(tuple(sizes.values()))
+        run(self, sizes, inputs, outputs)
+
+    monkeypatch.setattr(OnnxExecutor, "run", note)
+    with Runtime() as runtime:
+        model = runtime.load(bundle, warm_up=True)
+        runner = model.runner("streaming")
+        assert not runner._buckets and not any(runner._blocks._spare.values())
+    assert ran == [(4, 3), (4, 3), (4, 2), (4, 2), (1, 3), (1, 3), (1, 2), (1, 2), (4,), (4,), (1,), (1,)]
+
+
 def test_a_drained_runtime_refuses_and_reports(bundle: Path) -> None:
     with Runtime() as runtime:
         model = runtime.load(bundle)

@@ -302,6 +302,21 @@ def test_who_stays_behind_when_one_of_a_full_bucket_goes_on_alone_holds_its_own_
         np.testing.assert_array_equal(state.values["keys"], keys)
 
 
+def test_a_trimmed_runner_holds_no_memory_for_the_next_run_and_goes_on(watched: GraphRunner) -> None:
+    feeds, states = [chunk(watched, seed) for seed in range(3)], [initial_state(watched.graph, 1) for _ in range(3)]
+    for trimmed in (False, True, True):
+        if trimmed:
+            watched.trim()
+            assert not watched._buckets and not any(watched._blocks._spare.values())
+        before = [copy_of_state(state) for state in states]
+        steps = watched.step_streams(feeds, states, {"batch": 4})
+        alone = watched.step_streams(feeds[:1], before[:1], {"batch": 1})
+        np.testing.assert_array_equal(steps[0][0]["y"], alone[0][0]["y"])
+        states = [state for _, state in steps]
+    states.clear()
+    assert any(watched._blocks._spare.values())
+
+
 def test_a_closed_runner_holds_no_memory(watched: GraphRunner) -> None:
     feeds, states = [chunk(watched, seed) for seed in range(3)], [initial_state(watched.graph, 1) for _ in range(3)]
     for _ in range(3):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from benchmarks.serving.no_op import write_no_op
 from runtime_lite import BadInput, Bundle, BundleRefused, Runtime, read_bundle
@@ -67,6 +68,23 @@ def test_a_session_is_opened_at_its_first_use_and_kept(bundle: Bundle, monkeypat
         run_fresh(executor, plain_graph(), {"batch": rows, "frames": 2}, feeds(rows))
     weights = "graphs/weights.bin"
     assert read == ["graphs/plain.batch1.frames2.onnx", weights, "graphs/plain.batch4.frames2.onnx", weights]
+
+
+def test_what_the_first_run_of_a_bucket_took_goes_back(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Options(ort_state.RunOptions):  # type: ignore[misc]
+        def add_run_config_entry(self, key: str, value: str) -> None:
+            assert (key, value) == ("memory.enable_memory_arena_shrinkage", "cpu:0")
+            asked.append(len(ran))
+            super().add_run_config_entry(key, value)
+
+    monkeypatch.setattr(ort_state, "RunOptions", Options)
+    executor, ran = OnnxExecutor(bundle, "plain", 1), []
+    for rows in (1, 1, 4, 1, 4):
+        run_fresh(executor, plain_graph(), {"batch": rows, "frames": 2}, feeds(rows))
+        ran.append(rows)
+    assert asked == [0, 2]
 
 
 def test_buckets_that_share_a_file_share_a_session_and_its_weights(
