@@ -63,7 +63,7 @@ def _triton(options: argparse.Namespace) -> Rows:
 
 
 def _full_load(options: argparse.Namespace) -> Rows:
-    rounds, seconds = (5, 1.0) if options.quick else (20, 5.0)
+    rounds, seconds = (5, 1.0) if options.quick else (12, 4.0)
     return measure_full_load(options.bundle, options.graph, options.lanes, rounds, seconds)
 
 
