@@ -84,9 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="time every bucket")
     bench.add_argument("--runs", type=_positive, default=100, help="timed runs per bucket (default 100)")
     bench.add_argument("--warm-up", type=_positive, default=10, help="untimed runs before them (default 10)")
-    bench.add_argument(
-        "--workers", type=_positive, metavar="N", help="as a full server with N runs at once has them"
-    )
+    bench.add_argument("--workers", type=_positive, metavar="N", help="as a full server with N runs at once has them")
     bench.add_argument("--update-costs", action="store_true", help=f"write the times to {COSTS_FILE} of the bundle")
     bench.set_defaults(command=_bench)
 

@@ -20,6 +20,9 @@ WINDOW = 20
 FORGET = 200
 """Runs of a key after which what a bucket took is forgotten; else a dear one, as it is not chosen, stays dear."""
 
+AVERAGED = 200
+"""Runs of a bucket that are averaged: streams are let in for minutes, and a machine is slower for seconds."""
+
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""
 
@@ -42,6 +45,8 @@ class BucketCost:
         percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
         seen: which run of its key was its last.
+        average: what runs take on the average, of many runs, the older the less: of fast and slow times together.
+        averaged: runs that it stands for, the table's among them.
     """
 
     rows: int
@@ -51,16 +56,17 @@ class BucketCost:
     percentile: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     seen: int = 0
+    average: float = 0.0
+    averaged: int = 1
 
-    @property
-    def average(self) -> float:
-        """What runs take on the average: by the table, or lately without the slowest if that is more.
+    def __post_init__(self) -> None:
+        """The table is the first of the runs that are averaged."""
+        self.average = self.table
 
-        One run that was held up is no slow machine; two are.
-        """
-        if len(self.recent) < 2:
-            return self.plan
-        return max(self.table, (sum(self.recent) - max(self.recent)) / (len(self.recent) - 1))
+    def take_in(self, ns: int) -> None:
+        """Average a run; one that was held up counts for no more than three, as it is no slow machine."""
+        self.averaged = min(self.averaged + 1, AVERAGED)
+        self.average += (min(ns, 3 * self.average or ns) - self.average) / self.averaged
 
 
 class RowCosts:
@@ -107,7 +113,8 @@ class RowCosts:
         left = recent[0] if len(recent) == WINDOW else bucket.percentile
         recent.append(ns)
         if not bucket.known:
-            bucket.table, bucket.known = ns, True
+            bucket.table, bucket.known, bucket.average = ns, True, ns
+        bucket.take_in(ns)
         if ns > bucket.percentile or left >= bucket.percentile:
             bucket.percentile = _percentile_95(recent)
         plan = max(bucket.table, bucket.percentile)
@@ -121,6 +128,7 @@ class RowCosts:
                 bucket.recent.clear()
                 bucket.percentile = 0
                 bucket.plan = bucket.table
+                bucket.average, bucket.averaged = bucket.table, 1
                 self._plans_changed()
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:

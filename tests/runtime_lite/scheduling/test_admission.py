@@ -3,7 +3,7 @@
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
-from runtime_lite.scheduling.cost_table import WINDOW
+from runtime_lite.scheduling.cost_table import AVERAGED, WINDOW
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
@@ -36,19 +36,24 @@ def test_few_streams_are_counted_at_the_small_batches_that_they_form() -> None:
 
 
 def test_streams_are_counted_at_what_runs_take_on_the_average() -> None:
-    """One run in ten takes 60 ms and the others 20, by the table: runs are started by the one, streams counted by both.
+    """One run in ten takes 60 ms and the others 20: runs are started by the one, streams counted by both.
 
-    One that took 5 s counts for neither.
+    One that took 5 s counts for little, and fast and slow times of a machine for what they last.
     """
     made = table({CHUNKS: {1: 20 * MS}})
-    for ms in [20] * 18 + [60, 60, 5000]:
+    for ms in ([20] * 9 + [60]) * 20:
         made.observe(CHUNKS, 1, ms * MS)
     costs = made.of(CHUNKS)
     assert costs.cost(1) == 60 * MS
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx((17 * 20 + 2 * 60) / 19 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.02)
+    made.observe(CHUNKS, 1, 5000 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.03)
     for _ in range(WINDOW):
+        made.observe(CHUNKS, 1, 40 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(25.6 * MS, rel=0.03)
+    for _ in range(5 * AVERAGED):
         made.observe(CHUNKS, 1, 10 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == 20 * MS, "never less than the table"
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(10 * MS, rel=0.03)
 
 
 def test_a_closed_stream_is_forgotten_with_its_last_task() -> None:

@@ -96,8 +96,8 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
     ),
     "streams are counted at the cost that runs are started by": (
         BucketCost,
-        "average",
-        property(lambda self: self.plan),
+        "take_in",
+        lambda self, ns: setattr(self, "average", self.percentile),
         admission.test_streams_are_counted_at_what_runs_take_on_the_average,
     ),
     "nothing is learnt": (
