@@ -43,6 +43,8 @@ class KeptPasses:
 
     def keep_report(self, key: str, report: StageReport, records: list[dict[str, Any]]) -> None:
         """Keep what was said of a pass, and its graph where it is expensive."""
+        if self.results.cache is None:
+            return  # writing the records of a large graph takes seconds
         content = canonical_json({"report": report.to_json(), "records": records})
         self.keep(key, {REPORT: content, **self._expensive.get(key, {})})
 

@@ -16,7 +16,7 @@ from compiler.bundle.proof_files import Proof, proof_of
 from compiler.capture.original import Original
 from compiler.errors import GateFailed, SlipwayError
 from compiler.lowering.buckets import check_buckets
-from compiler.lowering.certificates import replay_certificates
+from compiler.lowering.certificates import replay_proof
 from compiler.lowering.kept_passes import KeptPasses
 from compiler.lowering.listed_passes import PlannedPass, plan_of
 from compiler.lowering.pass_parity import PassParity
@@ -87,9 +87,10 @@ class Lowering:
                 if known is not None and canonical_json(known[1]) == canonical_json(records):
                     report, compared = known[0], None
                 else:
-                    steps = self._replay(each.made.name, before, outcome)
+                    steps = self._replay(each)
                     rounded = {"was_rounded": each.was_rounded, "is_rounded": each.is_rounded}
-                    if compared is None or each.was_rounded != each.is_rounded or not _is_same(before, lowered):
+                    is_same = not outcome.rewritten and each.was_rounded == each.is_rounded
+                    if compared is None or not is_same or not _is_same(before, lowered):
                         compared = self.parity.compare(each.made.name, before, lowered, handle.advance, **rounded)
                     report = _report_of(each.made.name, before, outcome, steps, *compared, started)
                     self.kept.keep_report(each.key, report, records)
@@ -112,11 +113,11 @@ class Lowering:
             self.proofs[planned.key] = proof
         return outcome
 
-    def _replay(self, stage: str, before: Lowered, outcome: Outcome) -> int:
+    def _replay(self, planned: PlannedPass) -> int:
         try:
-            return replay_certificates(before, outcome)
+            return replay_proof(self.proofs.get(planned.key))
         except GateFailed as error:
-            raise error.at(stage=stage, graph=self.name) from None
+            raise error.at(stage=planned.made.name, graph=self.name) from None
 
     def _after(self, plan: Iterable[PlannedPass]) -> Lowered:
         """The graph after some passes, which are run again where they are not kept."""

@@ -4,11 +4,12 @@ A copy is written, compared and opened after every pass. With 100 MB of weights 
 than running the graph.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import onnx
 import onnx_ir as ir
-
-from compiler import ir as house
 
 LEAST_BYTES = 1024
 """Smaller weights stay in the structure, where the runtime may read them as shapes and constants."""
@@ -22,14 +23,61 @@ ELSEWHERE = "weights"
 
 def split(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
     """The model as one protobuf that refers to its large weights by name, and these, shared with the model."""
-    copy, weights = house.clone(model), dict[str, ir.TensorProtocol]()
-    for name, value in copy.graph.initializers.items():
+    view = _WithoutWeights(model.graph)
+    whole = _WithGraph(model, view)
+    return bytes(ir.serde.serialize_model(whole).SerializeToString(deterministic=True)), view.weights  # type: ignore[arg-type]
+
+
+class _WithoutWeights:
+    """A graph to be written, with a reference in the place of every large weight: neither is copied.
+
+    Args:
+        graph: stays as it is.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph, self.weights = graph, dict[str, ir.TensorProtocol]()
+        self.initializers = {name: self._without(name, value) for name, value in graph.initializers.items()}
+
+    def _without(self, name: str, value: ir.Value) -> ir.Value:
         tensor = value.const_value
-        if tensor is not None and _is_weight(value, tensor):
-            weights[name] = tensor
-            shape = ir.Shape(tensor.shape.numpy())
-            value.const_value = ir.ExternalTensor(ELSEWHERE, None, None, tensor.dtype, shape=shape, name=name)
-    return house.serialized(copy), weights
+        if tensor is None or not _is_weight(value, tensor):
+            return value
+        self.weights[name] = tensor
+        shape = ir.Shape(tensor.shape.numpy())
+        elsewhere = ir.ExternalTensor(ELSEWHERE, None, None, tensor.dtype, shape=shape, name=name)
+        return ir.Value(
+            name=value.name,
+            shape=value.shape,
+            type=value.type,
+            doc_string=value.doc_string,
+            const_value=elsewhere,
+            metadata_props=dict(value.metadata_props),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.graph, name)
+
+    def __iter__(self) -> Iterator[ir.Node]:
+        return iter(self.graph)
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+
+class _WithGraph:
+    """A model to be written with another graph.
+
+    Args:
+        model: stays as it is.
+        graph: is written in the place of its own.
+    """
+
+    def __init__(self, model: ir.Model, graph: _WithoutWeights) -> None:
+        self.model, self.graph = model, graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
 
 
 def _is_weight(value: ir.Value, tensor: ir.TensorProtocol) -> bool:

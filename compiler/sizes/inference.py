@@ -56,6 +56,7 @@ def _taught() -> Iterator[None]:
         (_broadcast, "_broadcast_dim", _together),
         (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
         (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
+        (_symbolic_shapes, "parse_symbolic_expression", _read),
         (_sizes_as_text, "_ALLOWED_FUNCTIONS", _sizes_as_text._ALLOWED_FUNCTIONS | READ),
     )
     own = [getattr(holder, name) for holder, name, _ in places]
@@ -85,6 +86,10 @@ def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
             if before is not None:
                 extended.register("", op, since_version=version)(_after(before, extension))
     return extended
+
+
+_read = functools.lru_cache(maxsize=100_000)(_symbolic_shapes.parse_symbolic_expression)
+"""The library's reader of sizes, which reads the same few texts once for every value that has them."""
 
 
 _meet = _broadcast._broadcast_dim

@@ -38,6 +38,22 @@ def test_large_weights_stand_apart_and_are_shared() -> None:
     assert not isinstance(given.graph.initializers["wide"].const_value, ir.ExternalTensor), "the model is as it was"
 
 
+def test_the_structure_is_the_whole_graph_but_for_the_content_of_its_weights() -> None:
+    given = model()
+    for at, value in enumerate(given.graph.initializers.values()):
+        value.metadata_props["place"], value.doc_string = str(at), f"weight {at}"
+    structure, weights = split(given)
+    got, whole = onnx.load_model_from_string(structure), ir.serde.serialize_model(given)
+    for proto in (got, whole):
+        for tensor in proto.graph.initializer:
+            if tensor.name in weights:
+                tensor.ClearField("raw_data")
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+    assert got == whole
+    assert len(got.graph.value_info) > len(weights), "what is known of the weights is written, too"
+
+
 def test_an_opened_model_answers_as_its_bytes_do_also_when_it_is_gone() -> None:
     given = model()
     whole = open_session(house.serialized(given))
