@@ -234,10 +234,13 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.padding",
         (
+            "compiler.errors",
+            "compiler.stages",
             "compiler.operator_traits",
             "compiler.ir",
             "compiler.analysis",
             "compiler.padding",
+            "runtime_lite.format.cache_axis",
         ),
     ),
     (

@@ -15,10 +15,10 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis import layout
-from compiler.padding import valid_slots
+from compiler.padding import padded_graph, valid_slots
 from compiler.padding.forms import FORMS, newest
 from compiler.padding.forms.site import Site
-from compiler.passes import pad_axes, window_states
+from compiler.passes import window_states
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.streams import Outcome, outcomes
 
@@ -44,13 +44,13 @@ def _form_without(name: str) -> Plant:
 
 def _unfilled() -> contextlib.AbstractContextManager[Any]:
     def fill(self: Any, insert: Any, node: Any, need: Any, given: Any) -> Any:
-        return pad_axes._with_rows(given, self.axes.batch).filled(need.axis, need.value)
+        return padded_graph._with_rows(given, self.axes.batch).filled(need.axis, need.value)
 
-    return mock.patch.object(pad_axes._Padding, "_fill", fill)
+    return mock.patch.object(padded_graph.PaddedGraph, "_fill", fill)
 
 
 def _not_cleaned() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(pad_axes._Padding, "_clean", return_value=None)
+    return mock.patch.object(padded_graph.PaddedGraph, "_clean", return_value=None)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,77 @@
+"""The inputs that tell the true lengths of every row, added to a graph that is to be padded.
+
+Before:
+    x [batch, time, 80], cache [batch, cache, W]
+After:
+    the same, and time_length int64 [batch], real_length int64 [batch]; where the recipe names one, a mask of the cache
+"""
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import Fact, refuse
+from compiler.ir import Dim
+from compiler.padding.valid_slots import Length, ValidSlots
+from compiler.stages import Lowered
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+def with_length_inputs(lowered: Lowered, known: dict[ir.Value, Fact], stamp: str) -> ValidSlots:
+    """The length inputs, added to the graph, and the masks that are to be made of them.
+
+    Args:
+        lowered: the graph's record.
+        known: facts of its inputs.
+        stamp: name of the pass.
+
+    Raises:
+        Refused: the graph has a value of such a name, or rows that nobody declared.
+    """
+    batch: str | int = lowered.batch_axis if lowered.batch_axis is not None else _fixed_rows(lowered.model, known)
+    lengths = []
+    for each in lowered.padded_axes:
+        lengths.append(Length(each.axis, _input(lowered.model, each.length_input, ir.DataType.INT64, [batch])))
+    for cache in lowered.caches:
+        size = house.symbol(cache.axis) + frames_of_call(cache)
+        value = _input(lowered.model, cache.length_input, ir.DataType.INT64, [batch])
+        mask = None
+        if cache.mask_input is not None:
+            shape: list[int | str] = [batch, str(size)]
+            mask = _input(lowered.model, cache.mask_input, ir.DataType.FLOAT, shape)
+        lengths.append(Length(cache.axis, value, cache.slots, mask, size))
+    return ValidSlots(lowered.model, lengths, batch, stamp)
+
+
+def _fixed_rows(model: ir.Model, known: dict[ir.Value, Fact]) -> int:
+    """The rows of a graph without a batch axis: the leading size of its padded inputs, or one that they are all of."""
+    first = [(str(dims[0]), fact) for value, fact in known.items() if fact.padded and (dims := house.dims_of(value))]
+    sizes = {size for size, _ in first}
+    is_named = any(not size.isdigit() and 0 not in dict(fact.axes) for size, fact in first)  # rows that nobody declared
+    if not is_named and not any(size.isdigit() and size != "1" for size in sizes):
+        return 1
+    if len(sizes) == 1 and not is_named:
+        return int(sizes.pop())
+    raise refuse(
+        f"the padded inputs have first axes {sorted(sizes)}",
+        "make the batch their first axis and declare it with buckets",
+    )
+
+
+def _input(model: ir.Model, name: str, dtype: ir.DataType, shape: list[int | str]) -> ir.Value:
+    values = (
+        *model.graph.inputs,
+        *model.graph.initializers.values(),
+        *(v for node in model.graph for v in node.outputs),
+    )
+    if name in {value.name for value in values}:
+        raise refuse(f"the graph has a value {name!r} already", "choose another length_input or mask_input")
+    value = ir.Value(name=name, shape=ir.Shape(shape))
+    value.dtype = dtype
+    model.graph.inputs.append(value)
+    house.names_taken(model.graph).add(name)
+    return value
+
+
+def frames_of_call(cache: CacheAxis) -> Dim:
+    """Frames that a call adds."""
+    return cache.step if cache.added is None else house.expression(cache.added)

@@ -1,0 +1,88 @@
+"""What leaves a padded graph is what callers and states take it for, or the graph is refused.
+
+Callers cut suffix padding away and have the batch in front; a state holds its newest frames in its newest slots.
+"""
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.facts import Fact, refuse
+from compiler.analysis.layout import Frames
+from compiler.analysis.lengths import keeps_all_counted
+from compiler.analysis.propagate import Derivation
+from compiler.padding.length_inputs import frames_of_call
+from compiler.stages import Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
+    """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the newest."""
+    states = {state.output: state for state in lowered.states}
+    for name, value in house.outputs_named(lowered.model).items():
+        fact = derivation.fact(value)
+        node = value.producer()
+        place = {"tensor": name, "node": str(node.name) if node else "", "op": node.op_type if node else ""}
+        place["source"] = house.source_of(node)
+        _check_rows(fact, lowered.batch_axis, place)
+        if fact.is_number:
+            raise refuse(
+                "the output is an axis length that all rows share",
+                "return one per row (expand it to the batch in front), or leave it out: callers know their lengths",
+                **place,
+            )
+        cache = lowered.cache_of(states[name]) if name in states else None
+        if cache is not None:
+            _check_state(fact, states[name], value, cache, place)
+            continue
+        for axis, layout in fact.axes:
+            frames = fact.frames(axis)
+            if any(isinstance(each, Frames) for each in layout) and (frames is None or not frames.is_suffix_padded):
+                raise refuse(
+                    f"axis {axis} of the output is {' * '.join(map(str, layout))}",
+                    "return the new frames only, declare the output as a state, or keep its axes apart",
+                    **place,
+                )
+
+
+def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None:
+    axis = fact.rows_axis
+    if axis is None or (axis == 0 and len(fact.tracked[0]) == 1):
+        return
+    raise refuse(f"the batch {batch!r} is not the first axis of the output", "transpose the output", **place)
+
+
+def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
+    """The newest frames of a state are the newest slots, as many as are counted, zero where there are none."""
+    axis = state.frames_axis
+    assert axis is not None
+    frames = fact.frames(axis)
+    fixed = None if value.shape is None else value.shape[axis]
+    counted = house.symbol(cache.axis) + frames_of_call(cache)
+    if frames is None:
+        if isinstance(fixed, int) and keeps_all_counted(fixed, counted, cache.axis, cache.slots):
+            return
+    elif (
+        frames.is_prefix_padded
+        and len(fact.padded) == 1
+        and fact.padding(axis).is_zero
+        and keeps_all_counted(frames.size, counted, cache.axis, cache.slots)
+    ):
+        return
+    raise refuse(
+        f"the state holds {fact}, not the cached frames and then {frames_of_call(cache)} new ones",
+        "join the cache with the new frames, cache first, and feed the whole back",
+        axis=cache.axis,
+        **place,
+    )
+
+
+def check_empty(least: int, cache: CacheAxis) -> None:
+    """A stream starts with an empty cache."""
+    if least > 0:
+        raise refuse(
+            f"something needs at least {least} cached frames, and a stream starts with none",
+            "join at least one new frame to the cache before softmax or a reduction",
+            axis=cache.axis,
+        )

@@ -1,0 +1,223 @@
+"""A graph while it is being padded: its facts, and what they ask to be written.
+
+Before:
+    p = Softmax(scores)             # a need of its verdict: fill axis 3 of operand 0 with the lowest number
+After:
+    p = Softmax(Where(valid, scores, lowest))
+
+Positions that all rows shared become rows of their own, since each row has its own length; that changes shapes behind
+them, so such nodes are written first, and the facts are derived anew.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.certificate import records
+from compiler.analysis.facts import VALID, Clamp, Fact, Fill, Rewrite
+from compiler.analysis.interval import Interval
+from compiler.analysis.layout import Rows
+from compiler.analysis.length_data import fact_at
+from compiler.analysis.lengths import infer_settled
+from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
+from compiler.errors import Refused
+from compiler.padding.forms import FORMS
+from compiler.padding.forms.site import Site
+from compiler.padding.length_inputs import with_length_inputs
+from compiler.padding.valid_slots import is_removed
+from compiler.stages import Lowered
+
+
+class PaddedGraph:
+    """One graph while it is being padded.
+
+    Args:
+        lowered: its record.
+        axes: the tracked axes.
+        stamp: name of the pass.
+
+    Attributes:
+        known: facts of the inputs, and of what has been written.
+        valid_slots: the length inputs, and the masks made of them.
+        steps: records of the nodes that were judged, facts before their readers.
+        becomes: by value the one that was written in its place.
+    """
+
+    def __init__(self, lowered: Lowered, axes: Axes, stamp: str) -> None:
+        self.model, self.axes, self.stamp = lowered.model, axes, stamp
+        self.known = input_facts(self.model, axes)
+        self.valid_slots = with_length_inputs(lowered, self.known, stamp)
+        self.filled: dict[tuple[ir.Value, int, float], ir.Value] = {}
+        self.steps: list[dict[str, Any]] = []
+        self.becomes: dict[str, str] = {}
+        self.order = {str(node.name): at for at, node in enumerate(house.nodes_of(self.model))}
+
+    def derive(self, *, tolerant: bool = False) -> Derivation:
+        """The facts of every value, after everything that gives shared values a batch axis has been written.
+
+        Positions that all rows shared become rows of their own (each row has its own length), which changes shapes
+        downstream; so such nodes are written first, and the derivation starts again on the new shapes.
+
+        Args:
+            tolerant: keep refusals in the derivation instead of raising the first.
+        """
+        for name in sorted(self.axes.clean):
+            self._clean(house.inputs_named(self.model)[name])
+        while True:
+            refused = None
+            try:
+                derivation = propagate(self.model, self.axes, self.known, written_by=self.stamp)
+            except Refused as error:
+                refused = error
+                derivation = propagate(self.model, self.axes, self.known, written_by=self.stamp, tolerant=True)
+            first = [each for each in derivation.judged if self._gives_rows(each)]
+            if not first:
+                if refused is not None and not tolerant:
+                    raise refused
+                self.steps += records(derivation)
+                self.steps.sort(key=lambda step: self.order[step["node"]])  # facts come before their readers
+                return derivation
+            gone = [each for each in first if any(isinstance(need, Rewrite) for need in each.verdict.needs)]
+            self.steps += records(dataclasses.replace(derivation, judged=gone))  # the others are judged again
+            for each in first:
+                self._write_node(each)
+            house.prune(self.model)
+            house.forget_shapes(self.model)
+            infer_settled(self.model, self.axes.behind)
+            self.valid_slots.settle()
+            self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
+
+    def _gives_rows(self, judged: Judged) -> bool:
+        if self.axes.batch is None:
+            return any(need.kind in SHARED_FORMS for need in judged.verdict.needs if isinstance(need, Rewrite))
+        for output, fact in zip(judged.node.outputs, judged.verdict.outputs, strict=True):
+            if fact.rows_axis is not None and (house.dims_of(output) or ())[fact.rows_axis] == 1:
+                return True
+        return any(
+            isinstance(need, Fill)
+            and (given := judged.given[need.operand]) is not None
+            and given.rows_axis is None
+            and not given.is_number
+            for need in judged.verdict.needs
+        )
+
+    def write(self, derivation: Derivation) -> None:
+        """Carry out every need."""
+        for each in derivation.judged:
+            if each.verdict.needs:
+                self._write_node(each)
+
+    def _write_node(self, judged: Judged) -> None:
+        node = judged.node
+        insert = house.Inserter(self.model, self.stamp, before=node)
+        facts = list(judged.given)
+        try:
+            for need in judged.verdict.needs:
+                if isinstance(need, Fill):
+                    given = facts[need.operand]
+                    assert given is not None
+                    facts[need.operand] = self._fill(insert, node, need, given)
+                elif isinstance(need, Clamp):
+                    given = facts[need.operand]
+                    assert given is not None
+                    facts[need.operand] = self._clamp(insert, node, need, given)
+                else:
+                    site = Site(self.model, node, need.details, facts, judged.verdict.outputs, self.valid_slots, insert)
+                    names = [str(output.name) for output in node.outputs]
+                    number = self._number(node, need)
+                    FORMS[need.kind](site)
+                    if number is not None:
+                        facts[need.details[0]] = number
+                    for new, fact in zip(site.replaced, judged.verdict.outputs, strict=False):
+                        if new is not None:
+                            self.known[new] = fact
+                    self.becomes |= {
+                        old: str(new.name) for old, new in zip(names, site.replaced, strict=False) if new is not None
+                    }
+        except Refused as refused:
+            raise refused.at(node=str(node.name), op=node.op_type, source=house.source_of(node)) from None
+
+    def _number(self, node: ir.Node, need: Rewrite) -> Fact | None:
+        """The fact of an operand that the form "number" is about to write."""
+        if need.kind != "number":
+            return None
+        operand, place = need.details
+        value = node.inputs[operand]
+        assert value is not None and value.dtype is not None
+        return fact_at(value.dtype, value, place)
+
+    def _fill(self, insert: house.Inserter, node: ir.Node, need: Fill, given: Fact) -> Fact:
+        """Overwrite the padding of one operand by selection: whatever was there, NaN included, is gone."""
+        value = node.inputs[need.operand]
+        assert value is not None
+        after = _with_rows(given, self.axes.batch).filled(need.axis, need.value)
+        key = (value, need.axis, need.value)
+        if key not in self.filled:
+            self.filled[key] = self._select(self._behind(value, insert), value, after, need.axis, need.value)
+            self.known[self.filled[key]] = after
+        node.replace_input_with(need.operand, self.filled[key])
+        return after
+
+    def _clamp(self, insert: house.Inserter, node: ir.Node, need: Clamp, given: Fact) -> Fact:
+        """Legal indices choose the entry that they chose, all others become legal.
+
+        The remainder, and not Clip, which compares int64 wrongly (see `compiler.analysis.transfer.ordered`).
+        """
+        value = node.inputs[need.operand]
+        assert value is not None and value.dtype is not None
+        key = (value, -1, float(need.high))
+        if key not in self.filled:
+            count = insert.constant(np.array(need.high + 1, value.dtype.numpy()), "legal_index")
+            self.filled[key] = self._behind(value, insert).op(
+                "Mod", [value, count], name=f"{value.name}_legal", shape=value.shape, dtype=value.dtype
+            )
+        after = dataclasses.replace(
+            given, contents=tuple((region, Interval(0.0, need.high)) for region in given.regions), index=None
+        )
+        self.known[self.filled[key]] = after
+        node.replace_input_with(need.operand, self.filled[key])
+        return after
+
+    def _select(self, insert: house.Inserter, value: ir.Value, fact: Fact, axis: int, fill: float) -> ir.Value:
+        dims = house.dims_of(value)
+        assert dims is not None and value.dtype is not None
+        condition = self.valid_slots.mask(fact, axis, dims)
+        constant = insert.constant(np.array(fill, value.dtype.numpy()), "padding")
+        shape = list(value.shape or ())
+        if self.axes.batch is not None and fact.rows_axis is not None and shape[fact.rows_axis] == 1:
+            shape[fact.rows_axis] = ir.SymbolicDim(self.axes.batch)
+        return insert.op(
+            "Where", [condition, value, constant], name=f"{value.name}_filled", shape=shape, dtype=value.dtype
+        )
+
+    def _clean(self, value: ir.Value) -> None:
+        """Zero in the padding of an input, for everything that reads it."""
+        fact = self.known[value]
+        uses = list(value.uses())
+        for axis in fact.padded:
+            clean = self._select(self.valid_slots.insert, value, fact, axis, 0.0)
+            for use in uses:
+                if not house.is_op(use.node, "Shape"):
+                    use.node.replace_input_with(use.idx, clean)
+            self.known[clean] = fact
+        self.known[value] = dataclasses.replace(fact, contents=((VALID, fact.valid),))  # for those that read its shape
+
+    def _behind(self, value: ir.Value, otherwise: house.Inserter) -> house.Inserter:
+        """Behind the producer of a value, so that later readers may share what is inserted."""
+        producer = value.producer()
+        return otherwise if producer is None else house.Inserter(self.model, self.stamp, after=producer)
+
+
+SHARED_FORMS = frozenset({"look_up_positions"})
+"""Forms whose result has rows of its own although the operand is shared."""
+
+
+def _with_rows(fact: Fact, batch: str | None) -> Fact:
+    """A shared value of leading size 1 gets the batch there when it is masked per row."""
+    if batch is None or fact.rows_axis is not None:
+        return fact
+    rows = (0, (Rows(house.symbol(batch)),))
+    return dataclasses.replace(fact, axes=(rows, *fact.axes))

@@ -1,0 +1,56 @@
+"""The inputs that tell the true lengths of every row."""
+
+import dataclasses
+
+import pytest
+
+from compiler import ir as house
+from compiler.analysis.layout import Side
+from compiler.analysis.propagate import Axes, input_facts
+from compiler.errors import Refused
+from compiler.padding.length_inputs import frames_of_call, with_length_inputs
+from compiler.padding.valid_slots import ValidSlots
+from compiler.stages import Lowered, PaddedAxis
+from tests.kit.graphs import copy_of, parse, streaming
+
+TEXT = "(float[{rows},time,4] x) => (float[{rows},time,4] y) { y = Relu(x) }"
+
+
+def added(lowered: Lowered) -> ValidSlots:
+    sides = {each.axis: Side.LEFT for each in lowered.padded_axes} | {
+        cache.axis: Side(cache.side) for cache in lowered.caches
+    }
+    axes = Axes(lowered.batch_axis, sides)
+    return with_length_inputs(lowered, input_facts(lowered.model, axes), "pad_axes")
+
+
+def padded(rows: str, batch: str | None) -> Lowered:
+    axes = (PaddedAxis("time", "time_length"),)
+    return Lowered("tiny", parse(TEXT.replace("{rows}", rows)), batch_axis=batch, padded_axes=axes)
+
+
+@pytest.mark.parametrize(("rows", "batch", "expected"), [("batch", "batch", "batch"), ("1", None, 1), ("3", None, 3)])
+def test_every_row_has_a_true_length(rows: str, batch: str | None, expected: str | int) -> None:
+    lowered = padded(rows, batch)
+    (length,) = added(lowered).lengths.values()
+    assert length.value is house.inputs_named(lowered.model)["time_length"]
+    assert [str(dim) for dim in length.value.shape or ()] == [str(expected)]
+
+
+def test_rows_that_nobody_declared_are_refused() -> None:
+    with pytest.raises(Refused, match="first axes"):
+        added(padded("rows", None))
+
+
+def test_a_cache_has_its_mask_where_the_recipe_names_one() -> None:
+    for mask in ("mask", None):
+        lowered = copy_of(streaming(mask_input=mask))
+        (length,) = added(lowered).lengths.values()
+        assert (length.mask is None) == (mask is None)
+        assert length.mask_size == house.symbol("cache") + frames_of_call(lowered.caches[0])
+
+
+def test_the_frames_of_a_call_may_follow_from_an_axis() -> None:
+    (cache,) = streaming().caches
+    assert frames_of_call(cache) == cache.step
+    assert frames_of_call(dataclasses.replace(cache, added="2*chunk")) == 2 * house.symbol("chunk")
