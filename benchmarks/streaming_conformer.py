@@ -1,18 +1,22 @@
 """Builds a cache-aware Conformer as its authors export it, from a recipe of the README's form, and says what it took.
 
-    python -m benchmarks.streaming_conformer --layers 12
+    python -m benchmarks.streaming_conformer --layers 12 --out bundle
+    python -m benchmarks.streaming_conformer --layers 12 --bundle bundle --rows 1 4 16
+
+The second command builds nothing: it runs a bundle in each of its buckets of rows beside the model's own PyTorch loop.
 
 The model is written for one row and in no way for deployment: a convolutional subsampling by four, then Conformer
 layers with attention caches of all layers stacked in one tensor `[layers, heads, cached, keys and values]`, without
 a batch axis, and cut inside the model to the newest frames; convolution caches `[layers, 1, width, kernel - 1]`; and
 rows of a table of positions that begin at a scalar `offset`, counted by the caller. The recipe lists inputs, states
-and axes. The gates of the build compare 1000 chained calls with the model.
+and axes. The gates of the build compare 60 chained calls with the model, and the growth of the error over 1000.
 
 Source: Zhang et al., WeNet 2.0 (arXiv 2203.15455), the step of its streaming encoder; Gulati et al., Conformer (arXiv
 2005.08100).
 """
 
 import argparse
+import collections
 import json
 import sys
 import tempfile
@@ -26,6 +30,8 @@ import yaml
 from torch import nn
 
 import build as front_door
+import runtime_lite
+from compiler.runners.ahead import ahead
 
 WIDTH, HEADS, KERNEL, MELS = 256, 4, 15, 80
 CHUNK, FRAMES, WINDOW = 16, 67, 64
@@ -33,6 +39,12 @@ CHUNK, FRAMES, WINDOW = 16, 67, 64
 
 CALLS = 60
 """Of one stream of data: 960 frames, 15 windows."""
+
+BUCKETS = (1, 4, 16)
+"""Rows."""
+
+LIMIT = 1e-5
+"""What an output or state may be off, relative to values above 1."""
 
 POSITIONS = 20_000
 """Rows of the table of positions: 1000 calls of 16 frames and more."""
@@ -184,7 +196,7 @@ def recipe(layers: int, steps: int) -> dict[str, Any]:
         layers: of the model, 2 or 12.
         steps: chained calls that are compared; those beyond one stream for drift.
     """
-    parity: dict[str, Any] = {"max_abs": 1.0e-5, "chained_steps": min(steps, CALLS)}
+    parity: dict[str, Any] = {"max_abs": LIMIT, "chained_steps": min(steps, CALLS)}
     if steps > CALLS:
         parity["drift"] = {"steps": steps, "max_growth": 1.5}
     attention, convolution = [layers, HEADS, "cached", 2 * WIDTH // HEADS], [layers, 1, WIDTH, KERNEL - 1]
@@ -208,7 +220,7 @@ def recipe(layers: int, steps: int) -> dict[str, Any]:
         "source": {"factory": "benchmarks.streaming_conformer:" + {2: "build_of_two", 12: "build"}[layers]},
         "inputs": inputs,
         "outputs": ["encoded", "next_attention_cache", "next_convolution_cache"],
-        "axes": {"batch": {"buckets": [1, 4, 16]}, "cached": {"window": WINDOW}},
+        "axes": {"batch": {"buckets": list(BUCKETS)}, "cached": {"window": WINDOW}},
     }
     return {
         "name": f"streaming_conformer_{layers}",
@@ -219,23 +231,94 @@ def recipe(layers: int, steps: int) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> dict[str, float]:
+    """How far a bucket of a bundle is from the model's own PyTorch loop, over all calls, relative to values above 1.
+
+    Every row runs the same stream, each a call later than the row before, so that rows of all ages share a run.
+
+    Args:
+        folder: the bundle.
+        layers: of the model.
+        calls: chained calls of the first row.
+        rows: of the bucket.
+        threads: that one run may use.
+
+    Returns:
+        By output and state the largest difference.
+    """
+    errors, peaks = dict[str, float](), dict[str, float]()
+    answers = collections.deque[dict[str, np.ndarray]](maxlen=rows)
+    with runtime_lite.Runtime(threads=threads) as runtime:
+        runner = runtime.load(folder).runner("encoder")
+        feeds = next(streams(calls))
+        states = [runner.initial_state(1) for _ in range(rows)]
+        for call, answer in enumerate(ahead(_torch_loop(build(layers), feeds))):
+            answers.appendleft(answer)
+            given = [runner.check("benchmark", feeds[call - row]) for row in range(len(answers))]
+            results = runner.step_streams(given, states[: len(answers)], {"batch": rows})
+            for row, (outputs, state) in enumerate(results):
+                states[row] = state
+                for name, expected in answers[row].items():
+                    got = {**outputs, **state.values}[name][0]
+                    newest = got[:, :, -expected.shape[2] :] if name == "attention_cache" else got
+                    error = float(np.max(np.abs(newest.astype(np.float64) - expected)))
+                    errors[name] = max(errors.get(name, 0.0), float("inf") if np.isnan(error) else error)
+                    peaks[name] = max(peaks.get(name, 1.0), float(np.max(np.abs(expected))))
+    return {name: error / peaks[name] for name, error in errors.items()}
+
+
+def _torch_loop(model: nn.Module, feeds: Sequence[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+    """What the model answers call after call, its caches fed back by hand."""
+    torch.set_num_threads(1)
+    layers = len(model.eval().layers)  # type: ignore[arg-type]
+    attention = torch.zeros(layers, HEADS, 0, 2 * WIDTH // HEADS)
+    convolution = torch.zeros(layers, 1, WIDTH, KERNEL - 1)
+    for feed in feeds:
+        with torch.no_grad():
+            features, offset = torch.from_numpy(feed["features"]), torch.from_numpy(feed["offset"])[0]
+            encoded, attention, convolution = model(features, offset, attention, convolution)
+        yield {
+            "encoded": encoded[0].numpy(),
+            "attention_cache": attention.numpy(),
+            "convolution_cache": convolution[:, 0].numpy(),
+        }
+
+
+def _build(options: argparse.Namespace, folder: Path) -> int:
     """Build it and print the time of every stage; the exit code of the build."""
-    parser = argparse.ArgumentParser(description="Build of a cache-aware Conformer, stage by stage.")
+    written, report = folder / "streaming_conformer.yaml", folder / "report.json"
+    written.write_text(yaml.safe_dump(recipe(options.layers, options.steps), sort_keys=False))
+    places = ["--out", str(options.out or folder / "bundle"), "--no-cache", "--report", str(report)]
+    code = front_door.main(["--recipe", str(written), *places])
+    stages = json.loads(report.read_text())["stages"] if report.exists() else []
+    print(f"{'':24} {'clock':>10} {'processor':>12}")
+    for each in stages:
+        print(f"{each['stage']:24} {each['seconds']:8.1f} s {each['processor_seconds']:10.1f} s")
+    clock, processor = (sum(each[key] for each in stages) for key in ("seconds", "processor_seconds"))
+    print(f"{'all':24} {clock:8.1f} s {processor:10.1f} s")
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the model, or compare a bundle of it; the exit code of the build, 1 where a bundle is too far off."""
+    parser = argparse.ArgumentParser(description="Build of a cache-aware Conformer, stage by stage, and its calls.")
     parser.add_argument("--layers", type=int, choices=(2, 12), default=12)
     parser.add_argument("--steps", type=int, default=1000, help="chained calls that are compared")
+    parser.add_argument("--out", type=Path, help="where the bundle stays; it goes where none is given")
+    parser.add_argument("--bundle", type=Path, help="one that is built already: compare it, build nothing")
+    parser.add_argument("--rows", type=int, nargs="+", choices=BUCKETS, default=list(BUCKETS))
+    parser.add_argument("--threads", type=int, default=1, help="of one run of a bundle")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        written, report = folder / "streaming_conformer.yaml", folder / "report.json"
-        written.write_text(yaml.safe_dump(recipe(options.layers, options.steps), sort_keys=False))
-        places = ["--out", str(folder / "bundle"), "--no-cache", "--report", str(report)]
-        code = front_door.main(["--recipe", str(written), *places])
-        stages = json.loads(report.read_text())["stages"] if report.exists() else []
-    for each in stages:
-        print(f"{each['stage']:24} {each['seconds']:8.1f} s")
-    print(f"{'all':24} {sum(each['seconds'] for each in stages):8.1f} s")
-    return code
+    if options.bundle is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            return _build(options, Path(scratch))
+    worst = 0.0
+    for rows in options.rows:
+        found = furthest(options.bundle, options.layers, options.steps, rows, options.threads)
+        worst = max(worst, *found.values())
+        told = ", ".join(f"{name} {error:.1e}" for name, error in found.items())
+        print(f"{rows:2} rows, {options.steps} calls: {told} of the largest value (limit {LIMIT:.0e})")
+    return int(worst > LIMIT)
 
 
 if __name__ == "__main__":

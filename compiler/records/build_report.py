@@ -21,6 +21,8 @@ class StageReport:
         graph: graph name; empty for stages of the whole bundle.
         stage: `capture`, a pass name, a target kind, `verify` and so on.
         seconds: wall time.
+        processor_seconds: computing time of all threads of the build, which other work on the machine does not stretch;
+            None of a stage that is not over.
         cached: whether the result came from the stage cache.
         matched: places the pass looked at.
         rewritten: places it changed.
@@ -44,6 +46,7 @@ class StageReport:
     detail: str = ""
     sqnr_db: float | None = None
     precision: tuple[PrecisionRecord, ...] = ()
+    processor_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for the stage cache."""

@@ -5,6 +5,7 @@ line when it ends. `show` prints what the records hold and nothing else, as `--r
 """
 
 import contextlib
+import dataclasses
 import errno
 import time
 from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ class Progress:
     def stage(self, graph: str, name: str) -> Iterator[StageHandle]:
         """Show one stage while it runs, and one line when it has ended, well or not."""
         handle = StageHandle(graph, name, self._now)
-        ended = "failed"
+        computed, ended = time.process_time(), "failed"
         try:
             with insisted(), self._live(handle):
                 yield handle
@@ -79,7 +80,8 @@ class Progress:
             raise
         finally:
             seconds = self._now() - handle.started_s
-            self.stages.append(handle.report or StageReport(graph, name, seconds, detail=ended))
+            report = handle.report or StageReport(graph, name, seconds, detail=ended)
+            self.stages.append(dataclasses.replace(report, processor_seconds=time.process_time() - computed))
             self.say(f"{_label(handle):<40} {seconds:7.2f} s  {ended}")
 
     def say(self, line: str) -> None:

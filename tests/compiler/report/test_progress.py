@@ -42,6 +42,8 @@ def test_each_stage_is_one_plain_line() -> None:
         "encoder: pad_axes                           1.00 s  2 of 3 rewritten, 2 left as they are",
         "bundle                                      1.00 s  done",
     ]
+    assert all((stage.processor_seconds or 0.0) >= 0.0 for stage in terminal.progress.stages)
+    assert None not in [stage.processor_seconds for stage in terminal.progress.stages], "what is told is measured, too"
 
 
 @pytest.mark.parametrize(("error", "word"), [(ValueError("x"), "failed"), (KeyboardInterrupt(), "interrupted")])
