@@ -13,7 +13,7 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Rewrite, Verdict, make_fact, refuse
 from compiler.analysis.interval import ANYTHING, LONGEST, TRUTH, Interval
 from compiler.analysis.known_sizes import at_length, numbers_of
-from compiler.analysis.layout import Axis, Rows, Side, has_rows, suffix, symbols_of
+from compiler.analysis.layout import Axis, Rows, Side, has_rows, size_of, suffix, symbols_of
 from compiler.analysis.row_numbers import Layouts, Place, Planner
 from compiler.analysis.transfer import limits_of, stored
 from compiler.errors import Refused
@@ -111,12 +111,13 @@ def _place(case: Case, operand: int, rank: int, rows_at: int) -> Place:
             axis for other in case.present if other != operand and (axis := _axis_of(case, other, back)) is not None
         ]
         is_rows = back == rows_at - rank
-        if dim != 1 and (case.batch is not None and dim == symbol(case.batch)) != is_rows:
+        if dim != 1 and (case.batch is not None and symbol(case.batch) in symbols_of(dim)) != is_rows:
             raise refuse(
                 f"{case.op} joins rows of the batch with a number of {dim} entries per row", "keep the batch one axis"
             )
         layouts.append(None if dim == 1 or is_rows else others[0] if others else _own(case, dim))
-    if len(rows) > 1 and any(axis is not None for axis in layouts):
+    is_merged = len(rows) > 1 and dims[:1] == (size_of(rows),) and rows_at == rank - len(dims)
+    if len(rows) > 1 and any(axis is not None for axis in layouts) and not (is_merged and isinstance(rows[0], Rows)):
         raise refuse(
             f"{case.op} uses several numbers per row where the batch is merged with other axes", "keep the batch apart"
         )
@@ -143,6 +144,29 @@ def _lies_otherwise(case: Case, operand: int) -> bool:
     ]
     try:
         Planner(case.batch).plan(case.node.inputs[operand], layouts)
+    except Refused:
+        return False
+    return True
+
+
+def unlike_window(case: Case) -> bool:
+    """Whether a node repeats for every row what follows from lengths and lies otherwise than what is cached.
+
+    What it repeats begins with the first position, what is cached ends with the last one: whoever joins the two
+    computes it again for each row.
+    """
+    fact, dims = case.fact(), case.dims()
+    if case.batch is None or fact.rows_axis is not None:
+        return False
+    if all(_along_window(case, dims[at]) in (None, axis) for at, axis in fact.axes):
+        return False
+    return follows_from_lengths(case)
+
+
+def follows_from_lengths(case: Case) -> bool:
+    """Whether a node's first output can be computed again per row, of true lengths."""
+    try:
+        Planner(case.batch).plan(case.node.outputs[0], own_layouts(case, case.out_dims()))
     except Refused:
         return False
     return True

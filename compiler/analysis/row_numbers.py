@@ -19,8 +19,8 @@ import sympy
 
 from compiler.analysis.facts import refuse
 from compiler.analysis.interval import LONGEST
-from compiler.analysis.known_sizes import is_placeholder, numbers_of, same
-from compiler.analysis.layout import Axis, Frames, size_of, symbols_of
+from compiler.analysis.known_sizes import is_placeholder, numbers_of, quotient, same
+from compiler.analysis.layout import Axis, Frames, Segment, size_of, suffix, symbols_of
 from compiler.analysis.place_numbers import uniform
 from compiler.ir import Dim, array_of, dims_of, int_attribute, integers_of, ints_attribute, is_op, symbol
 from compiler.operator_traits import CASTS, OF_POSITIONS, VIEWS
@@ -139,13 +139,24 @@ class Planner:
         """
         found: list[Dim] = []
         for dim, layout in zip(dims, layouts, strict=True):
-            if self.batch is not None and dim == symbol(self.batch):
-                found.append(1)
+            of_row = self.of_row(dim)
+            if of_row != dim and isinstance(of_row, int):
+                found.append(of_row)
             elif layout is None and not isinstance(dim, int):
                 raise refuse(f"an axis of {dim} entries, computed from axis lengths, is used as data", CURE)
             else:
                 found.append(dim if layout is None else size_of(layout))
         return tuple(found)
+
+    def of_row(self, dim: Dim) -> Dim:
+        """The entries of one row along an axis: 1 of the batch, 4 where four of each row lie one behind the other."""
+        share = None if self.batch is None else quotient(dim, symbol(self.batch))
+        return dim if share is None else share
+
+    def in_front(self, dims: Sequence[Dim]) -> Dim:
+        """How many entries there are for every row in front of the batch; 1 where no axis holds it."""
+        at = next((at for at, dim in enumerate(dims) if self.of_row(dim) != dim), 0)
+        return normal_form(math.prod(dims[:at]))
 
     def _sizes(self, value: ir.Value, dims: Sequence[Dim]) -> Sizes | None:
         """Sizes of axes that are known, and not just computed of such with rounding that is not that of sizes."""
@@ -201,7 +212,10 @@ def _elementwise(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequen
 
 def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     """Axes whose sizes follow from lengths stay whole and in order; those between them may be cut and merged."""
-    own = _dims(node, 0)
+    whole = _dims(node, 0)
+    if planner.in_front(whole) != planner.in_front(dims):
+        raise refuse(f"{node.op_type} of axis lengths mixes rows of the batch with others, and is used as data", CURE)
+    own, dims_of_node, dims = [planner.of_row(dim) for dim in whole], dims, [planner.of_row(dim) for dim in dims]
     found: list[Axis | None] = [None] * len(own)
     before = [at for at, dim in enumerate(own) if dim != 1]
     after = [at for at, dim in enumerate(dims) if dim != 1]
@@ -222,7 +236,7 @@ def _reshaped(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
             break
     if before or after:
         raise refuse(f"{node.op_type} of axis lengths merges or cuts axes of unknown size, and is used as data", CURE)
-    return _applied(planner, node, layouts, dims, [(0, tuple(found))])
+    return _applied(planner, node, layouts, dims_of_node, [(0, tuple(found))])
 
 
 def _transposed(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
@@ -238,6 +252,14 @@ def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
     )
 
 
+def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
+    """Tile for every row: a row has what is repeated once."""
+    times = numbers_of(node.inputs[1])
+    if times is None or any(planner.of_row(each) != 1 for each in times):
+        raise refuse("Tile of axis lengths is used as data", "repeat by the size of the batch alone, or Expand")
+    return planner.plan(node.inputs[0], layouts)
+
+
 def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     at = int_attribute(node, "axis", 0) % len(dims)
     if layouts[at] is not None or not isinstance(dims[at], int):
@@ -251,6 +273,12 @@ def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim])
     if _is_turn(bounds, dims):
         axis = int(bounds[2][0] if len(bounds) > 2 and bounds[2] is not None else 0) % len(dims)
         return _turned(planner.plan(node.inputs[0], layouts), axis)
+    run = _run(node, dims)
+    if run is not None:
+        axis, first = run
+        layout = layouts[axis] or (Frames((Segment(dims[axis]),)),)
+        source = [*layouts[:axis], suffix(_dims(node, 0)[axis]), *layouts[axis + 1 :]]
+        return _begun_later(planner.plan(node.inputs[0], source), axis, first, layout)
     if any(each is None for each in bounds) or named is None or any(layouts[int(at)] is not None for at in named):
         raise refuse("Slice of what follows from axis lengths is used as data", CURE)
     return _applied(planner, node, layouts, dims, [(0, layouts)])
@@ -262,6 +290,78 @@ def _is_turn(bounds: Sequence[np.ndarray | None], dims: Sequence[Dim]) -> bool:
         return False
     start, end, _, step = (int(each.item()) for each in bounds if each is not None)
     return (start, step) == (-1, -1) and end < -LONGEST
+
+
+def _run(node: ir.Node, dims: Sequence[Dim]) -> tuple[int, Dim] | None:
+    """The axis of which a Slice keeps neighbours, and the first of them, where both move with lengths; else None."""
+    bounds = [numbers_of(each) for each in node.inputs[1:] if each is not None]
+    if len(bounds) < 3 or any(each is None or len(each) != 1 for each in bounds):
+        return None
+    start, end, axis, step = (*(each[0] for each in bounds if each is not None), 1)[:4]
+    if not isinstance(axis, int) or step != 1:
+        return None
+    at = axis % len(dims)
+    size = _dims(node, 0)[at]
+    first, last = (_from_front(each, size) for each in (start, end))
+    inside = all(never_negative(each) for each in (first, normal_form(size - last)))
+    moves = not isinstance(size, int) and same(normal_form(last - first), dims[at])
+    return (at, first) if inside and moves else None
+
+
+def _from_front(bound: Dim, size: Dim) -> Dim:
+    """A bound counted from the front; one behind the end is the end."""
+    if isinstance(bound, int) and bound < 0:
+        return normal_form(size + bound)
+    return size if isinstance(bound, int) and bound >= LONGEST else bound
+
+
+def _begun_later(plan: Plan, axis: int, first: Dim, layout: Axis) -> Plan:
+    """The plan of the same numbers along an axis from a later one on, laid out anew.
+
+    Raises:
+        Refused: something but arithmetic of positions is cut.
+    """
+    frames = layout[0] if len(layout) == 1 else None
+    match plan:
+        case Fixed(sizes=()) | Sizes():
+            return plan
+        case Fixed(array=array, sizes=sizes):
+            return Fixed(array, _resized(sizes, axis, layout))
+        case Counted(start=start, step=step) if isinstance(frames, Frames):
+            begin, by = _number(start), _number(step)
+            if begin is not None and isinstance(by, int):
+                return Counted(Sizes((normal_form(begin + first * by),), (), plan.dtype), step, frames, plan.dtype)
+        case Apply(node=node, operands=operands):
+            places = [_place_in(node, at, axis, len(plan.sizes)) for at in range(len(operands))]
+            if None not in places:
+                moved = tuple(
+                    each if at < 0 else _begun_later(each, at, first, layout)
+                    for each, at in zip(operands, (place for place in places if place is not None), strict=True)
+                )
+                return dataclasses.replace(plan, operands=moved, sizes=_resized(plan.sizes, axis, layout))
+    raise refuse(
+        "a part of what follows from axis lengths is used as data", "cut positions before they are computed on"
+    )
+
+
+def _resized(sizes: Sequence[Dim], axis: int, layout: Axis) -> tuple[Dim, ...]:
+    return (*sizes[:axis], size_of(layout), *sizes[axis + 1 :])
+
+
+def _place_in(node: ir.Node, operand: int, axis: int, rank: int) -> int | None:
+    """Where an axis of a node's result lies in an operand: -1 where it has one entry or none, None where unknown."""
+    own = _dims(node, operand)
+    if is_op(node, *OF_POSITIONS, "Expand"):
+        at = axis - rank + len(own)
+        return at if at >= 0 and own[at] != 1 else -1
+    if is_op(node, "Concat"):
+        return None if int_attribute(node, "axis", 0) % rank == axis else axis
+    if is_op(node, "Transpose"):
+        return (ints_attribute(node, "perm") or tuple(reversed(range(rank))))[axis]
+    if is_op(node, "Unsqueeze"):
+        added = {int(each) % rank for each in (integers_of(node.inputs[1]) or ()) if isinstance(each, int)}
+        return -1 if axis in added else axis - sum(each < axis for each in added)
+    return None
 
 
 def _turned(plan: Plan, axis: int) -> Plan:
@@ -369,6 +469,7 @@ RULES: dict[str, Rule] = {
     "GatherND": _looked_up,
     "Range": _range,
     "Slice": _cut,
+    "Tile": _repeated,
     "Transpose": _transposed,
 }
 """How every operator is computed per row; what is not here is refused."""

@@ -270,6 +270,15 @@ NEW_FRAMES_CURE = (
 )
 
 
+def _kept_of(cache: ir.Value) -> list[ir.Value]:
+    """A cache, and what is left of it where the model cuts it before it joins the new frames."""
+    found = [cache]
+    for value in found:
+        readers = [node for node in house.consumers_of(value) if house.is_op(node, "Slice", "Identity")]
+        found += [node.outputs[0] for node in readers if node.inputs[0] is value]
+    return found
+
+
 def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], axis: str, graph: str) -> Dim:
     """How many frames a call adds: what the graph joins to a cache along its frames axis, or by how much it grows.
 
@@ -277,23 +286,31 @@ def step_frames(model: ir.Model, states: Sequence[State], places: Sequence[RowPl
         Refused: no cache is joined along it.
     """
     inputs = house.inputs_named(model)
+    caches = {state.cache for state in states if state.cache is not None}
+    others: list[Dim] = []
     for state in states:
         frames_axis = _graph_axis(state, places)
         if frames_axis is None or state.cache != axis:
             continue
-        cache = inputs[state.input]
-        for node in house.consumers_of(cache):
+        kept = _kept_of(inputs[state.input])
+        for node in [reader for value in kept for reader in house.consumers_of(value)]:
             if not house.is_op(node, "Concat"):
                 continue
-            added = [house.dims_of(value) for value in node.inputs if value is not None and value is not cache]
+            added = [house.dims_of(value) for value in node.inputs if value is not None and value not in kept]
             sizes = [dims[frames_axis] if dims is not None else None for dims in added]
             frames = [size for size in sizes if size is not None and not house.mentions(size, axis)]
-            if frames and len(frames) == len(sizes):
-                return house.normal_form(sum(frames[1:], frames[0]))
+            if not frames or len(frames) < len(sizes):
+                continue
+            new = house.normal_form(sum(frames[1:], frames[0]))
+            if not any(house.mentions(new, each) for each in caches):  # else it is what another cache holds, too
+                return new
+            others.append(new)
         back = house.dims_of(house.outputs_named(model)[state.output])
         grown = None if back is None else (grows_by(back[frames_axis], axis) or _grown(back[frames_axis], axis))
         if grown is not None:
             return grown
+    if others:
+        return others[0]
     raise Refused(f"no cache is joined along {axis!r} with new frames", cure=NEW_FRAMES_CURE).at(
         graph=graph, axis=axis, stage="capture"
     )

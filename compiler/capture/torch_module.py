@@ -299,7 +299,7 @@ def _fixed_axis(axis: str, name: str, size: int, place: Place) -> Refused:
     return Refused(
         f"the model fixes axis {axis!r} of {name} to {size}",
         cure="remove code that depends on the example's size, or declare the axis as fixed"
-        + ("; for a model of one row, write the shapes it takes as original" if size == 1 else ""),
+        + ("; for a model of one row, write the shapes it takes as original" if size <= EXAMPLE_BATCH else ""),
         place=dataclasses.replace(place, tensor=name, axis=axis),
     )
 

@@ -57,9 +57,10 @@ class FoldMaskInputs:
         Raises:
             Refused: such an input is the only one with its axes, so its shape cannot be made from another.
         """
-        if not lowered.padded_axes:
+        if not lowered.padded_axes and not lowered.caches:
             return Outcome(lowered)
-        rewritten = sum(_folded(model, lowered.padded_axes) for model in lowered.models)
+        models = lowered.models if lowered.padded_axes else (lowered.model,)
+        rewritten = sum(_folded(model, lowered.padded_axes) for model in models)
         return Outcome(lowered, rewritten, rewritten)
 
 
@@ -70,12 +71,13 @@ def _folded(model: ir.Model, axes: Sequence[PaddedAxis]) -> int:
     for axis in axes:
         filled |= {inputs[name]: 1 for name in axis.mask_inputs if name in inputs}
         filled |= {inputs[name]: house.symbol(axis.axis) for name in axis.length_inputs if name in inputs}
-    infer_settled(model)
+    infer = infer_settled if axes else house.infer_shapes
+    infer(model)
     rewritten = _Folding(model, filled, frozenset(axis.axis for axis in axes)).run()
     if rewritten:
         house.prune(model)
         house.forget_shapes(model)
-        infer_settled(model)
+        infer(model)
     return rewritten
 
 

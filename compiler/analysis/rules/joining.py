@@ -27,7 +27,7 @@ from compiler.analysis.layout import (
     joined,
     symbols_of,
 )
-from compiler.analysis.length_data import spread_per_row
+from compiler.analysis.length_data import follows_from_lengths, spread_per_row
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import is_known
 from compiler.analysis.rules.lookup import rows_of_table
@@ -162,7 +162,20 @@ class Cut:
 
 
 def slice_(case: Case) -> Verdict:
-    """Slice: at borders of segments and at fixed distances from valid ends; tables by lengths."""
+    """Slice: at borders of segments and at fixed distances from valid ends; tables by lengths.
+
+    What all rows share and follows from lengths alone may be cut anywhere: whoever uses it computes it for each row.
+    """
+    try:
+        return _slice(case)
+    except Refused:
+        if case.batch is None or case.fact().rows_axis is not None or not follows_from_lengths(case):
+            raise
+    case.needs.clear()
+    return case.verdict("SL1", "a part of what follows from axis lengths", NUMBER)
+
+
+def _slice(case: Case) -> Verdict:
     fact = case.fact()
     if fact.is_number:
         return case.verdict("SL1", "numbers are picked", NUMBER)

@@ -110,13 +110,14 @@ def _per_row(case: Case, at: int, first: Dim, size: Dim, layout: Axis | None, at
     Raises:
         Refused: the leading axis is not free.
     """
-    if at == 0 or case.dims()[0] != 1 or case.fact().axis(0) is not None:
+    rows: Axis = () if case.batch is None else (Rows(symbol(case.batch)),)
+    is_shared = case.dims()[0] == 1 and case.fact().axis(0) is None
+    if at == 0 or not (is_shared or (rows and case.fact().axis(0) == rows)):
         raise refuse(
             f"the table of shape {[str(dim) for dim in case.dims()]} is looked up at positions of each row",
-            "give the table a leading axis of size 1",
+            "give the table a leading axis of size 1, or the batch there",
         )
     case.rewrite("look_up_positions", at, first, size)
-    rows: Axis = () if case.batch is None else (Rows(symbol(case.batch)),)
     reason = "positions of each row"
     return TableRows(layout, "LK3", reason, case.batch is not None, rows, tuple(at_least))
 
@@ -393,28 +394,47 @@ def _scattered(case: Case, region: Region, axis: int) -> Interval:
 
 
 def scatter_nd(case: Case) -> Verdict:
-    """ScatterND of updates [rows, places, ..] by indices (row, entry): every row writes into itself.
+    """ScatterND of updates by indices (row, entry, ..): every row writes into itself.
 
     Raises:
         Refused: the indices are of another kind, or rows write into others.
     """
     _check_scattered(case)
-    data, updates = case.fact(0), case.fact(2)
-    depth = case.dims(1)[-1]
-    if depth != 2 or case.rank(1) != 3:
+    depth, places = case.dims(1)[-1], case.rank(1) - 1
+    if not isinstance(depth, int) or depth < 2 or places < 1:
         raise refuse(
             "ScatterND by indices other than (row, entry) of every place", "write it by ScatterElements, as scatter_add"
         )
-    counted = counted_components(case, 2)
+    counted = counted_components(case, depth)
+    data, updates = case.fact(0), case.fact(2)
     rows = data.axis(0)
     if rows is None or rows != updates.axis(0) or not has_rows(rows) or len(rows) > 1 or counted[0] != 0:
         raise refuse("ScatterND into other rows than its own: rows of one batch would mix", "write row i into row i")
-    frames, written = case.simple_frames(0, 1), case.simple_frames(2, 1)
-    laid_out = case.fact(1).axis(1)
-    if {at: each for at, each in data.axes if at > 1} != {at: each for at, each in updates.axes if at > 1} or (
+    laid_out = case.fact(1).axis(1) if places > 1 else None
+    behind = {at - depth: each for at, each in data.axes if at >= depth}
+    if behind != {at - places: each for at, each in updates.axes if at >= places} or (
         laid_out is not None and laid_out != updates.axis(1)
     ):
         raise refuse("ScatterND of differently laid out data, indices and updates", "lay all three out alike")
+    if depth == places == 2:
+        return _scattered_along(case)
+    inside = [at for at in data.tracked if 0 < at < depth]
+    if inside or any(0 < at < places for fact in (case.fact(1), updates) for at in fact.tracked):
+        raise refuse(
+            f"ScatterND by indices of {depth} numbers along a padded axis", "write along one axis, by (row, entry)"
+        )
+
+    def content(region: Region) -> Interval:
+        replaced = case.attribute("reduction", "none") == "none"
+        new = updates.content(frozenset(at - depth + places for at in region))
+        return hull(data.content(region), new) if replaced else ANYTHING
+
+    return case.verdict("IX3", "every row puts entries in place in itself", case.output(data.tracked, content))
+
+
+def _scattered_along(case: Case) -> Verdict:
+    """One entry after the other of each row, along an axis that may be padded."""
+    frames, written = case.simple_frames(0, 1), case.simple_frames(2, 1)
     _count_from_start(case, frames)
     if written is not None:
         case.fill(2, 1, _nothing(case))

@@ -13,7 +13,8 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, make_fact, refuse, regions_of
 from compiler.analysis.interval import Interval, hull
 from compiler.analysis.known_sizes import numbers_of, quotient, same
-from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, size_of
+from compiler.analysis.layout import Axis, Factor, Frames, Plain, Segment, has_rows, size_of
+from compiler.analysis.length_data import unlike_window
 from compiler.analysis.registry import Table
 from compiler.analysis.rules.length import created, is_known
 from compiler.ir import Dim
@@ -285,7 +286,7 @@ def expand(case: Case) -> Verdict:
         _, layout = created(case, stated, given)
         if layout is not None:
             axes[at] = layout
-    if fact.is_number:
+    if fact.is_number or (_gets_rows(axes) and unlike_window(case)):
         return case.verdict("MV4", "numbers repeat", NUMBER)
     padded = set(fact.padded)
 
@@ -295,6 +296,10 @@ def expand(case: Case) -> Verdict:
     index = None if fact.index is None else dataclasses.replace(fact.index, axis=fact.index.axis + shift)
     made = make_fact(axes, content, index)
     return case.verdict("MV4", "entries repeat", made, pointwise=_only_keeps(fact, made))
+
+
+def _gets_rows(axes: Mapping[int, Axis]) -> bool:
+    return any(has_rows(axis) for axis in axes.values())
 
 
 def _check_kept(case: Case, size: Dim, wanted: Dim) -> None:
@@ -323,7 +328,7 @@ def tile(case: Case) -> Verdict:
         factors = (*(repeated or ()), *(own or (Plain(dim),)))
         if own is not None or (repeated is not None and not isinstance(repeated[0], Plain)):
             axes[at] = _merged([Piece(factor, at) for factor in factors if factor.size != 1], after[at])
-    if fact.is_number:
+    if fact.is_number or (_gets_rows(axes) and unlike_window(case)):
         return case.verdict("MV4", "numbers repeat", NUMBER)
     padded = frozenset(fact.padded)
 

@@ -133,8 +133,29 @@ def _replace_shared(lifted: LiftedNode, value: ir.Value) -> None:
 
 
 def scatter_tuples(lifted: LiftedNode) -> None:
-    """ScatterND at places that all rows share: the batch goes behind all axes, where entries move as one."""
-    lifted.require_shared(1, what="its places")
+    """ScatterND: at places that all rows share the batch goes behind all axes, where entries move as one.
+
+    Places of each row get the number of the row in front.
+    """
+    if 1 in lifted.rows:
+        _scatter_in_rows(lifted)
+        return
     for operand in (0, 2):
         lifted.read(operand, Form(lifted.rank(operand), None))
     lifted.keep(Form(lifted.rank(), None))
+
+
+def _scatter_in_rows(lifted: LiftedNode) -> None:
+    for operand in (0, 2):
+        lifted.read(operand, INSERTED)
+    insert, places = lifted.insert, lifted.tensor(1, INSERTED)
+    rank, kind = lifted.rank(1) + 1, ir.DataType.INT64
+    bounds = [insert.constant(np.array(number, np.int64), "bound") for number in (0, 1)]
+    rows = insert.op("Squeeze", [lifted.lifter.count()], name="rows", dtype=kind, shape=[])
+    numbers = insert.op("Range", [bounds[0], rows, bounds[1]], name="row_numbers", dtype=kind)
+    numbers = insert.op("Unsqueeze", [numbers, insert.int64s(*range(1, rank))], name="row_numbers", dtype=kind)
+    parts: list[int | ir.Value] = [insert.op("Shape", [places], {"end": rank - 1}, name="places", dtype=kind), 1]
+    numbers = insert.op("Expand", [numbers, lifted.lifter.joined(insert, parts)], name="row_numbers", dtype=kind)
+    whole = insert.op("Concat", [numbers, places], {"axis": rank - 1}, name=f"{places.name}_in_rows", dtype=kind)
+    lifted.node.replace_input_with(1, whole)
+    lifted.keep(INSERTED)

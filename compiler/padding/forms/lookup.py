@@ -46,6 +46,14 @@ def look_up_positions(site: Site) -> None:
         table = site.insert.constant(np.ascontiguousarray(rows), f"{table.name}_rows")
         site.replace(0, site.insert.op("Gather", [table, positions], {"axis": 0}, name=name, shape=shape))
         return
+    if dims[0] != 1:
+        table = _turned(site, table, [0, at, *(axis for axis in range(1, len(dims)) if axis != at)])
+        entries = site.insert.op("Unsqueeze", [positions, site.insert.int64s(-1)], name=name)
+        found = site.insert.op("GatherND", [table, entries], {"batch_dims": 1}, name=name, dtype=table.dtype)
+        found = _turned(site, found, [0, *range(2, at + 1), 1, *range(at + 1, len(dims))])
+        found.shape = ir.Shape(shape)
+        site.replace(0, found)
+        return
     found = site.insert.op("Gather", [table, positions], {"axis": at}, name=name, dtype=table.dtype)
     found = site.insert.op("Squeeze", [found, site.insert.int64s(0)], name=name, dtype=table.dtype)
     if at > 1:
@@ -53,6 +61,13 @@ def look_up_positions(site: Site) -> None:
         found = site.insert.op("Transpose", [found], {"perm": [at - 1, *behind]}, name=name, dtype=table.dtype)
     found.shape = ir.Shape(shape)
     site.replace(0, found)
+
+
+def _turned(site: Site, value: ir.Value, order: Sequence[int]) -> ir.Value:
+    """A value with its axes in another order."""
+    if list(order) == sorted(order):
+        return value
+    return site.insert.op("Transpose", [value], {"perm": list(order)}, name=f"{value.name}_turned", dtype=value.dtype)
 
 
 def _text(size: Dim) -> int | str:

@@ -60,6 +60,10 @@ def placed(site: Site, lifted: ir.Value, value: ir.Value, place: Place) -> ir.Va
     """Carry the axis of rows from the front of [batch, ...] to where it lies in the operand."""
     insert, own = site.insert, len(place.layouts)
     name, dtype = f"{value.name}_per_row", value.dtype
+    if len(place.rows) > 1 and place.rank - own == place.rows_at and (house.dims_of(value) or (1,))[0] != 1:
+        return Writer(site).merged(
+            lifted, Planner(str(site.valid_slots.batch)).slots(house.dims_of(value) or (), place.layouts)
+        )
     if len(place.rows) > 1:
         lifted = insert.op("Reshape", [lifted, insert.int64s(-1)], name=name, dtype=dtype)
         lifted = spread_rows(site, lifted, 1, place.rows)
@@ -146,6 +150,15 @@ class Writer:
     def _spread(self, value: ir.Value, sizes: Sequence[Dim], rows_at: int | None = None) -> ir.Value:
         """A value with all its entries."""
         return self._op("Expand", [value, self.shape([1, *sizes], rows_at)], dtype=value.dtype)
+
+    def merged(self, value: ir.Value, sizes: Sequence[Dim]) -> ir.Value:
+        """A value of every row with the entries of its first axis behind those of the row before."""
+        whole = self._spread(value, sizes, rows_at=0)
+        behind = [self.shape(sizes[1:])] if sizes[1:] else []
+        target = (
+            self._op("Concat", [self.insert.int64s(-1), *behind], {"axis": 0}) if behind else self.insert.int64s(-1)
+        )
+        return self._op("Reshape", [whole, target], dtype=value.dtype)
 
     def _sizes(self, plan: Sizes) -> ir.Value:
         counts = [self.valid_slots.count(size, 1, 0, plan.dtype) for size in plan.sizes]

@@ -31,7 +31,8 @@ GIVEN = ", ".join(f"float[{','.join(map(str, array.shape))}] {name}" for name, a
 CONSTANTS = """<int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64[1] first = {0}, int64[1] second = {1},
     int64 back1 = {-1}, int64[1] third = {2}, int64[1] fourth = {3}, int64[2] behind = {1, 2}, int64[2] outer = {0, 2},
     int64[1] last = {-1}, int64[1] least = {-9223372036854775807},
-    float[4] rate = {1.0, 0.5, 0.25, 0.125}, int64[3] column = {-1, 1, 4}>"""
+    float[4] rate = {1.0, 0.5, 0.25, 0.125}, int64[3] column = {-1, 1, 4}, int64[1] far = {9223372036854775807},
+    float[2,1,1] slopes = {1.0, 0.5}, int64[4] halves = {0, 0, 2, 2}, int64[3] back4 = {0, 0, 4}>"""
 SIZE = "s = Shape<start = 1, end = 2>(x)  T = Squeeze(s)  b = Shape<start = 0, end = 1>(x)  B = Squeeze(b)  "
 RANGE = SIZE + "p = Range(zero, T, one)  "
 TIME_FIRST = "t = Transpose<perm = [1, 0, 2]>(x)  "
@@ -60,6 +61,18 @@ ALONE = {
     "a recurrence over turned frames": TIME_FIRST
     + "back = Slice(t, last, least, first, last)  o, h = GRU<hidden_size = 4>(back, gw, gr)  "
     "e = Squeeze(o, second)  z = Slice(e, last, least, first, last)  y = Transpose<perm = [1, 0, 2]>(z)",
+    "the same for every row, repeated": RANGE
+    + "f = Cast<to = 1>(p)  u = Unsqueeze(f, outer)  k = Concat<axis = 0>(b, second, second)  rep = Tile(u, k)  "
+    "y = Add(x, rep)",
+    "slopes of parts of a row, repeated for every row": RANGE
+    + "f = Cast<to = 1>(p)  l = Cast<to = 1>(T)  q = Div(f, l)  u = Unsqueeze(q, outer)  a = Mul(u, slopes)  "
+    "k = Concat<axis = 0>(b, second, second)  rep = Tile(a, k)  h = Reshape(x, halves)  "
+    "t = Transpose<perm = [0, 2, 1, 3]>(h)  m = Concat<axis = 0>(last, s, third)  w2 = Reshape(t, m)  "
+    "c = Add(w2, rep)  n2 = Concat<axis = 0>(b, third, s, third)  e = Reshape(c, n2)  "
+    "g = Transpose<perm = [0, 2, 1, 3]>(e)  y = Reshape(g, back4)",
+    "the last two of positions that go on": RANGE
+    + "m = Add(T, two)  o = Range(zero, m, one)  f = Cast<to = 1>(o)  l = Cast<to = 1>(T)  q = Div(f, l)  "
+    "w2 = Unsqueeze(q, first)  d = Slice(w2, s, far, second)  c = Slice(x, first, third, third)  y = Add(c, d)",
     "divided by how many frames are left": RANGE
     + "d = Sub(T, p)  i = Cast<to = 7>(x)  u = Unsqueeze(d, outer)  q = Div(i, u)  y = Cast<to = 1>(q)",
 }

@@ -10,7 +10,8 @@ from compiler.errors import Refused
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import run_model
-from compiler.stages import Lowered, PaddedAxis
+from compiler.stages import Lowered, PaddedAxis, State
+from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import ops_of, parse
 
 HEAD = """(float[batch,time,time] s, {dtype}[batch,time] mask) => (float[batch,time,time] y)
@@ -128,6 +129,26 @@ def test_a_graph_without_masks_stays() -> None:
     before = house.serialized(lowered.model)
     outcome = FoldMaskInputs().apply(dataclasses.replace(lowered, padded_axes=()))
     assert (outcome.rewritten, house.serialized(outcome.lowered.model)) == (0, before)
+
+
+def test_what_is_true_at_every_length_of_a_cache_leaves_a_graph_without_masks() -> None:
+    """As of every new frame that may see all before it: 0, 1, .., n is at most n."""
+    model = parse(
+        """(float[batch,1,4] x, float[batch,cache,4] past) => (float[batch,seen] y, float[batch,kept,4] next_past)
+        <int64 nought = {0}, int64 one = {1}, int64[1] first = {0}, float low = {-1e9}, int64[1] last = {-1}>
+        {
+            next_past = Concat<axis = 1>(past, x)  n = Shape<start = 1, end = 2>(past)  c = Squeeze(n)
+            m = Add(c, one)  places = Range(nought, m, one)  seen = LessOrEqual(places, c)
+            rows = Unsqueeze(seen, first)  s = ReduceSum<keepdims = 0>(next_past, last)  z = Where(rows, s, low)
+            y = Neg(z)
+        }"""
+    )
+    lowered = Lowered(
+        "tiny", model, states=(State("past", "next_past", 1, "cache"),), batch_axis="batch",
+        caches=(CacheAxis("cache", 8, 1, "real_length", None),),
+    )  # fmt: skip
+    outcome = FoldMaskInputs().apply(lowered)
+    assert ops_of(outcome.lowered.model) == ["Concat", "ReduceSum", "Neg"]
 
 
 SINGULAR = {

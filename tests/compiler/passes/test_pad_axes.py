@@ -94,7 +94,8 @@ def attend(
     => (float[batch,q,r] y, float[{kept}] next_past{outputs})
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] end = {{9223372036854775807}},
      int64[1] three = {{3}}, int64[1] nine = {{9}}, int64[4] heads = {{-1, 2, 2, 2}}, float half = {{0.5}},
-     int64[4] split_rows = {{1, -1, 2, 2}}, int64[1] newest = {{-2}}, int64[1] less_newest = {{-3}}>
+     int64[4] split_rows = {{1, -1, 2, 2}}, int64[1] newest = {{-2}}, int64[1] less_newest = {{-3}},
+     int64[2] outside = {{0, 2}}>
     {{
         {body}
     }}"""
@@ -116,7 +117,25 @@ POSITIONS = """first = Squeeze(zero)  by = Squeeze(one)  last = Squeeze(length) 
     cached = Shape<start = 1, end = 2>(past)  column = Unsqueeze(offset, one)  from_row = Sub(column, cached)  """
 """Of frames cached and new, `offset - cached + arange(cached + 2)` in two parts."""
 
+PLACES = """first = Squeeze(zero)  by = Squeeze(one)  last = Squeeze(length)  positions = Range(first, last, by)
+    f = Cast<to = 1>(positions)  """
+SHARED_PLACES = "places = Unsqueeze(f, outside)  rows = Shape<start = 0, end = 1>(x)  "
+"""Positions [1, frames, 1] of all rows, and the number of rows."""
+
 ACCEPTED: dict[str, dict[str, Any]] = {
+    "positions repeated for every row before they meet keys": {"body": JOIN + LENGTH + PLACES + SHARED_PLACES
+         + "whole = Concat<axis = 0>(rows, length, one)  late = Expand(places, whole)  k = Add(next_past, late)  "
+         + MIX.replace("KEYS", "k")},
+    "positions tiled for every row before they meet keys": {"body": JOIN + LENGTH + PLACES + SHARED_PLACES
+         + "times = Concat<axis = 0>(rows, one, one)  late = Tile(places, times)  k = Add(next_past, late)  "
+         + MIX.replace("KEYS", "k")},
+    "the places of new frames cut off those of all": {"body": JOIN + LENGTH + PLACES + SHARED_PLACES
+         + "new = Slice(places, newest, end, one)  q = Add(x, new)  k = Add(next_past, places)  "
+         + MIX.replace("KEYS", "k").replace("MatMul(x,", "MatMul(q,")},
+    "a table cut along both of its axes": {"body": JOIN + LENGTH
+         + "cached = Shape<start = 1, end = 2>(past)  new = Slice(square, cached, length, one)  "
+         + "band = Slice(new, zero, length, two)  "
+         + PLAIN_MIX.replace("p = Softmax<axis = -1>(s)", "near = Add(s, band)  p = Softmax<axis = -1>(near)")},
     "operator without a rule": {"body": JOIN + "axis = Squeeze(one)  k = CumSum(next_past, axis)  " + MIX.replace("KEYS", "k")},  # noqa: E501
     "joined behind the new frames": {"body": JOIN + "k = Concat<axis = 1>(x, past)  " + MIX.replace("KEYS", "k")},
     "joined behind new frames of the window's number": {"body": JOIN + "k = Concat<axis = 1>(x, past)  " + MIX.replace("KEYS", "k"), "window": 2},  # noqa: E501

@@ -1,11 +1,13 @@
-"""`python -m tests.zoo.streams [family ...]` builds and follows the steps, and writes docs/streaming_zoo.md."""
+"""`python -m tests.zoo.streams [family ...]` builds and follows the steps, and writes their rows of the page."""
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler.errors import SlipwayError
 from tests.zoo.streams.families import FAMILIES, GROUPS
+from tests.zoo.streams.family import StepFamily
 from tests.zoo.streams.prove import follow
 
 PAGE = Path(__file__).parents[3] / "docs" / "streaming_zoo.md"
@@ -13,53 +15,60 @@ CALLS = 100
 
 HEAD = """# The streaming zoo
 
-Steps of streaming models in tiny configurations with random weights, written as their authors write them and captured
-from a recipe that lists inputs, states and axes only, at the first try. **Built** means: the passes of a build went
-through, the checker replayed every step of the proof, and {calls} chained calls of three rows that began at different
-times, past the end of every window, equal the module run on each row alone; NaN, infinities and 1e30 in free slots and
-in rows that have not begun change no bit. *Error* is the largest difference, relative to values above 1.
+Steps of streaming models in tiny configurations with random weights, written as their authors write them, or those of
+the transformers package (`pip install -e .[zoo]`), captured from a recipe that lists inputs, states and axes only.
+**Built** means: the passes of a build went through, the checker replayed every step of the proof, and so many chained
+*calls* of three rows that began at different times, past the end of every window, equal the module run on each row
+alone; NaN, infinities and 1e30 in free slots and in rows that have not begun change no bit. *Tries* counts the recipes
+until one was right: 1 is the first plain one. *Error* is the largest difference, relative to values above 1.
 **Refused** gives the reason: a build stops there.
 
-`python -m tests.zoo.streams` builds them all and writes this page.
+`python -m tests.zoo.streams [step ...]` builds them and writes their rows of this page.
 
 Of {all} steps {built} are built.
 """
 
+COLUMNS = "| step | result | tries | calls | nodes | steps proved | error |\n|---|---|---|---|---|---|---|"
+
 
 def main(arguments: list[str]) -> int:
-    """Follow the chosen families; the page is written when all were."""
+    """Follow the chosen families and write their rows of the page; the others stay."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo.streams", description=__doc__)
     parser.add_argument("families", nargs="*", help="all by default")
-    chosen = parser.parse_args(arguments).families
-    rows: dict[str, str] = {}
+    parser.add_argument("--calls", type=int, default=CALLS, help="chained calls of every row")
+    options = parser.parse_args(arguments)
     for family in FAMILIES:
-        if not chosen or family.name in chosen:
-            rows[family.name] = _row(family.name)
-            print(rows[family.name], flush=True)
-    if not chosen:
-        PAGE.write_text(page(rows), encoding="utf-8")
+        if not options.families or family.name in options.families:
+            row = _row(family, options.calls)
+            print(row, flush=True)
+            PAGE.write_text(page({**rows_of(PAGE.read_text(encoding="utf-8")), family.name: row}), encoding="utf-8")
     return 0
 
 
-def _row(name: str) -> str:
-    (family,) = (each for each in FAMILIES if each.name == name)
+def _row(family: StepFamily, calls: int) -> str:
     try:
-        found = follow(family, CALLS)
+        found = follow(family, calls)
     except SlipwayError as error:
         place = error.place
-        return f"| {name} | refused: {place.op or place.stage}: {error.message} | | | |".replace("\n", " ")
-    return f"| {name} | built | {found.nodes} | {found.replayed} | {found.error:.0e} |"
+        told = f"{place.op or place.stage}: {error.message}".replace("\n", " ")
+        return f"| {family.name} | refused: {told} | {family.tries} | | | | |"
+    figures = f"{calls} | {found.nodes} | {found.replayed} | {found.error:.0e}"
+    return f"| {family.name} | built | {family.tries} | {figures} |"
 
 
-def page(rows: dict[str, str]) -> str:
-    """The page of all families."""
+def rows_of(text: str) -> dict[str, str]:
+    """The rows of a page by step."""
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| step ")]
+    return {row.split(" | ")[0].removeprefix("| "): row for row in rows}
+
+
+def page(rows: Mapping[str, str]) -> str:
+    """The page of all families that have a row."""
     built = sum("| built |" in row for row in rows.values())
-    lines = [HEAD.format(calls=CALLS, all=len(rows), built=built)]
+    lines = [HEAD.format(all=len(rows), built=built)]
     for title, families in GROUPS.items():
-        lines.append(
-            f"## {title.capitalize()}\n\n| step | result | nodes | steps proved | error |\n|---|---|---|---|---|"
-        )
-        lines += [rows[family.name] for family in families]
+        lines.append(f"## {title[0].upper()}{title[1:]}\n\n{COLUMNS}")
+        lines += [rows[family.name] for family in families if family.name in rows]
         lines.append("")
     return "\n".join(lines)
 

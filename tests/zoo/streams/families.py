@@ -1,6 +1,6 @@
 """All steps of the zoo, in the order of the table."""
 
-from tests.zoo.streams import convolutional, decoders, encoders, recurrent, synthesis
+from tests.zoo.streams import convolutional, decoders, encoders, library_decoders, library_others, recurrent, synthesis
 
 GROUPS = {
     "recurrent layers, state spaces, linear attention": recurrent.FAMILIES,
@@ -8,6 +8,11 @@ GROUPS = {
     "encoders with attention over what they have heard": encoders.FAMILIES,
     "decoders and predictors with caches": decoders.FAMILIES,
     "denoisers, codecs and vocoders": synthesis.FAMILIES,
+    "language models of the transformers package": library_decoders.FAMILIES,
+    "other steps of the transformers package": library_others.FAMILIES,
 }
 
 FAMILIES = tuple(family for group in GROUPS.values() for family in group)
+
+LIBRARY = tuple(family.name for family in (*library_decoders.FAMILIES, *library_others.FAMILIES))
+"""Steps that need the packages of the extra `zoo`."""

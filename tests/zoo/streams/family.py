@@ -60,6 +60,7 @@ class StepFamily:
         inputs: in the order of `forward`.
         outputs: in the order of the results.
         windows: slots of each cache axis.
+        tries: recipes until it was built: 1 where the first plain one was right.
     """
 
     name: str
@@ -67,6 +68,7 @@ class StepFamily:
     inputs: Mapping[str, Given]
     outputs: tuple[str, ...]
     windows: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    tries: int = 1
 
     @property
     def spec(self) -> Graph:

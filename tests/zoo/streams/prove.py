@@ -14,6 +14,8 @@ import torch
 from compiler import ir as house
 from compiler.capture import torch_module
 from compiler.capture.initial_graph import initial_graph, states_of
+from compiler.capture.onnx_source.onnx_file import require_runnable
+from compiler.errors import Place
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.runners.session import Session, session_of
@@ -59,6 +61,7 @@ def follow(family: StepFamily, calls: int) -> Followed:
     torch.manual_seed(0)
     module, spec = family.build().eval(), family.spec
     model = torch_module.capture_module(module, family.name, spec, list(spec.inputs))
+    require_runnable(model, family.name, Place(stage="capture", graph=family.name))
     start = initial_graph(mock.Mock(), family.name, spec, (model, None), calls, {BATCH: 4})
     places = start.row_places
     lowered, replayed = start, 0

@@ -20,9 +20,11 @@ ROWS = "0: rows(batch)"
 TABLE = constant(np.random.default_rng(0).standard_normal((1, 16, 3)))
 
 
-def rows_of(start: int | str, end: int | str, table: Operand = TABLE, right: bool = False, **least: int) -> Node:
+def rows_of(
+    start: int | str, end: int | str, table: Operand = TABLE, right: bool = False, axis: int = 1, **least: int
+) -> Node:
     bounds = [number(b, shape=(1,)) if isinstance(b, str) else integers(b) for b in (start, end)]
-    return Node("Slice", [table, *bounds, integers(1)], right=["time"] if right else [], least=least)
+    return Node("Slice", [table, *bounds, integers(axis)], right=["time"] if right else [], least=least)
 
 
 TABLES = {
@@ -35,9 +37,15 @@ TABLES = {
     "the last of a window": (rows_of("-time - 2", END, right=True), "LK2", "1: [time + 2, right]"),
     "around a fixed one, for a window": (rows_of("7 - time", 10, right=True), "LK2", "1: [time + 3, right]"),
     "of a window": (rows_of(0, "time + 2", right=True), "LK3", f"{ROWS}, 1: [time + 2, right]"),
+    "of a window, a table of each row": (
+        rows_of(0, "time + 2", Operand(("batch", 16, 3)), right=True), "LK3", f"{ROWS}, 1: [time + 2, right]"
+    ),
+    "of new frames, behind another axis": (
+        rows_of("time", "time + 2", Operand(("batch", 4, 16)), right=True, axis=2), "LK3", ROWS
+    ),
     "of new frames": (rows_of("time", "time + 2", right=True), "LK3", ROWS),
     "of new frames behind a suffix": (rows_of("time", "time + 2"), "LK3", ROWS),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("node", "rule", "axes"), TABLES.values(), ids=TABLES)

@@ -70,6 +70,22 @@ def test_entries_that_are_overwritten(data: str, updates: str, place: int | None
     check_rows(one_row(text, {"x": place, "u": place, "y": None}), proved=False)
 
 
+@pytest.mark.parametrize(
+    ("data", "indices", "updates"),
+    [
+        ("9,4", "1,1", "1,4"),
+        ("9,4", "1", "4"),
+        ("9,4", "1,2", "1"),
+        ("9,4", "2,1,1", "2,1,4"),
+        ("9,1,4", "1,1", "1,1,4"),
+    ],
+)
+def test_entries_that_every_row_overwrites_elsewhere(data: str, indices: str, updates: str) -> None:
+    text = f"""(float[{data}] x, int64[{indices}] i, float[{updates}] u) => (float[o] y) <int64 n = {{4}}>
+    {{ at = Mod(i, n)  y = ScatterND(x, at, u) }}"""
+    check_rows(one_row(text, {"x": None, "i": None, "u": None, "y": None}))
+
+
 @pytest.mark.parametrize(("dims", "place"), SHAPES)
 @pytest.mark.parametrize("read", ["", "<start = 0, end = 1>", "<start = 1, end = 3>", "<start = -1>"])
 def test_a_shape_is_that_of_one_row(read: str, dims: str, place: int | None) -> None:
