@@ -4,8 +4,9 @@ from unittest import mock
 
 import pytest
 
-from compiler.capture.initial_graph import initial_graph, states_of
+from compiler.capture.initial_graph import initial_graph, states_of, step_frames
 from compiler.errors import Refused
+from compiler.ir import infer_shapes
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input, Source
 from compiler.stages import State
@@ -55,3 +56,19 @@ def test_a_state_that_comes_back_in_another_type_is_refused_by_its_types() -> No
     )
     with pytest.raises(Refused, match="'c' goes in as float32 and comes back from 'd' as float64; cast it to float32"):
         initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1, {})
+
+
+def test_new_frames_are_told_from_what_another_cache_holds() -> None:
+    """Joined to two caches at once, the new frames alone are what is left; a cache may be cut before it is joined."""
+    model = parse(
+        """(float[batch,2,4] x, float[batch,bank,4] memory, float[batch,cached,4] past)
+        => (float[batch,q,4] y, float[batch,r,4] next_memory, float[batch,s,4] next_past)
+        <int64[1] newest = {-5}, int64[1] end = {9223372036854775807}, int64[1] one = {1}>
+        {
+            y = Concat<axis = 1>(memory, past, x)  m = ReduceMean(x, one)  next_memory = Concat<axis = 1>(memory, m)
+            kept = Slice(past, newest, end, one)  next_past = Concat<axis = 1>(kept, x)
+        }"""
+    )
+    infer_shapes(model)
+    states = (State("memory", "next_memory", 1, "bank"), State("past", "next_past", 1, "cached"))
+    assert [step_frames(model, states, (), axis, "net") for axis in ("bank", "cached")] == [1, 2]
