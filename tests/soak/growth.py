@@ -6,7 +6,6 @@ streams and requests by threads for minutes and watches the resident memory of t
 
 import contextlib
 import gc
-import itertools
 import math
 import random
 import sys
@@ -85,7 +84,7 @@ class Slope(NamedTuple):
         return self.per_hour <= self.spread
 
 
-def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+def slope_of(seconds: Sequence[float] | Array, values: Sequence[float] | Array) -> Slope:
     """Fit a line; neighbouring samples are alike, so the spread is that of as many samples as there is news in them."""
     hours = np.asarray(seconds) / 3600
     hours = hours - hours.mean()
@@ -95,14 +94,6 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     alike = min(max(float(rest[1:] @ rest[:-1]) / power, 0.0), 0.99) if power else 0.0
     news = max(len(rest) * (1 - alike) / (1 + alike) - 2, 1.0)
     return Slope(line, 1.96 * math.sqrt(power / news / (hours @ hours)))
-
-
-class Sample(NamedTuple):
-    """One look at the process: seconds since the start, resident megabytes, objects that the collector tracks."""
-
-    seconds: float
-    resident_mb: float
-    objects: int
 
 
 LEAK_BYTES_PER_S = 400_000
@@ -132,34 +123,38 @@ def leaking(kept: list[Array]) -> ExecutorFactory:
     return make
 
 
-def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_executor) -> tuple[list[Sample], int]:
+def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_executor) -> tuple[Array, int]:
     """Serve streams and requests by threads for some time; return what the process held, and wrong answers.
 
     Args:
         seconds: how long.
         every_s: between two looks.
         executors: of the bundle that is served.
+
+    Returns:
+        Looks at the process `[looks, 3]`: seconds since the start, resident megabytes, objects that the collector
+        tracks; and wrong answers. There is room for all looks beforehand, so that looking does not grow.
     """
     stop, wrong = threading.Event(), list[int]()
-    samples: list[Sample] = []
+    samples: Array = np.zeros((math.ceil(seconds / every_s) + 1, 3))
     with Runtime(workers=2, check_finite=False) as runtime:
         model = runtime.load(adder(), executors=executors, warm_up=True)
         callers = [threading.Thread(target=_call, args=(model, seed, stop, wrong), daemon=True) for seed in range(4)]
         for caller in callers:
             caller.start()
         begin = time.monotonic()
-        for number in itertools.count(1):
-            stop.wait(max(0.0, begin + number * every_s - time.monotonic()))
+        looks = 0
+        while looks < len(samples) and time.monotonic() - begin < seconds:
+            stop.wait(max(0.0, begin + (looks + 1) * every_s - time.monotonic()))
             gc.collect()
-            samples.append(Sample(time.monotonic() - begin, _resident_mb(), len(gc.get_objects())))
-            if samples[-1].seconds >= seconds:
-                break
+            samples[looks] = time.monotonic() - begin, _resident_mb(), len(gc.get_objects())
+            looks += 1
         stop.set()
         for caller in callers:
             caller.join(LIMIT_S)
         if any(caller.is_alive() for caller in callers) or runtime.ledger.live or not runtime.ledger.balanced:
             wrong.append(-1)
-    return samples, len(wrong)
+    return samples[:looks], len(wrong)
 
 
 def _call(model: Any, seed: int, stop: threading.Event, wrong: list[int]) -> None:
@@ -193,10 +188,8 @@ def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
     kept: list[Array] = []
     for name, length, executors in (("", minutes, make_executor), (" of a planted leak", minutes / 5, leaking(kept))):
         samples, wrong = soak(60 * length, max(60 * length / 600, 0.2), executors)
-        settled = samples[len(samples) // 10 :]
-        seconds = [sample.seconds for sample in settled]
-        resident = slope_of(seconds, [sample.resident_mb for sample in settled])
-        objects = slope_of(seconds, [float(sample.objects) for sample in settled])
+        seconds, resident_mb, tracked = samples[len(samples) // 10 :].T
+        resident, objects = slope_of(seconds, resident_mb), slope_of(seconds, tracked)
         say(
             f"{length:g} minutes{name}: {resident.per_hour:.3f} +- {resident.spread:.3f} MB/h, "
             f"{objects.per_hour:.1f} +- {objects.spread:.1f} objects/h, {wrong} wrong answers"

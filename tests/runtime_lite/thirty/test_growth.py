@@ -28,4 +28,4 @@ def test_what_stays_the_same_does_not_grow() -> None:
 
 def test_a_soak_ends_with_all_answers_right() -> None:
     samples, wrong = soak(seconds=0.1, every_s=0.02)
-    assert wrong == 0 and samples and all(sample.resident_mb > 0 < sample.objects for sample in samples)
+    assert wrong == 0 and len(samples) and (samples > 0).all()
