@@ -4,7 +4,7 @@
     the bundle   BundleRefused   2   truncated, altered, hostile, or of a version this runtime does not read
     numerics     GateFailed      4   `verify` measured more than the recorded tolerance
     the machine  EngineAbsent    5   the engine is not built, or what runs it is not here
-    the machine  ExecutorFailed  5   the process that runs the graph crashed, hung or ran out of memory
+    the machine  ExecutorFailed  5   what runs the graph crashed, hung or ran out of memory
     the load     Overloaded      5   refused when it came in: what is queued already takes too long
     the load     Dropped         5   let go of before it was done, for the reason that it carries
     the caller   Cancelled       2   its caller took it back
@@ -55,7 +55,10 @@ class _WithReason(RuntimeLiteError):
 
 
 class ExecutorFailed(_WithReason):
-    """A run took its process along, or lacked memory; no state has changed, and the next run finds a new process.
+    """A run took its process along, lacked memory or does not end.
+
+    No state has changed, and the next run finds a new process. A run in this process that does not end keeps its
+    thread: closing says so.
 
     Attributes:
         reason: `crash`, `hang` or `memory`.

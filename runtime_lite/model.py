@@ -26,7 +26,7 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
 from runtime_lite.serving.batch import StreamOptions, Version
 from runtime_lite.serving.course import make_parts
-from runtime_lite.serving.refusals import RetiredError
+from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_limit
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
 from runtime_lite.stream import Stream
@@ -326,13 +326,25 @@ class Model:
         if self._closed:
             _refuse(str(self.bundle.path), "an open model", "a closed one", "load it again")
 
-    def close(self) -> None:
-        """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more."""
+    def close(self, limit_s: float = CLOSE_S) -> None:
+        """Drop what is queued, end the streams, wait for what runs, and close the bundle; twice does nothing more.
+
+        Args:
+            limit_s: so long a run in flight may take.
+
+        Raises:
+            BadInput: the limit is no number from 0 on.
+            ExecutorFailed: a run has not ended by then; the bundle is closed when it does.
+        """
+        where = f"{self.bundle.path}: close"
+        check_limit(where, limit_s)
+        self._server.unload(where, self.leave(), limit_s)
+
+    def leave(self) -> list[Version]:
+        """For `Runtime.close`: take no more requests; return the versions that are to be unloaded."""
         with self._changing:
             self._closed = True
-            versions = [self._version, *self._pinned]
-        for version in versions:
-            self._server.unload(version)
+            return [self._version, *self._pinned]
 
     def swap(self, version: Version) -> None:
         """For `Runtime.swap`: serve what comes from now on with another version; open streams stay with theirs.

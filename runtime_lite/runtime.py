@@ -25,6 +25,7 @@ from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
+from runtime_lite.serving.refusals import CLOSE_S, check_limit
 from runtime_lite.serving.server import Server
 
 MAX_THREADS = 1024
@@ -200,18 +201,24 @@ class Runtime:
         Raises:
             BadInput: the limit is no number from 0 on.
         """
-        if type(limit_s) not in (int, float) or not 0 <= limit_s < 1e9:
-            raise BadInput(f"Runtime.drain: expected limit_s as seconds from 0 on, got {show(limit_s)}; correct it")
+        check_limit("Runtime.drain", limit_s)
         return self._server.drain(limit_s)
 
-    def close(self) -> None:
-        """Close every model and end the threads; a second call does nothing."""
+    def close(self, limit_s: float = CLOSE_S) -> None:
+        """Close every model and end the threads; a second call does nothing.
+
+        Args:
+            limit_s: so long runs in flight may take.
+
+        Raises:
+            BadInput: the limit is no number from 0 on.
+            ExecutorFailed: a run has not ended by then. Everything else is closed.
+        """
+        check_limit("Runtime.close", limit_s)
         self._closed = True
         with self._changing:
             models, self._models = self._models, []
-        for model in models:
-            model.close()
-        self._server.stop()
+        self._server.close("Runtime.close", [each for model in models for each in model.leave()], limit_s)
 
     def __enter__(self) -> "Runtime":
         """Return the runtime.
@@ -229,7 +236,11 @@ class Runtime:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the runtime."""
+        """Close the runtime, as `close` does.
+
+        Raises:
+            ExecutorFailed: a run does not end.
+        """
         self.close()
 
 

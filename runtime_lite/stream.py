@@ -216,9 +216,7 @@ class Stream:
             BadInput: the stream is closed, or a chunk is on its way.
             Overloaded: no slot is free, or the runtime drains.
         """
-        snapshot, live = self.snapshot(), self._live
-        start = Start(snapshot.state, snapshot.sequence)
-        return Stream(self._server, self._server.open_stream(live.version, live.runner, live.rows, live.options, start))
+        return Stream(self._server, self._server.fork_stream(self._live, f"{self._live.runner.name}.fork"))
 
     def reset(self) -> None:
         """Forget everything pushed so far.

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -230,6 +231,24 @@ class ChildExecutor:
         )
 
 
+_starting = threading.Lock()
+"""Held while a child is started, and while this process is forked: no fork has handles that nobody knows of."""
+
+_children: "weakref.WeakSet[_Child]" = weakref.WeakSet()
+
+
+def _forget_children() -> None:
+    """In a fork of this process: the children are not its own, and end with the process that started them."""
+    _starting.release()
+    for child in list(_children):
+        child.forget()
+
+
+os.register_at_fork(
+    before=lambda: _starting.acquire(), after_in_parent=_starting.release, after_in_child=_forget_children
+)
+
+
 class _Child:
     """One process and the lanes into it; what it runs is known when it is ready."""
 
@@ -239,7 +258,7 @@ class _Child:
         self.warm: set[str] = set()
         self.free_lanes: list[_Lane] = []
         self._ended: str | None = None
-        with theirs:
+        with theirs, _starting:
             text = json.dumps(order._replace(control=theirs.fileno()))
             command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), Order.__module__, text]
             self._process = subprocess.Popen(
@@ -249,6 +268,7 @@ class _Child:
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C is for the parent
             )
+            _children.add(self)
 
     def keep(self, bucket: str, lane: "_Lane") -> None:
         """Take a lane back on which a bucket has run."""
@@ -275,12 +295,22 @@ class _Child:
             self._process.kill()
             self._process.wait()
             self._ended = cause or _how_it_ended(code)
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self.control.close()
-            while self.free_lanes:
-                self.free_lanes.pop().close()
+            self._let_go()
         return self._ended
+
+    def forget(self) -> None:
+        """Let go of a process that is another one's child, and leave it alone."""
+        if self._ended is None:
+            self._ended = "the child of another process, of which this one is a fork"
+            self._process.returncode = 0  # nobody here waits for it
+            self._let_go()
+
+    def _let_go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.control.close()
+        while self.free_lanes:
+            self.free_lanes.pop().close()
 
 
 def _how_it_ended(code: int | None) -> str:

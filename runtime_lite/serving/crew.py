@@ -162,12 +162,13 @@ class Crew(Generic[Work]):
             else:
                 bell.sleep_for(left)
 
-    def stop(self) -> None:
-        """End all threads and wait for them; nothing is running any more."""
+    def stop(self, until: float) -> list[str]:
+        """End all threads, wait for them up to some monotonic second, and return the names of those that go on."""
         with self._lock:
             self._stopped = True
             for hand in [*self._idle, *([self._timer_bell] if self._timer_bell else [])]:
                 hand.ring()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join()
+                thread.join(max(until - time.monotonic(), 0.0))
+        return [each.name for each in self._threads if each.is_alive() and each is not threading.current_thread()]

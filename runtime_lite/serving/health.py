@@ -7,7 +7,8 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.decision import Run
 
 STUCK_NS, STUCK_RATIO = 5_000 * NS_PER_MS, 20
-"""A run is stuck when it takes this long, and this many times longer than expected."""
+"""A run is stuck when it takes this long, and this many times longer than expected; a queue, when nothing is decided
+for so long though a lane is free: what waits on purpose does for milliseconds."""
 
 FAILURES = 3
 """So many runs that fail one after the other are no accident of a feed."""
@@ -51,11 +52,12 @@ class DrainReport:
     seconds: float
 
 
-def fault_of_runs(flying: Iterable[Run], failures: int, last_fault: str, now: int) -> str:
+def fault_of_runs(flying: Iterable[Run], undecided_since: int | None, failures: int, last_fault: str, now: int) -> str:
     """Return what is wrong with the runs of a server, or nothing.
 
     Args:
         flying: runs in flight.
+        undecided_since: since when work waits beside a free lane, and nothing was decided; None while that is not so.
         failures: runs that failed one after the other, up to the last one.
         last_fault: what the last of them said.
         now: nanoseconds of the server's clock.
@@ -65,6 +67,8 @@ def fault_of_runs(flying: Iterable[Run], failures: int, last_fault: str, now: in
         took = now - run.started
         if took > max(STUCK_NS, STUCK_RATIO * run.expected_ns):
             reason = f"a run of {run.key.graph!r} takes {took / 1e9:.1f} s"
+    if undecided_since is not None and now - undecided_since > STUCK_NS:
+        reason = f"work has waited for {(now - undecided_since) / 1e9:.1f} s beside a free lane, and no run was decided"
     if failures >= FAILURES:
         reason = f"the last {failures} runs failed: {last_fault}"
     return reason

@@ -89,7 +89,7 @@ class LiveStreams:
             rows: as there.
             options: as there.
             start: what it goes on from.
-            restored: whether that is what another stream carried; its version may be retired.
+            restored: whether that is what another stream carries, whose version may be retired: it is pinned.
             gate: why nothing new is taken, or empty.
             now: the time.
 
@@ -98,7 +98,7 @@ class LiveStreams:
             Overloaded: there is no room for it.
         """
         where = f"{runner.name}.open_stream"
-        if version.gone.is_set() or (version.retired and not restored):
+        if version.retired and not restored:
             raise RetiredError
         hold = None if gate else self._slots.take(start.state)
         if hold is None:
@@ -184,15 +184,23 @@ class LiveStreams:
         if self._slots.commit(stream.hold, state):
             stream.done += 1
 
-    def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start], now: int) -> None:
-        """Let a stream carry on from something else, as `Server.exchange` says."""
+    def at_rest(self, stream: LiveStream, where: str) -> Start:
+        """What a stream carries that has no chunk on its way.
+
+        Raises:
+            BadInput: it has one, or has ended.
+        """
         self.check(stream, where)
         state = self._slots.state(stream.hold)
         if stream.requests or stream.flying is not None or state is None:
             raise BadInput(
                 f"{where}: expected a stream at rest, got one with a chunk on its way; wait for its answer first"
             )
-        state, stream.done = change(Start(state, stream.done))
+        return Start(state, stream.done)
+
+    def exchange(self, stream: LiveStream, where: str, change: Callable[[Start], Start], now: int) -> None:
+        """Let a stream carry on from something else, as `Server.exchange` says."""
+        state, stream.done = change(self.at_rest(stream, where))
         self._slots.commit(stream.hold, state)
         stream.last = now
 

@@ -1,12 +1,20 @@
 """Why the server lets go of what it was asked for: short constant texts, which are counted."""
 
-from runtime_lite.errors import Overloaded
+from collections.abc import Sequence
+
+from runtime_lite.errors import BadInput, ExecutorFailed, Overloaded, show
 
 MODEL_CLOSED = "model closed"
 LOST = "a chunk before it was lost"
 LATE = "late"
 SLOW = "slow reader"
 IDLE = "idle"
+
+
+CLOSE_S = 60.0
+"""Closing waits so long for runs in flight, unless the caller says otherwise."""
+
+MOST_LIMIT_S = 1e9
 
 
 class RetiredError(Exception):
@@ -19,3 +27,23 @@ def overloaded(where: str, reason: str) -> Overloaded:
         f"{where}: expected a runtime with room, got one without: {reason}; try again later, or use another runtime",
         reason,
     )
+
+
+def still_busy(where: str, limit_s: float, hanging: Sequence[str]) -> ExecutorFailed:
+    """Return what a caller gets who closes something that does not come to rest, by the names of what hangs."""
+    return ExecutorFailed(
+        f"{where}: expected runs to end within {limit_s:g} s, got {', '.join(hanging)} still at work; it is closed "
+        "when they end, or with the process: give a longer limit_s, or load with executors=in_child(), which ends runs "
+        "that hang",
+        "hang",
+    )
+
+
+def check_limit(where: str, limit_s: float) -> None:
+    """Refuse a limit that is no time.
+
+    Raises:
+        BadInput: it is no number of seconds from 0 on.
+    """
+    if type(limit_s) not in (int, float) or not 0 <= limit_s < MOST_LIMIT_S:
+        raise BadInput(f"{where}: expected limit_s as seconds from 0 on, got {show(limit_s)}; correct it")

@@ -76,6 +76,7 @@ class Runs:
         self._flying: dict[Batch, None] = {}
         self._decided = self._failures = 0
         self._last_fault = ""
+        self._undecided_since: int | None = None
 
     @property
     def flying(self) -> int:
@@ -84,7 +85,9 @@ class Runs:
 
     def fault(self, now: int) -> str:
         """What is wrong with the runs; nothing when they end and succeed."""
-        return fault_of_runs([batch.run for batch in self._flying], self._failures, self._last_fault, now)
+        flying = [batch.run for batch in self._flying]
+        undecided_since = self._undecided_since if self._fates.queued and len(flying) < self._most_lanes else None
+        return fault_of_runs(flying, undecided_since, self._failures, self._last_fault, now)
 
     def resize(self, lanes: int) -> None:
         """Let more or fewer be in flight at once; what runs goes on."""
@@ -92,11 +95,14 @@ class Runs:
         taken = {batch.lane for batch in self._flying}
         self._lanes = [lane for lane in range(lanes) if lane not in taken][::-1]
         self._most_lanes = lanes
+        self._undecided_since = None
 
     def dispatch(self, now: int, me: Hand[Batch] | None) -> Batch | None:
         """Hand out what the scheduler decides; the first run is for the hand that asks, if one does."""
         mine = None
         while self._fates.queued:
+            if self._undecided_since is None:
+                self._undecided_since = now
             decision = self._scheduler.decide(now)
             dropped = [(part_of(task), reason) for task, reason in decision.dropped]
             for part, _ in dropped:  # all before the first is let go of: that may end the request of several
@@ -107,6 +113,7 @@ class Runs:
                 if decision.wake is not None:
                     self._crew.ring_at(decision.wake)
                 break
+            self._undecided_since = None
             self._decided += 1
             batch = Batch(decision.run, self._lanes.pop(), self._decided, now)
             self._flying[batch] = None
@@ -183,6 +190,7 @@ class Runs:
     def _land(self, batch: Batch, now: int, failed: bool) -> None:
         """A lane is free again. The first run of a bucket may have opened its session: no cost is learnt from it."""
         del self._flying[batch]
+        self._undecided_since = None
         if batch.lane < self._most_lanes:
             self._lanes.append(batch.lane)
         bucket, warm = (batch.run.key, batch.run.rows), part_of(batch.run.tasks[0]).version.warm

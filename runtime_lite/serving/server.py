@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runtime_lite.calls.pipeline import Runnable
-from runtime_lite.calls.state import StreamState
+from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
 from runtime_lite.scheduling.task import Key
@@ -27,7 +27,7 @@ from runtime_lite.serving.fates import Fates
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.live_streams import LiveStreams, Start, next_chunk
-from runtime_lite.serving.refusals import MODEL_CLOSED, RetiredError, overloaded
+from runtime_lite.serving.refusals import MODEL_CLOSED, RetiredError, overloaded, still_busy
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
 from runtime_lite.serving.ticket import Responses, Ticket
@@ -188,28 +188,45 @@ class Server:
 
     # Streams
 
-    def open_stream(
-        self, version: Version, runner: Runnable, rows: int, options: StreamOptions, start: Start | None = None
-    ) -> LiveStream:
-        """Open a stream.
+    def open_stream(self, version: Version, runner: Runnable, rows: int, options: StreamOptions) -> LiveStream:
+        """Open a stream, from the initial states.
 
         Args:
             version: what it is pinned to.
             runner: of its graph or graphs.
             rows: of every chunk.
             options: what the caller says about it.
-            start: what it goes on from, in a version that a stream is pinned to; None for the initial states.
 
         Raises:
             Overloaded: no slot is free, the streams would take too much of the device, or it takes no work.
         """
-        begin = start or Start(runner.initial_state(rows), 0)
+        begin = Start(runner.initial_state(rows), 0)
         with self.lock:
-            now, restored = self.clock(), start is not None
+            now = self.clock()
             self._streams.sweep(now)
-            stream = self._streams.open(version, runner, rows, options, begin, restored, self._gate, now)
+            stream = self._streams.open(version, runner, rows, options, begin, False, self._gate, now)
         self._after()
         return stream
+
+    def fork_stream(self, stream: LiveStream, where: str) -> LiveStream:
+        """Open a stream that goes on from what another one carries, in its version.
+
+        All of it is one step: between a look at the one and the start of the other, the version could be closed.
+
+        Raises:
+            BadInput: it has ended, or a chunk is on its way.
+            Overloaded: as for `open_stream`.
+        """
+        with self.lock:
+            now = self.clock()
+            self._streams.sweep(now)
+            state, done = self._streams.at_rest(stream, where)
+            begin = Start(copy_of_state(state), done)
+            twin = self._streams.open(
+                stream.version, stream.runner, stream.rows, stream.options, begin, True, self._gate, now
+            )
+        self._after()
+        return twin
 
     def close_stream(self, stream: LiveStream) -> bool:
         """End a stream; whether it was open. What it has not answered is dropped."""
@@ -269,16 +286,27 @@ class Server:
             self._versions.retire(version, change, self.clock())
         self._after()
 
-    def unload(self, version: Version) -> None:
-        """End what a version has open and queued, wait for what runs, and close it."""
-        with self.lock:
-            now = self.clock()
-            self._streams.end_of_version(version, now)
-            for ticket in list(self._fates.tickets.values()):
-                if any(part.version is version for part in ticket.parts):
-                    self._fates.drop(ticket, MODEL_CLOSED, now)
-        self.retire(version, "unloaded")
-        version.gone.wait()
+    def unload(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
+        """End what versions have open and queued, wait for what runs, and close them.
+
+        Raises:
+            ExecutorFailed: a run does not end within the limit. Its version is closed when it does.
+        """
+        hanging = self._unload(versions, time.monotonic() + limit_s)
+        if hanging:
+            raise still_busy(where, limit_s, hanging)
+
+    def _unload(self, versions: Sequence[Version], until: float) -> list[str]:
+        """Unload versions; return the names of those that runs still need at some time."""
+        for version in versions:
+            with self.lock:
+                now = self.clock()
+                self._streams.end_of_version(version, now)
+                for ticket in list(self._fates.tickets.values()):
+                    if any(part.version is version for part in ticket.parts):
+                        self._fates.drop(ticket, MODEL_CLOSED, now)
+            self.retire(version, "unloaded")
+        return [each.name for each in versions if not each.gone.wait(max(until - time.monotonic(), 0.0))]
 
     # The whole
 
@@ -333,9 +361,17 @@ class Server:
             self._runs.dispatch(now, None)
         self._after()
 
-    def stop(self) -> None:
-        """End the threads; every version is closed."""
-        self._crew.stop()
+    def close(self, where: str, versions: Sequence[Version], limit_s: float) -> None:
+        """Unload what is left, and end the threads.
+
+        Raises:
+            ExecutorFailed: a run, or what an observer does with it, does not end within the limit.
+        """
+        until = time.monotonic() + limit_s
+        hanging = self._unload(versions, until)
+        hanging += self._crew.stop(until)
+        if hanging:
+            raise still_busy(where, limit_s, hanging)
 
     def _after(self) -> None:
         """What is done outside of the lock: wake who waits, close what is no longer needed, tell observers."""

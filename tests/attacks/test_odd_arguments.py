@@ -151,6 +151,8 @@ OTHERS: dict[str, Call] = {
     "Runtime observers": lambda path, odd: Runtime(observers=odd),
     "resize workers": lambda path, odd: Runtime().resize(odd),
     "drain limit_s": lambda path, odd: Runtime().drain(odd),
+    "close limit_s": lambda path, odd: Runtime().close(odd),
+    "close of a model limit_s": on_runtime(lambda runtime, model, odd: model.close(odd)),
     "swap model": lambda path, odd: Runtime().swap(odd, path),
     "swap path": on_runtime(lambda runtime, model, odd: runtime.swap(model, odd)),
     "load priority": lambda path, odd: Runtime().load(path, priority=odd),

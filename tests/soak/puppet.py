@@ -64,7 +64,8 @@ class Hands:
     def dismiss(self, caller: Hand[Any]) -> None: ...
     def ring_at(self, alarm: int | None) -> None: ...
     def ticked(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop(self, until: float) -> list[str]:
+        return []
 
 
 class Hooked:
@@ -167,7 +168,7 @@ def puppet(
     opened.hook = lambda _: None
     opened.release()
     opened.model.close()
-    opened.server.stop()
+    opened.server.close("puppet", [], 0.0)
     check_books(opened)
 
 

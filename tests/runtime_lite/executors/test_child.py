@@ -284,6 +284,56 @@ def _is_zombie(pid: int) -> bool:
     return True
 
 
+FORKING = """
+import os, sys, warnings
+from runtime_lite import ExecutorFailed, Runtime, in_child
+from tests.runtime_lite.executors import faulty
+from tests.runtime_lite.executors.test_child import feed
+
+warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+runtime = Runtime()
+model = runtime.load(sys.argv[1], executors=in_child(faulty.faulty))
+model.run(feed())
+fork = os.fork()
+if fork == 0:
+    try:
+        model.run(feed())
+        print("answered in a fork", flush=True)
+    except ExecutorFailed as error:
+        print(error, flush=True)
+    runtime.close()
+    os.read(os.pipe()[0], 1)  # lives on
+print("forked", fork, flush=True)
+sys.stdin.read(1)
+model.run(feed())
+print("served", flush=True)
+sys.stdin.read(1)
+os._exit(0)
+"""
+
+
+def test_a_fork_leaves_the_child_alone_and_does_not_keep_it_alive(path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        told = [parent.stdout.readline().decode() for _ in range(2)]
+        fork = int(next(line for line in told if line.startswith("forked ")).removeprefix("forked "))
+        try:
+            assert any("got the child of another process, of which this one is a fork" in line for line in told)
+            (child,) = [pid for pid in children(parent.pid) if "child_main" in _command_of(pid)]
+            parent.stdin.write(b".")
+            parent.stdin.flush()
+            assert parent.stdout.readline() == b"served\n"
+            parent.kill()
+            assert wait_until(lambda: _is_zombie(child)), "the fork, which lives on, keeps it alive"
+        finally:
+            os.kill(fork, signal.SIGKILL)
+
+
+def _command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 def test_an_executor_that_is_not_made_is_refused_when_it_is_loaded(path: Path) -> None:
     before = children(os.getpid()), open_files()
     with Runtime() as runtime:

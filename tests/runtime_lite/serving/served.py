@@ -122,7 +122,7 @@ def serve(
         place.scheduler.held = False
         place.hook = lambda *_: None
         place.model.close()
-        place.server.stop()
+        place.server.close("test", [], PATIENCE_S)
     balance = place.server.balance()
     assert balance.balanced and balance.live == 0
     assert place.server.health().streams == 0 == place.server._streams.slots_taken

@@ -1,6 +1,7 @@
 """Work goes to a caller that waits for it, to any caller, then to workers; nobody polls."""
 
 import threading
+import time
 
 from runtime_lite.serving.crew import Crew, Hand
 from tests.kit.patience import PATIENCE_S
@@ -24,7 +25,7 @@ def test_no_thread_is_there_before_work_is() -> None:
     before = threading.active_count()
     crew = make_crew([], threading.Event(), 0)
     assert threading.active_count() == before
-    crew.stop()
+    assert crew.stop(time.monotonic() + PATIENCE_S) == []
 
 
 def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -> None:
@@ -43,7 +44,7 @@ def test_work_is_handed_to_the_caller_that_waits_for_it_and_else_to_a_worker() -
     assert finished.wait(PATIENCE_S)
     assert sorted(item for item, _ in done) == [3, 4]
     assert all(name.startswith("runtime_lite worker") for _, name in done)
-    crew.stop()
+    assert crew.stop(time.monotonic() + PATIENCE_S) == []
 
 
 def test_a_worker_is_used_again() -> None:
@@ -53,7 +54,7 @@ def test_a_worker_is_used_again() -> None:
     crew.hand_over(1, None)
     assert finished.wait(PATIENCE_S)
     crew.hand_over(2, None)
-    crew.stop()
+    assert crew.stop(time.monotonic() + PATIENCE_S) == []
     assert [item for item, _ in done] == [1, 2] and len({name for _, name in done}) == 1
 
 
@@ -63,7 +64,7 @@ def test_a_caller_that_leaves_gives_back_what_it_was_handed() -> None:
     crew.rest(caller)
     crew.hand_over(7, caller)
     assert crew.leave(caller) == 7 and crew.leave(caller) is None
-    crew.stop()
+    assert crew.stop(time.monotonic() + PATIENCE_S) == []
 
 
 def test_a_caller_that_is_dismissed_wakes_without_work() -> None:
@@ -72,4 +73,4 @@ def test_a_caller_that_is_dismissed_wakes_without_work() -> None:
     crew.rest(caller)
     crew.dismiss(caller)
     assert caller.sleep() is None
-    crew.stop()
+    assert crew.stop(time.monotonic() + PATIENCE_S) == []

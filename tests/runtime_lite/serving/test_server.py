@@ -1,20 +1,28 @@
 """The whole of a server: draining, closing, health, what observers hear, and many callers at once."""
 
 import random
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime_lite.errors import Dropped, InternalError, Overloaded
+from runtime_lite import Bundle, Runtime
+from runtime_lite import stream as stream_module
+from runtime_lite.calls.state import StreamState, copy_of_state
+from runtime_lite.errors import BadInput, Dropped, ExecutorFailed, InternalError, Overloaded
+from runtime_lite.executors.executor import Executor, ExecutorFactory, make_executor
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.serving import server
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     random_chunks,
 )
 from tests.runtime_lite.serving.served import (
+    Gate,
     Place,
     close,
     fail_on_mark,
@@ -101,6 +109,66 @@ def test_a_closed_model_waits_for_its_run_and_drops_the_rest(place: Place) -> No
     assert place.closed == 2
     with pytest.raises(Dropped, match="model closed"):
         running.result(PATIENCE_S)
+
+
+def gated(held: Gate) -> ExecutorFactory:
+    """Makes executors whose runs stop at a gate."""
+
+    def make(bundle: Bundle, name: str, threads: int) -> Executor:
+        executor = make_executor(bundle, name, threads)
+        run = executor.run
+
+        def run_behind_the_gate(*arguments: Any) -> None:
+            held()
+            run(*arguments)
+
+        executor.run = run_behind_the_gate  # type: ignore[method-assign]
+        return executor
+
+    return make
+
+
+@pytest.mark.parametrize("closed", ["model", "runtime"])
+def test_closing_names_a_run_that_does_not_end_and_the_rest_is_closed(bundle: Path, closed: str) -> None:
+    held = gate()
+    runtime = Runtime()
+    models = [runtime.load(bundle, executors=gated(held)), runtime.load(bundle)]
+    running = models[0].submit(feed(1), "plain")
+    assert held.inside.wait(PATIENCE_S)
+    close = models[0].close if closed == "model" else runtime.close
+    with pytest.raises(ExecutorFailed, match=r"expected runs to end within 0\.01 s, got .* still at work; .*in_child"):
+        close(limit_s=0.01)
+    with pytest.raises(Dropped, match="model closed"):
+        running.result(0)  # who waits for an answer is told at once
+    assert models[0].closed and models[0].bundle.manifest and not models[0]._version.gone.is_set()
+    assert models[1]._version.gone.is_set() is (closed == "runtime")
+    held.leave.set()
+    assert models[0]._version.gone.wait(PATIENCE_S), "it is closed when its run ends"
+    close(limit_s=PATIENCE_S)
+    runtime.close(PATIENCE_S)
+    assert runtime.ledger.balanced and runtime.ledger.live == 0
+
+
+def test_a_stream_is_forked_in_one_step_or_not_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is closed in the middle of it closes no version that the fork would run in."""
+    closing = threading.Thread(target=place.model.close)
+
+    def copy_while_it_closes(state: StreamState) -> StreamState:
+        closing.start()
+        until = time.monotonic() + 0.2  # in vain, for closing waits for the fork
+        while place.closed == 0 and time.monotonic() < until:
+            time.sleep(0.001)
+        return copy_of_state(state)
+
+    with place.model.open_stream("streaming") as stream:
+        stream.push({"x": random_chunks(1)[0]})
+        for module in (server, stream_module):
+            monkeypatch.setattr(module, "copy_of_state", copy_while_it_closes)
+        fork = stream.fork()
+        closing.join(PATIENCE_S)
+        with pytest.raises(BadInput, match="got one of a closed model"):
+            fork.push({"x": random_chunks(1)[0]})
+    assert place.closed == 2 and place.server.health().streams == 0
 
 
 class Ear:
