@@ -23,6 +23,7 @@ from runtime_lite.scheduling.cost_table import CostTable, key_of
 from runtime_lite.scheduling.decision import Decision, Run
 from runtime_lite.scheduling.task import Key, ServiceClass, Task
 from runtime_lite.serving.batch import Version
+from runtime_lite.serving.refusals import CLOSE_S
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Ticket
 
@@ -188,8 +189,7 @@ def _serve(
             ticket.result()
             send(submit)
     finally:
-        model.close()
-        server.stop()
+        server.close("bench", model.leave(), CLOSE_S)
 
 
 def _caller(model: Model, name: str, artifact: Artifact, rows: int) -> Callable[[], Ticket[Any]]:

@@ -252,7 +252,7 @@ ROWS = (
     Row(
         23,
         "Clock jump",
-        "the wall clock jumps by an hour, forward and back, around requests and chunks with deadlines",
+        "the wall clock jumps by an hour, forward and back, while requests and chunks with deadlines run",
         clock_jumps,
         short=10,
         long=10_000,

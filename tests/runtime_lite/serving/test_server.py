@@ -122,7 +122,7 @@ def gated(held: Gate) -> ExecutorFactory:
             held()
             run(*arguments)
 
-        executor.run = run_behind_the_gate  # type: ignore[method-assign]
+        executor.run = run_behind_the_gate  # type: ignore[method-assign, assignment]
         return executor
 
     return make
