@@ -187,6 +187,12 @@ def test_layers_that_change_places_are_seen(stack: str) -> None:
         MergeFirstCall().apply(stacked(WHOLE, WHOLE, {stack: turned}))
 
 
+def test_what_a_later_call_cuts_and_the_first_one_keeps_is_seen() -> None:
+    ends = {f"end_{at} = Slice(wide_{at}, last,": f"end_{at} = Slice(wide_{at}, most," for at in (0, 1)}
+    with pytest.raises(Refused, match="not the later call with empty caches"):
+        MergeFirstCall().apply(stacked(WHOLE, WHOLE, ends))
+
+
 def test_axes_counted_from_the_end_are_the_same_axes() -> None:
     lowered = two_calls()
     node_named(lowered.model, "next_past").attributes["axis"] = ir.AttrInt64("axis", -2)
