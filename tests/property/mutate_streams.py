@@ -33,6 +33,8 @@ CARRYING = (
     "compiler/analysis/streaming/carrying_cut.py", "compiler/passes/window_states.py", "compiler/passes/pad_axes.py",
     "compiler/passes/select_states.py", "compiler/passes/merge_first_call.py", "compiler/passes/add_batch_axis.py",
     "compiler/capture/initial_graph.py", "compiler/capture/kept_frames.py", "compiler/capture/counts.py",
+    "compiler/padding/outputs.py",
+    "compiler/padding/padded_graph.py",
     "compiler/padding/forms/newest.py",
 )  # fmt: skip
 """What carries states and lets chunks be short."""

@@ -15,10 +15,11 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis import layout
+from compiler.padding import outputs as padded_outputs
 from compiler.padding import padded_graph, valid_slots
 from compiler.padding.forms import FORMS, newest
 from compiler.padding.forms.site import Site
-from compiler.passes import window_states
+from compiler.passes import merge_first_call, window_states
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.streams import Outcome, outcomes
 
@@ -100,6 +101,10 @@ PLANTED: dict[str, Plant] = {
     "caches are not cleaned": _not_cleaned,
     "one slot more is valid": _one_slot_more,
     "the oldest frames are kept": _cut_elsewhere,
+    "a state may hold any number of frames": lambda: mock.patch.object(
+        padded_outputs, "keeps_all_counted", return_value=True
+    ),
+    "any first call is the later one": lambda: mock.patch.object(merge_first_call._Keys, "of", return_value=""),
 }
 
 

@@ -13,6 +13,8 @@ QUICKLY_NOTICED = {
     "the newest frames end one slot later": 0,
     "a call adds none": 4,
     "the last entries are those of the slots": 3,
+    "a state may hold any number of frames": 25,
+    "any first call is the later one": 69,
 }
 """A graph that notices the weakness, by its seed; `python -m tests.property.planted_streams` tries all of them."""
 
