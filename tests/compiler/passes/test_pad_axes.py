@@ -272,7 +272,7 @@ def test_a_kind_of_cache_that_is_not_lowered_yet_is_refused_by_its_name(side: st
     cache = CacheAxis("cache", 6, 2, "real_length", None, side, update)
     lowered = dataclasses.replace(streaming(), caches=(cache,))
     for made in (PadAxes(), SelectStates()):
-        verify_refusal(made, lowered, message=message, cure="write side: right, update: replace", axis="cache")
+        verify_refusal(made, lowered, message=message, cure="join each cache in front of the new frames", axis="cache")
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
