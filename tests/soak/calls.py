@@ -26,7 +26,8 @@ from tests.soak.lives import LIMIT_S, counted_sessions, together
 from tests.soak.puppet import adder
 from tests.soak.row import Figures
 
-SIDE, LAYERS, BATCH = 512, 4, (1, 8)
+SIDE, LAYERS, BATCH = 512, 64, (1, 8)
+"""A run takes as long as a small step of a stream, 1 to 3 ms: of a shorter one mostly calls would be measured."""
 
 MATMULS = """
 <ir_version: 10, opset_import: ["" : 20]>
