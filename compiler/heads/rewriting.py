@@ -56,7 +56,7 @@ def merged_weights(site: Site, partition: Partition, keys: Sequence[Maps], value
         return affine.weights.reshape(-1, heads, size), affine.bias.reshape(heads, size)
 
     def projected(affine: Affine, maps: Sequence[Array]) -> Affine:
-        """maps: per group [n, d, d] or, to keep heads apart, per head of the order."""
+        """What the heads of each group share; maps are [heads of the group, d, d]."""
         weights, bias = by_head(affine)
         columns = [np.einsum("whi,hij->wj", weights[:, list(g)], m) for g, m in zip(partition, maps, strict=True)]
         offsets = [np.einsum("hi,hij->j", bias[list(g)], m) for g, m in zip(partition, maps, strict=True)]
@@ -208,14 +208,14 @@ class Rewriter:
         for heads, weights in ((attention.key, self.weights.key), (attention.value, self.weights.value)):
             self._resize(heads)
             self._project(heads, weights, groups)
-        self._widen(attention.query.operand, attention.scores, 0, reshaped=True)
-        self._widen(attention.key.operand, attention.scores, 1)
-        self._widen(attention.value.operand, attention.context, 1)
+        self._widen(attention.scores, 0, shared=False)
+        self._widen(attention.scores, 1, shared=True)
+        self._widen(attention.context, 1, shared=True)
         self._order_operands()
         return self._finish()
 
     def _project(self, heads: Heads, affine: Affine, count: int) -> None:
-        first = min((reader for reader in house.consumers_of(heads.value)), key=list(self.model.graph).index)
+        first = min(house.consumers_of(heads.value), key=list(self.model.graph).index)
         insert = house.Inserter(self.model, self.stamp, before=first, source=house.source_of(heads.product))
         stem = f"{heads.value.name}_merged"
         found = insert.op(
@@ -257,16 +257,17 @@ class Rewriter:
             return parts[0]
         return insert.op("Concat", parts, {"axis": 0}, name=f"{node.name}_sizes", dtype=ir.DataType.INT64)
 
-    def _widen(self, operand: ir.Value, reader: ir.Node, at: int, *, reshaped: bool = False) -> None:
-        """Give an operand its axis of heads that share."""
-        operand = reader.inputs[at] or operand  # the projection itself, where no path lies in between
+    def _widen(self, reader: ir.Node, at: int, *, shared: bool) -> None:
+        """Give an operand of a product its axis of the heads of a group: one for all of them, or each its own."""
+        operand = reader.inputs[at]
+        assert operand is not None
         insert = house.Inserter(self.model, self.stamp, before=reader)
         name = f"{operand.name}_grouped"
-        if reshaped:
+        if shared:
+            found = insert.op("Unsqueeze", [operand, insert.int64s(2)], name=name)
+        else:
             sizes = insert.int64s(0, self.groups, self.each, -1, self.attention.size)
             found = insert.op("Reshape", [operand, sizes], name=name)
-        else:
-            found = insert.op("Unsqueeze", [operand, insert.int64s(2)], name=name)
         reader.replace_input_with(at, found)
 
     def _order_operands(self) -> None:
