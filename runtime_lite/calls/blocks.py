@@ -9,6 +9,7 @@ a block comes back with the last array in it, whoever held that, and after a run
 import itertools
 import mmap
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,16 +28,28 @@ OWN_MAPPING = 2**16
 
 
 class _Memory:
-    """Bytes that go back to their pool when no array lies in them any more."""
+    """What the arrays of a block lie in; when the last of them is gone, its bytes go where its end says."""
 
-    __slots__ = ("__array_interface__", "_content", "_pool", "_rows")
+    __slots__ = ("__array_interface__", "__weakref__", "_end")
 
-    def __init__(self, pool: "BlockPool", rows: int, content: "_Bytes") -> None:
-        self._pool, self._rows, self._content = pool, rows, content
+    def __init__(self, content: "_Bytes", spare: "deque[_End]") -> None:
         self.__array_interface__ = content.interface
+        self._end = _End(self, content, spare)
 
-    def __del__(self) -> None:
-        self._pool.give_back(self._rows, self._content)
+
+class _End(weakref.ref[_Memory]):
+    """The bytes of a memory, which are appended to what is spare when nothing lies in them any more.
+
+    No line of Python runs for that: Python drops what is raised in finalizers, and Ctrl-C would be lost there.
+    """
+
+    __slots__ = ("content",)
+
+    def __new__(cls, memory: _Memory, content: "_Bytes", spare: "deque[_End]") -> "_End":
+        return super().__new__(cls, memory, spare.append)
+
+    def __init__(self, memory: _Memory, content: "_Bytes", spare: "deque[_End]") -> None:
+        self.content = content
 
 
 class Block:
@@ -109,28 +122,29 @@ class BlockPool:
 
     Attributes:
         rows_at: where every state has its rows, by graph input.
-        runs: how many runs there have been at once: as many rows as all of them can have are kept of each size.
     """
 
     def __init__(self, graph: Graph) -> None:
         """Start empty."""
         self._graph = graph
         self._layouts: dict[int, _Layout] = {}
-        self._spare: dict[int, list[_Bytes]] = {}
+        self._spare: dict[int, deque[_End]] = {}
         self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
-        self.runs = 1
+        self._runs = 1
 
     def take(self, rows: int) -> Block:
         """Return a block that nothing lies in; it holds whatever was there."""
         layout = self._layouts.get(rows)
         if layout is None:
-            self._spare.setdefault(rows, [])  # before anybody can see the layout
             layout = self._layouts[rows] = _layout(self._graph, rows)
+        spare = self._spare.get(rows)
+        if spare is None:
+            spare = self._spare.setdefault(rows, deque(maxlen=self._runs * self._graph.row_buckets[-1] // rows))
         try:
-            content = self._spare[rows].pop()
+            content = spare.pop().content
         except IndexError:
             content = layout.new_bytes()
-        lies_in = np.asarray(_Memory(self, rows, content))
+        lies_in = np.asarray(_Memory(content, spare))
         arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in layout.places}
         return Block(self, rows, arrays)
 
@@ -141,11 +155,14 @@ class BlockPool:
             block.arrays[state.input].fill(state.initial)
         return RowsOfBlock(block, 0, rows)
 
-    def give_back(self, rows: int, content: "_Bytes") -> None:
-        """For memory that nothing lies in: keep it for the next block, unless enough is kept."""
-        spare = self._spare[rows]
-        if (len(spare) + 1) * rows <= self.runs * self._graph.row_buckets[-1]:
-            spare.append(content)
+    def keep_for(self, runs: int) -> None:
+        """Keep as many rows of each size as so many runs at once can have, if that is more than before.
+
+        What is kept so far is let go of; so is, with the last of it, what is held now.
+        """
+        if runs > self._runs:
+            self._runs = runs
+            self._spare = {}
 
     def trim(self) -> None:
         """Give back what is kept; what comes later is kept again."""
@@ -154,8 +171,8 @@ class BlockPool:
 
     def close(self) -> None:
         """Keep nothing any more."""
-        self.runs = 0
-        self.trim()
+        self._runs = 0
+        self._spare = {}
 
 
 class _Bytes(NamedTuple):

@@ -145,8 +145,7 @@ class GraphRunner:
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
         bucket = self._bucket(where, feeds, sizes)
         buffers = bucket.take()
-        if bucket.made > self._blocks.runs:
-            self._blocks.runs = bucket.made
+        self._blocks.keep_for(bucket.made)
         try:
             carried = [state.values for state in states]
             outputs = places_of_outputs(bucket, feeds, buffers.outputs)

@@ -1,8 +1,12 @@
 """What a state lies in is written by nobody while it is held, and a stream holds no more than its states need."""
 
 import dataclasses
+import subprocess
+import sys
 import threading
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,14 +137,64 @@ def test_what_a_reader_holds_is_not_written_while_the_state_moves_elsewhere() ->
 def test_no_more_is_kept_than_the_runs_that_there_were_at_once_can_write() -> None:
     pool = BlockPool(GRAPH)
     for runs in (1, 2):
-        pool.runs = runs
+        pool.keep_for(runs)
         blocks = [pool.take(1) for _ in range(20)]
         del blocks
         assert len(pool._spare[1]) == 4 * runs
 
 
+def test_bytes_go_with_the_pool_or_with_what_lies_in_them_when_it_is_closed() -> None:
+    pool = BlockPool(GRAPH)
+    held, spare = pool.take(4), pool.take(1)
+    bytes_of = [weakref.ref(_lies_in(block)) for block in (held, spare)]
+    del spare
+    assert [each() is None for each in bytes_of] == [False, False]
+    pool.close()
+    assert [each() is None for each in bytes_of] == [False, True]
+    del held
+    assert [each() is None for each in bytes_of] == [True, True]
+
+
+def _lies_in(block: Block) -> Array:
+    base: Any = block.arrays["keys"]
+    while isinstance(base, np.ndarray):
+        base = base.base
+    content: Array = base._end.content.array
+    return content
+
+
+INTERRUPTED = """
+import signal, sys
+from runtime_lite.calls.blocks import BlockPool
+from tests.runtime_lite.calls.test_blocks import GRAPH
+
+class Noticed(Exception):
+    pass
+
+def interrupt(number, frame):
+    raise Noticed
+
+signal.signal(signal.SIGALRM, interrupt)
+pool, seen = BlockPool(GRAPH), 0
+while seen < 2000:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 50e-6)
+        for _ in range(200_000):
+            pool.take(2)
+        sys.exit("no signal came")
+    except Noticed:
+        seen += 1
+"""
+
+
+def test_a_signal_is_never_lost_where_a_block_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_array_alone_keeps_what_it_lies_in() -> None:
     pool = BlockPool(GRAPH)
+    pool.keep_for(2)
     states = states_in(written(pool), (1, 1, 1, 1))
     held = keys(states[2])[:, 1:]
     place = keys(states[0]).ctypes.data
@@ -149,7 +203,6 @@ def test_an_array_alone_keeps_what_it_lies_in() -> None:
     taken.arrays["keys"][:] = np.nan
     assert taken.arrays["keys"].ctypes.data != place and (held == 2).all()
     del held, taken
-    pool.runs = 2
     assert place in [block.arrays["keys"].ctypes.data for block in [pool.take(4), pool.take(4)]]
 
 

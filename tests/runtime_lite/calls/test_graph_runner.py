@@ -258,7 +258,7 @@ def test_runs_that_fail_one_after_the_other_let_no_more_memory_be_kept(watched: 
     for _ in range(5):
         with pytest.raises(MemoryError):
             watched.step_streams([chunk(watched, 0)], [initial_state(watched.graph, 1)], {"batch": 1})
-    assert watched._blocks.runs == 1
+    assert watched._blocks._runs == 1
 
 
 def test_runs_beside_each_other_share_no_memory_but_what_they_read(watched: GraphRunner) -> None:
