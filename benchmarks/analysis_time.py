@@ -20,6 +20,7 @@ import onnx_ir as ir
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from compiler import ir as house
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
@@ -168,4 +169,4 @@ def picture(points: Sequence[tuple[int, float]], named: Sequence[tuple[str, int,
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -28,6 +28,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
+from compiler.recipe.load import load_recipe
+
 CALLS = 5
 """Calls per contender and round."""
 
@@ -44,6 +47,8 @@ Step = Callable[[], Any]
 def main() -> None:
     """Run the comparison for each thread count and print tables; `--json` keeps the numbers."""
     options = _parse()
+    load_recipe(options.recipe)
+    command.graph_of_bundle(options.bundle, options.graph, streams=True)
     findings: dict[str, Any] = {"recipe": options.recipe, "threads": {}}
     console = Console(width=None if sys.stdout.isatty() else 150)
     with tempfile.TemporaryDirectory() as scratch:
@@ -102,7 +107,6 @@ def _original(recipe: str) -> tuple[Any, list[Any], Any]:
     import torch
 
     from compiler.capture.torch_module import load_module
-    from compiler.recipe.load import load_recipe
 
     loaded = load_recipe(recipe)
     spec = next(iter(loaded.recipe.graphs.values()))
@@ -374,4 +378,4 @@ def _stage_table(report: dict[str, Any]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import runtime_lite
+from benchmarks import command
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
@@ -67,11 +68,12 @@ def _parse() -> argparse.Namespace:
 
 
 def _rows_of(bundle: Path) -> tuple[int, ...]:
-    with runtime_lite.read_bundle(bundle) as opened:
-        (graph,) = opened.manifest.graphs.values()
-        if len({artifact.file for artifact in graph.artifacts}) == len(graph.artifacts):
-            raise SystemExit(f"{bundle}: expected a file that several buckets share, got a file each; build it anew")
-        return graph.row_buckets
+    graph = command.graph_of_bundle(bundle, streams=True)
+    if len({artifact.file for artifact in graph.artifacts}) == len(graph.artifacts):
+        raise runtime_lite.BadInput(
+            f"{bundle}: expected a file that several buckets share, got a file each; build it anew"
+        )
+    return graph.row_buckets
 
 
 def of_all_buckets_mb(bundle: Path) -> dict[str, float]:
@@ -224,4 +226,4 @@ def _spread(values: Sequence[float], digits: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -24,10 +24,12 @@ import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from compiler import ir as house
 from compiler.analysis.operator_costs import multiply_adds
 from compiler.cache.store import StageCache
 from compiler.capture.original import Original
+from compiler.errors import DataError
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.recipe.load import load_recipe
@@ -46,6 +48,9 @@ def main() -> None:
     options = _parse()
     loaded = load_recipe(options.recipe)
     name = options.graph or next(iter(loaded.recipe.graphs))
+    if name not in loaded.recipe.graphs:
+        names = ", ".join(loaded.recipe.graphs)
+        raise DataError(f"{options.recipe}: expected one of its graphs ({names}), got {name!r}", cure="correct --graph")
     spec = loaded.recipe.graphs[name]
     buckets = {axis: sizes.buckets[-1] for axis, sizes in spec.axes.items() if sizes.buckets}
     sizes = buckets | dict(_size(text) for text in options.size)
@@ -157,4 +162,4 @@ def _full_feeds(lowered: Lowered, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -30,11 +30,13 @@ import onnx_ir as ir
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from compiler import ir as house
 from compiler.cache.store import StageCache
 from compiler.calib.magnitudes import HALF_MAX, largest_magnitudes
 from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
+from compiler.errors import DataError
 from compiler.passes import make_pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_streams import RescaleStreams
@@ -86,7 +88,8 @@ def main() -> None:
                 break
             plain = made.apply(plain).lowered
         lower = next((made for made in passes if isinstance(made, LowerPrecision)), LowerPrecision())
-        assert plain.calibration is not None, "the recipe needs data.calibration"
+        if plain.calibration is None:
+            raise DataError(f"{options.recipe}: expected data.calibration, got none", cure="give the recipe some")
         total = sum(touches_float(node) for node in plain.model.graph)
         console.print(f"{options.recipe}: {total} nodes with real numbers, {len(plain.calibration.streams)} streams")
         verification = original.streams()[: options.streams]
@@ -213,4 +216,4 @@ def _table(rows: list[dict[str, Any]], total: int) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

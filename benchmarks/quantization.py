@@ -36,10 +36,12 @@ import onnxruntime.quantization as peer  # noqa: TID251 - the other side of the 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from compiler import ir as house
 from compiler.cache.store import StageCache
 from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
+from compiler.errors import DataError
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
@@ -75,7 +77,8 @@ def main() -> None:
                 break
             exact = made.apply(exact).lowered
         static = next((made for made in passes if isinstance(made, QuantizeStatic)), QuantizeStatic())
-        assert exact.calibration is not None, "the recipe needs data.calibration"
+        if exact.calibration is None:
+            raise DataError(f"{options.recipe}: expected data.calibration, got none", cure="give the recipe some")
         graphs: dict[str, Callable[[int], onnx.ModelProto]] = {"float32": functools.partial(_frozen, exact)}
         rows: dict[str, dict[str, Any]] = {"float32": {}}
         verification = [stream[: options.calls] for stream in original.streams()[: options.streams]]
@@ -305,4 +308,4 @@ def _spread(ratio: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

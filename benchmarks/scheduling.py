@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from benchmarks.mixed_traffic import (
     CHUNK_PERIOD,
     CHUNKS,
@@ -76,9 +77,12 @@ def main() -> None:
         "costs": lambda: cost_table(seeds[:1], seconds),
         "decide": lambda: decide_table(2_000 if options.quick else 20_000),
     }
+    chosen = options.only.split(",")
+    if unknown := [name for name in chosen if name not in parts]:
+        parser.error(f"--only: expected of {', '.join(parts)}, got {', '.join(map(repr, unknown))}")
     console = Console(width=150)
     print(f"seeds {seeds}, {seconds:g} s of traffic")
-    for name in options.only.split(","):
+    for name in chosen:
         console.print(parts[name]())
 
 
@@ -308,4 +312,4 @@ def _times_of_decisions(
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -8,7 +8,6 @@ Graphs are those of the zoo; edge cases those of the rules' tests; times are of 
 
 import argparse
 import importlib.util
-import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ import onnxscript.optimizer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from compiler import ir as house
 from compiler.passes.simplify import simplify_model
 from compiler.runners.session import run_model
@@ -101,6 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
     contenders: dict[str, Contender] = {"simplify": ours, "onnxscript": optimizer}
     if importlib.util.find_spec("onnxsim") is not None:
         contenders["onnxsim"] = onnxsim
+    if unknown := [title for title in options.only or () if title not in contenders]:
+        parser.error(f"--only: expected of {', '.join(contenders)}, got {', '.join(map(repr, unknown))}")
     names = sorted(path.name.split(".")[0] for path in GRAPHS.glob("*.xz"))[: options.graphs]
     chosen = {title: contenders[title] for title in options.only or contenders}
     table = Table("contender", "nodes before", "nodes left", "s", "source lines", "failed", "edge cases: other bits",
@@ -133,4 +135,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -18,7 +18,6 @@ Source: Zhang et al., WeNet 2.0 (arXiv 2203.15455), the step of its streaming en
 import argparse
 import collections
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from torch import nn
 
 import build as front_door
 import runtime_lite
+from benchmarks import command
 from compiler.runners.ahead import ahead
 
 WIDTH, HEADS, KERNEL, MELS = 256, 4, 15, 80
@@ -322,4 +322,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import command
 from benchmarks.serving.against_triton import measure_against_triton
 from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
@@ -38,6 +39,10 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     """Measure what is asked for, print tables, and keep the numbers with `--json`."""
     options = _parse()
+    if options.bundle is not None:
+        command.graph_of_bundle(options.bundle, options.graph, streams=True)
+    if options.offline is not None:
+        command.graph_of_bundle(options.offline)
     console = Console(width=None if sys.stdout.isatty() else 170)
     console.print(f"{cores()} cores, {options.lanes} lanes, load {os.getloadavg()[0]:.1f} at the start")
     found: dict[str, Rows | str] = {}
@@ -145,4 +150,4 @@ def _shown(name: str, found: Rows | str) -> Table | str:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

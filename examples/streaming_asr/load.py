@@ -10,16 +10,16 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from examples.streaming_asr.data import whole_recordings
 from examples.streaming_asr.features import HOP_SAMPLES, SAMPLE_RATE_HZ, SHIFT_SAMPLES
-from examples.streaming_asr.transcribe import chunks_of, read_recording
+from examples.streaming_asr.transcribe import RecordingError, chunks_of, read_recording
+from runtime_lite import BadInput, BundleRefused, read_bundle
 from runtime_lite import __main__ as runtime_lite_commands
-from runtime_lite import read_bundle
 from runtime_lite.format.arrays import npz_from_arrays
 
 DEMO = Path(__file__).with_name("demo")
@@ -38,7 +38,18 @@ def main() -> int:
     )
     parser.add_argument("--offline", metavar="WHOLE", help="folder of the recogniser built for whole utterances")
     arguments, further = parser.parse_known_args()
-    files = sorted(file for file in arguments.recordings.glob("*") if file.suffix in (".wav", ".flac"))
+    try:
+        return _load(arguments, further)
+    except (RecordingError, BadInput, BundleRefused) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _load(arguments: argparse.Namespace, further: Sequence[str]) -> int:
+    folder = arguments.recordings
+    files = sorted(file for file in folder.glob("*") if file.suffix in (".wav", ".flac"))
+    if not files:
+        raise RecordingError(f"{folder}: expected a folder of WAV or FLAC files, got none in it; correct --recordings")
     chunks = [chunk[np.newaxis] for file in files for chunk in chunks_of(read_recording(file))]
     with tempfile.TemporaryDirectory() as scratch:
         feeds = Path(scratch, "features.npz")

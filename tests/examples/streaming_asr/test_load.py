@@ -51,3 +51,14 @@ def test_whole_recordings_of_many_lengths_come_beside_the_streams(
     monkeypatch.setattr("sys.argv", ["load", "dist/recogniser", "--offline", str(bundle), "--utterances", "2"])
     assert load.main() == 0
     assert len(set(lengths)) > 3 and max(lengths) <= 500
+
+
+@pytest.mark.parametrize("option", ["--offline", "--recordings"])
+def test_what_is_not_there_is_a_message(
+    option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nothing"
+    monkeypatch.setattr("sys.argv", ["load", "dist/recogniser", option, str(missing)])
+    assert load.main() == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and str(missing) in said

@@ -1,0 +1,66 @@
+"""How a benchmark runs as a command: what it is given is looked at first, and a mistake in it is a message."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from compiler.errors import InternalError, SlipwayError, blamed
+from runtime_lite import read_bundle
+from runtime_lite.errors import BadInput, RuntimeLiteError
+from runtime_lite.format.manifest import Graph
+
+INTERRUPTED = 130
+
+
+def run(main: Callable[[], int | None]) -> NoReturn:
+    """End the process as a benchmark ends.
+
+    The exit code is what `main` returns, or 0. Where what it was given is wrong, one sentence says so, with the exit
+    code that `build.py` has for it. What else is raised is a bug and keeps its traceback.
+    """
+    try:
+        code = main() or 0
+    except (RuntimeLiteError, SlipwayError) as error:
+        ended = blamed(error)
+        if isinstance(ended, InternalError):
+            raise
+        code = _told(str(ended), ended.exit_code)
+    except OSError as error:
+        if not error.filename:
+            raise
+        code = _told(f"{error.filename}: {error.strerror}; check the path, permissions and free space", 2)
+    except KeyboardInterrupt:
+        code = _told("interrupted, no numbers were kept", INTERRUPTED)
+    sys.exit(code)
+
+
+def _told(message: str, code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def graph_of_bundle(folder: Path, name: str | None = None, *, streams: bool = False) -> Graph:
+    """Return a graph of a bundle, all of which has been checked.
+
+    Args:
+        folder: of the bundle.
+        name: of the graph; without one the bundle has one graph.
+        streams: whether the graph needs states.
+
+    Raises:
+        BundleRefused: it is not there, or cannot be trusted.
+        BadInput: it is no folder, or has no such graph.
+    """
+    with read_bundle(folder) as bundle:
+        graphs = bundle.manifest.graphs
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: expected the folder of a bundle, got a file; unpack it")
+    if name is None and len(graphs) > 1:
+        raise BadInput(f"{folder}: expected a bundle of one graph, got {', '.join(graphs)}; build them apart")
+    chosen = name or next(iter(graphs))
+    if chosen not in graphs:
+        raise BadInput(f"{folder}: expected one of its graphs ({', '.join(graphs)}), got {chosen!r}; correct --graph")
+    if streams and not graphs[chosen].states:
+        raise BadInput(f"{folder}: expected states in {chosen!r}, got none; pass the bundle of a streaming model")
+    return graphs[chosen]
