@@ -86,6 +86,11 @@ class Bucket:
         """Take a set back: the run has ended well, and nobody has any of it."""
         self._free.append(buffers)
 
+    def trim(self) -> None:
+        """Let go of the sets that no run has."""
+        self.made -= len(self._free)
+        self._free.clear()
+
     def lose(self) -> None:
         """Note that a set does not come back: its run has failed, and whoever was in it may still write there."""
         self.made -= 1

@@ -76,7 +76,9 @@ class FeedCheck:
     def __init__(self, graph: Graph, check_finite: bool) -> None:
         """Know nothing yet."""
         self._graph, self._check_finite = graph, check_finite
-        self._names = [tensor.name for tensor in graph.inputs if tensor.role == "data"]
+        inputs = [tensor for tensor in graph.inputs if tensor.role == "data"]
+        self._names = [tensor.name for tensor in inputs]
+        self._tell_rows = any(graph.rows_at(tensor) is not None for tensor in inputs)
         self._passed: dict[tuple[object, ...], Mapping[str, int]] = {}
 
     def check(self, where: str, arrays: Mapping[str, Array], rows: int, wired: Mapping[str, Array]) -> Feed:
@@ -101,7 +103,7 @@ class FeedCheck:
         """All that `check_feed` looks at but values; None for what is no plain feed of the right names."""
         if type(arrays) is not dict or len(arrays) != len(self._names):
             return None
-        kind: list[object] = [rows]
+        kind: list[object] = [] if self._tell_rows else [rows]
         for name in self._names:
             array = arrays.get(name)
             if type(array) is not np.ndarray:
@@ -214,7 +216,8 @@ def _check_names(where: str, graph: Graph, expected: Mapping[str, Tensor], array
 
 
 def _check_kind(place: str, name: str, tensor: Tensor, array: object) -> None:
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+    # only what is a subclass is asked further: the first look at `np.ma` imports it, for 50 ms of a first request
+    if not isinstance(array, np.ndarray) or (type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray)):
         expected = f"a NumPy array, {tensor.dtype} of shape {_shape(tensor)}"
         kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
         _refuse(place, expected, kind, f"convert it with numpy.asarray({name}, numpy.{tensor.dtype})")

@@ -165,7 +165,8 @@ class GraphRunner:
 
     def trim(self) -> None:
         """Let go of memory that is kept for the next runs, which get it anew; of any that is in use, of none."""
-        self._buckets.clear()
+        for bucket in self._buckets.values():
+            bucket.trim()
         self._blocks.trim()
 
     def close(self) -> None:

@@ -312,6 +312,24 @@ def test_a_model_that_is_warm_opens_no_session_for_a_request(bundle: Path, monke
                 stream.push({"x": random_chunks(1, rows)[0]})
 
 
+def test_the_first_request_of_a_warm_model_finds_what_is_known_of_its_kind(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Runtime() as runtime:
+        model = runtime.load(bundle, warm_up=True)
+        for place in ("feeds.check_feed", "bucket.Bucket.__init__"):
+            monkeypatch.setattr(
+                f"runtime_lite.calls.{place}", lambda *_, **__: pytest.fail("looked at for the first time")
+            )
+        monkeypatch.setattr("runtime_lite.serving.batch.key_of", lambda *_: pytest.fail("made the key of a kind"))
+        for rows in (1, 4):
+            for frames in (2, 3):
+                x = random_chunks(1, rows)[0][:, :frames]
+                assert model.run({"x": x, "shift": np.arange(rows)}, "plain")["y"].shape == (rows, frames, WIDTH)
+            with model.open_stream("streaming", rows=rows) as stream:
+                stream.push({"x": random_chunks(1, rows)[0]})
+
+
 def test_warming_up_ends_with_the_smallest_bucket_and_keeps_nothing_for_runs(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +344,8 @@ def test_warming_up_ends_with_the_smallest_bucket_and_keeps_nothing_for_runs(
     with Runtime() as runtime:
         model = runtime.load(bundle, warm_up=True)
         runner = model.runner("streaming")
-        assert not runner._buckets and not any(runner._blocks._spare.values())
+        assert not any(bucket._free for bucket in runner._buckets.values())
+        assert not any(runner._blocks._spare.values())
     assert ran == [(4, 3), (4, 3), (4, 2), (4, 2), (1, 3), (1, 3), (1, 2), (1, 2), (4,), (4,), (1,), (1,)]
 
 

@@ -30,6 +30,16 @@ def test_a_set_that_is_lost_is_not_counted_as_one_of_a_run_beside_others() -> No
     assert bucket.take() is not lost and bucket.made == 1
 
 
+def test_a_trimmed_bucket_keeps_the_sets_that_runs_have_and_no_others() -> None:
+    bucket = Bucket(streaming_graph(), {"batch": 4})
+    running, ended = bucket.take(), bucket.take()
+    bucket.give_back(ended)
+    bucket.trim()
+    assert bucket.made == 1
+    bucket.give_back(running)
+    assert bucket.take() is running and bucket.take() is not ended and bucket.made == 2
+
+
 def test_an_array_is_made_when_it_is_first_asked_for() -> None:
     buffers = Bucket(streaming_graph(), {"batch": 4}).take()
     assert not buffers.inputs and not buffers.outputs

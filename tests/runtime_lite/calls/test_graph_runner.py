@@ -307,7 +307,8 @@ def test_a_trimmed_runner_holds_no_memory_for_the_next_run_and_goes_on(watched: 
     for trimmed in (False, True, True):
         if trimmed:
             watched.trim()
-            assert not watched._buckets and not any(watched._blocks._spare.values())
+            assert not any(bucket._free or bucket.made for bucket in watched._buckets.values())
+            assert not any(watched._blocks._spare.values())
         before = [copy_of_state(state) for state in states]
         steps = watched.step_streams(feeds, states, {"batch": 4})
         alone = watched.step_streams(feeds[:1], before[:1], {"batch": 1})
