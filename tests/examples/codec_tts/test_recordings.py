@@ -1,0 +1,62 @@
+"""Recordings: trimmed to codec frames, kept and read again; the voices themselves where espeak-ng is installed."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.codec_tts import pitch, recordings
+from examples.streaming_asr import synthesize
+
+NO_ESPEAK = shutil.which("espeak-ng") is None
+
+
+def test_trimming_keeps_the_loud_part_and_fills_frames() -> None:
+    samples = np.zeros(16000, np.float32)
+    samples[5000:9000] = 0.3
+    kept = recordings.trim(samples)
+    assert len(kept) % recordings.CODE_SAMPLES == 0
+    assert np.flatnonzero(kept).tolist() == list(range(640, 4640))
+    assert 4640 + 639 <= len(kept) < 4640 + 640 + recordings.CODE_SAMPLES
+
+
+def test_trimming_silence_leaves_a_margin() -> None:
+    assert len(recordings.trim(np.zeros(16000, np.float32))) == 640
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    written = [
+        recordings.Recording(
+            generator.integers(-9, 9, frames * recordings.CODE_SAMPLES).astype(np.int16),
+            sentence,
+            voice,
+            generator.random(2 * frames).astype(np.float32),
+        )
+        for frames, sentence, voice in ((5, "turn left", 0), (3, "speed one two", 2))
+    ]
+    recordings.write(tmp_path / "training.npz", written)
+    for ours, theirs in zip(recordings.read(tmp_path / "training.npz"), written, strict=True):
+        np.testing.assert_array_equal(ours.samples, theirs.samples)
+        np.testing.assert_array_equal(ours.pitch_hz, theirs.pitch_hz)
+        assert (ours.sentence, ours.voice) == (theirs.sentence, theirs.voice)
+    assert [each.name for each in tmp_path.iterdir()] == ["training.npz"]
+
+
+def test_missing_recordings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"got no file; run examples.codec_tts.recordings first"):
+        recordings.read(tmp_path / "training.npz")
+
+
+def test_the_recogniser_heard_the_voices_in_training() -> None:
+    assert set(recordings.VOICES) <= set(synthesize.TRAINING_VARIANTS)
+
+
+@pytest.mark.skipif(NO_ESPEAK, reason="the program espeak-ng is not installed")
+@pytest.mark.parametrize("voice", range(len(recordings.VOICES)))
+def test_a_spoken_sentence_is_whole_frames_with_a_pitch_of_each_half(voice: int) -> None:
+    spoken = recordings.record("turn left", voice)
+    assert len(spoken.pitch_hz) * pitch.HOP == len(spoken.samples)
+    assert len(spoken.samples) % recordings.CODE_SAMPLES == 0
+    assert 0.3 < np.abs(spoken.waveform).max() <= 0.51
