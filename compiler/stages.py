@@ -235,8 +235,8 @@ class Pass(Protocol):
         name: as recipes write it.
         lossy: whether it rounds on purpose; the graph is held to the lossy limits of its parity gate from then on.
         after: passes that must have run when it comes, where they have anything to do; checked before anything runs.
-        expensive: whether it runs the model on data. It changes nothing but the graph, which is kept, so that it is
-            never applied again to look at what it made.
+        expensive: whether it runs the model on data. It changes nothing but the graph and how many heads states have,
+            which is kept, so that it is never applied again to look at what it made.
     """
 
     name: ClassVar[str]

@@ -4,22 +4,48 @@
     softmax(q k^T + ..) v -> .. -> product, constant -> output
 
 Nothing is matched between a projection and an operand but which values lie there; what those nodes do is found out by
-running them (`compiler.heads.probing`).
+running them (`compiler.heads.probing`). Frames of earlier calls may be joined there, heads apart:
+
+    heads -> .. -> Concat(cache, new) -> .. -> operand        the joined frames, or the newest of them, are fed back
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place
-from compiler.stages import Refusal
+from compiler.stages import Refusal, State
 
 ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Max", "Min", "Clip", "Tanh"})
 """A list of its own: what may lie between the scores, the softmax and the product with values, soft caps included."""
 
 AXES = 4
+
+
+MOVED = ("Slice", "Identity")
+"""What may lie between a cache and where it is joined, and between there and what is fed back."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """Frames of earlier calls on the path of an operand.
+
+    Attributes:
+        state: as it is declared.
+        value: the graph input that holds it.
+        join: the node that puts them in front of the new frames.
+        new: what those are joined to.
+        moved: nodes between `value` and `join`, and between `join` and what is fed back.
+    """
+
+    state: State
+    value: ir.Value
+    join: ir.Node
+    new: ir.Value
+    moved: tuple[ir.Node, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +58,7 @@ class Heads:
         heads_axis: 2 or 1.
         path: the nodes behind `value` up to the operand that depend on it, in graph order.
         operand: what attention reads.
+        cache: what is joined along the path, or None.
     """
 
     product: ir.Node
@@ -39,6 +66,7 @@ class Heads:
     heads_axis: int
     path: tuple[ir.Node, ...]
     operand: ir.Value
+    cache: Cache | None = None
 
     @property
     def source(self) -> ir.Value:
@@ -96,7 +124,7 @@ class Found:
 
     Attributes:
         attentions: in graph order.
-        shared: how many share keys and values between heads already.
+        shared: how many share keys and values between heads already: fewer of them are projected.
         refused: what was missed at every other softmax between two products of data.
     """
 
@@ -105,23 +133,34 @@ class Found:
     refused: tuple[Refusal, ...]
 
 
+Caches: TypeAlias = Mapping[ir.Value, State]
+"""The states along frames, by the graph input that holds each."""
+
+
 class _SharedError(Exception):
     """Heads share keys and values."""
 
 
-def find_attentions(model: ir.Model) -> Found:
+def find_attentions(model: ir.Model, states: Sequence[State] = ()) -> Found:
     """All attentions.
 
     Args:
         model: with symbolic shapes.
+        states: that it carries; those that lie along frames may be joined to keys and values.
     """
     order = {node: at for at, node in enumerate(model.graph)}
+    inputs = house.inputs_named(model)
+    caches = {inputs[state.input]: state for state in states if state.frames_axis is not None}
     found, refused, shared = [], [], 0
     for node in model.graph:
+        if house.is_op(node, "Attention"):
+            refused.append(
+                _NotFoundError("one operator for attention; list canonicalize_attention before", node).refusal
+            )
         if not house.is_op(node, "Softmax"):
             continue
         try:
-            attention = _attention(node, order)
+            attention = _attention(node, order, caches)
         except _SharedError:
             shared += 1
         except _NotFoundError as error:
@@ -132,7 +171,7 @@ def find_attentions(model: ir.Model) -> Found:
     return Found(tuple(found), shared, tuple(refused))
 
 
-def _attention(softmax: ir.Node, order: dict[ir.Node, int]) -> Attention | None:
+def _attention(softmax: ir.Node, order: Mapping[ir.Node, int], caches: Caches) -> Attention | None:
     above, scores = _through(softmax, _makers)
     below, contexts = _through(softmax, _readers)
     scores = [node for node in scores if _is_product_of_data(node)]
@@ -160,7 +199,7 @@ def _attention(softmax: ir.Node, order: dict[ir.Node, int]) -> Attention | None:
     above &= _reached(scores[0], above)
     below = {node for node in below if contexts[0] in _reached(node, {*below, contexts[0]})}
     between = tuple(sorted({*above, softmax, *below}, key=order.__getitem__))
-    found = [_heads(each, heads, size, order) for each in (left, right, values)]
+    found = [_heads(each, heads, size, order, caches) for each in (left, right, values)]
     output = _output(contexts[0])
     return Attention(softmax, heads, size, scores[0], contexts[0], found[0], found[1], found[2], between, output)
 
@@ -202,7 +241,7 @@ def _is_projection(node: ir.Node) -> bool:
     return weights is not None and weights.ndim == 2
 
 
-def _heads(operand: ir.Value, heads: int, size: int, order: dict[ir.Node, int]) -> Heads:
+def _heads(operand: ir.Value, heads: int, size: int, order: Mapping[ir.Node, int], caches: Caches) -> Heads:
     maker = operand.producer()
     if maker is None:
         raise _NotFoundError(
@@ -213,8 +252,8 @@ def _heads(operand: ir.Value, heads: int, size: int, order: dict[ir.Node, int]) 
     waiting = [maker]
     while waiting:
         node = waiting.pop()
-        if node in behind or node in projections:
-            continue
+        if node in behind or node in projections or house.is_op(node, "Shape"):
+            continue  # sizes hang on no number
         if _is_projection(node):
             projections.add(node)
         else:
@@ -224,6 +263,9 @@ def _heads(operand: ir.Value, heads: int, size: int, order: dict[ir.Node, int]) 
         got = f"{len(projections)}: {', '.join(sorted(str(node.name) for node in projections)) or 'none'}"
         raise _NotFoundError(f"expected one product with constant weights in front of {operand.name}, got {got}", maker)
     (product,) = projections
+    width = (house.dims_of(product.outputs[0]) or (None,))[-1]
+    if isinstance(width, int) and width < heads * size and heads * size % width == 0:
+        raise _SharedError
     reached = _reached(product, behind)
     for node in sorted(reached, key=order.__getitem__):
         value = node.outputs[0]
@@ -231,9 +273,10 @@ def _heads(operand: ir.Value, heads: int, size: int, order: dict[ir.Node, int]) 
         if axis is not None and operand not in {
             out for each in _reached(product, behind - {node}) for out in each.outputs
         }:
-            path = sorted(_reached(node, behind), key=order.__getitem__)
-            _only_for(path, operand)
-            return Heads(product, value, axis, tuple(path), operand)
+            path = tuple(sorted(_reached(node, behind), key=order.__getitem__))
+            cache = _joined(behind, path, caches)
+            _only_for(path, operand, cache)
+            return Heads(product, value, axis, path, operand, cache)
     dims = [house.dims_of(node.outputs[0]) for node in sorted(reached, key=order.__getitem__)]
     reason = f"expected a value [batch, time, {heads}, {size}] between {product.name} and {operand.name}, got {dims}"
     raise _NotFoundError(reason, maker)
@@ -260,13 +303,59 @@ def _heads_axis(value: ir.Value, heads: int, size: int) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _only_for(path: Iterable[ir.Node], operand: ir.Value) -> None:
+def _joined(behind: Iterable[ir.Node], path: Sequence[ir.Node], caches: Caches) -> Cache | None:
+    """The cache that is joined along a path."""
+    found = []
+    for node in behind:
+        for value in node.inputs:
+            source, moved = _moved_from(value)
+            if source not in caches or source is None or node in moved or house.is_op(node, *MOVED):
+                continue
+            others = [each for each in node.inputs if each is not value]
+            axis = house.int_attribute(node, "axis", 0) if house.is_op(node, "Concat") else None
+            if node not in path or axis != caches[source].frames_axis or len(others) != 1 or others[0] is None:
+                reason = f"expected {source.name} to be joined to new frames behind where heads are apart"
+                raise _NotFoundError(reason, node)
+            found.append(Cache(caches[source], source, node, others[0], moved + _moved_to(node.outputs[0])))
+    if len(found) > 1:
+        names = [cache.state.input for cache in found]
+        raise _NotFoundError(f"expected one cache in front of {path[-1].outputs[0].name}, got {names}", path[-1])
+    return found[0] if found else None
+
+
+def _moved_from(value: ir.Value | None) -> tuple[ir.Value | None, tuple[ir.Node, ...]]:
+    """What a value is a part of, and the nodes between."""
+    moved: tuple[ir.Node, ...] = ()
+    while value is not None and house.is_op(value.producer(), *MOVED):
+        node = value.producer()
+        assert node is not None
+        value, moved = node.inputs[0], (node, *moved)
+    return value, moved
+
+
+def _moved_to(value: ir.Value) -> tuple[ir.Node, ...]:
+    """The nodes that make of a value what leaves the graph."""
+    found = []
+    for node in house.consumers_of(value):
+        behind = _moved_to(node.outputs[0]) if house.is_op(node, *MOVED) else ()
+        if behind or (house.is_op(node, *MOVED) and node.outputs[0].is_graph_output()):
+            found += [node, *behind]
+    return tuple(found)
+
+
+def _only_for(path: Sequence[ir.Node], operand: ir.Value, cache: Cache | None) -> None:
     """Refuse a path that something else reads, too: it would read fewer heads."""
-    nodes = set(path)
-    for node in nodes:
+    moved = set() if cache is None else set(cache.moved)
+    fed = set() if cache is None else {cache.state.output}
+    returned = {str(output.name) for node in (*path, *moved) for output in node.outputs if output.is_graph_output()}
+    if returned != fed:
+        names = f"{sorted(returned) or 'nothing'}, got {sorted(fed) or 'no cache'} along it"
+        raise _NotFoundError(f"{operand.name} is read by more than this attention: it leaves as {names}", path[-1])
+    for node in path:
         for output in node.outputs:
-            others = [reader for reader in house.consumers_of(output) if reader not in nodes]
-            if output.is_graph_output() or (others and output is not operand) or len(others) > 1:
+            readers = (each for each in house.consumers_of(output) if each not in moved and each not in path)
+            others = [reader for reader in readers if not house.is_op(reader, "Shape")]
+            if (others and output is not operand) or len(others) > 1:
                 raise _NotFoundError(f"{output.name} is read by more than this attention", node)
 
 

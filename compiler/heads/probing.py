@@ -16,9 +16,10 @@ from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
 from compiler.heads.shared_maps import Channels
+from compiler.ir import Dim
 from compiler.runners.instrumented import values_named
-from compiler.runners.session import Session, session_of
-from compiler.stages import Array, Feed
+from compiler.runners.session import session_of
+from compiler.stages import Feed
 
 Real = npt.NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class Part:
     def __init__(self, model: ir.Model, given: str, wanted: str, feed: Feed) -> None:
         self.given, self.wanted, self.feed = given, wanted, feed
         (shown,) = values_named(model, [given]).values()
-        self.shape = _run(session_of(_with_output(model, shown)), feed, given).shape
+        self.shape = _shape_in(model, shown, feed)
         copy = house.clone(model)
         values = values_named(copy, [given, wanted])
         stand_in = ir.Value(name=f"given.{given}", type=values[given].type, shape=values[given].shape)
@@ -59,16 +60,21 @@ class Part:
         return found
 
 
-def _with_output(model: ir.Model, value: ir.Value) -> ir.Model:
-    copy = house.clone(model)
-    (shown,) = values_named(copy, [str(value.name)]).values()
-    copy.graph.outputs[:] = [shown]
-    return copy
-
-
-def _run(session: Session, feed: Feed, wanted: str) -> Array:
-    found: Array = session.run([wanted], dict(feed))[0]
-    return found
+def _shape_in(model: ir.Model, value: ir.Value, feed: Feed) -> tuple[int, ...]:
+    """The shape of a value for one feed."""
+    sizes: dict[Dim, int] = {}
+    for name, given in house.inputs_named(model).items():
+        if name in feed:
+            sizes |= {
+                dim: size
+                for dim, size in zip(house.dims_of(given) or (), feed[name].shape, strict=False)
+                if not isinstance(dim, int) and dim.is_Symbol
+            }
+    dims = house.dims_of(value)
+    found = () if dims is None else tuple(dim if isinstance(dim, int) else dim.subs(sizes) for dim in dims)
+    if dims is None or not all(isinstance(size, int) or size.is_Integer for size in found):
+        raise Refused(f"expected the size of {value.name} to follow from the inputs, got {value.shape}")
+    return tuple(int(size) for size in found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,14 +141,18 @@ class _Map(Protocol):
     def __call__(self, rows: Real, /) -> Real: ...
 
 
-def turning(model: ir.Model, heads: Heads, feed: Feed, *, transposed: bool = False) -> Real:
+OPERAND, TURNED = (1, 2, 3), (1, 3, 2)
+"""Axes of heads, frames and channels: [batch, heads, time, d] and [batch, heads, d, time]."""
+
+
+def turning(model: ir.Model, heads: Heads, feed: Feed, axes: tuple[int, int, int] = OPERAND) -> Real:
     """What the path behind the heads does to the channels of each frame, float64 [frames, d in, d out].
 
     Args:
         model: the graph.
         heads: where the path lies.
         feed: one row.
-        transposed: whether the operand is [batch, heads, d, time].
+        axes: where the operand has heads, frames and channels.
 
     Raises:
         Refused: it does not treat all heads alike, or it is not linear.
@@ -153,7 +163,7 @@ def turning(model: ir.Model, heads: Heads, feed: Feed, *, transposed: bool = Fal
         """[heads, frames, d] in and out."""
         given = array[np.newaxis] if heads.heads_axis == 1 else array.transpose(1, 0, 2)[np.newaxis]
         found = part(given)[0]
-        laid: Real = found.transpose(0, 2, 1) if transposed else found
+        laid: Real = found.transpose([axis - 1 for axis in axes])
         return laid
 
     count = part.shape[heads.heads_axis]

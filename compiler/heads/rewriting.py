@@ -9,7 +9,7 @@ Queries lie in the order of the groups. What is added to the scores head by head
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +17,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, Heads
+from compiler.heads.layout import axes_of_cache, heads_along
+from compiler.heads.ordering import in_order
 from compiler.heads.probing import Affine
 from compiler.heads.shared_maps import Array, Maps
 from compiler.heads.site import Site
@@ -105,14 +107,28 @@ def require_rewritable(attention: Attention) -> None:
         if len(house.dims_of(wide) or ()) != 3:
             raise Refused(f"expected {wide.name} to be [batch, time, width], got {wide.shape}")
     for heads in (attention.key, attention.value):
-        for node, _ in _heads_along(heads):
+        _require_sizes_elsewhere(heads)
+        for node, _ in heads_along(heads):
             if house.is_op(node, "Reshape", "Expand"):
                 _parts_of_sizes(node)
+        if heads.cache is not None:
+            axes_of_cache(heads)
     made = {output for node in inside for output in node.outputs}
     for node in attention.between:
         for value in node.inputs:
             if value is not None and value not in made:
                 _head_axis(value, attention.heads)
+
+
+def _require_sizes_elsewhere(heads: Heads) -> None:
+    """Refuse a path whose number of heads is asked for."""
+    axes = {heads.value: heads.heads_axis, **{node.outputs[0]: axis for node, axis in heads_along(heads)}}
+    for value, axis in axes.items():
+        for node in house.consumers_of(value):
+            rank = len(house.dims_of(value) or ())
+            end = house.int_attribute(node, "end", rank)
+            if house.is_op(node, "Shape") and house.int_attribute(node, "start", 0) <= axis < end:
+                raise Refused(f"expected {node.name} to leave the heads of {value.name} alone, got their number")
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:
@@ -125,34 +141,6 @@ def _head_axis(value: ir.Value, heads: int) -> int | None:
     if dims[-3] != heads:
         raise Refused(f"expected {value.name} to have 1 or {heads} heads, got {dims[-3]}")
     return len(dims) - 3
-
-
-def _heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
-    """The nodes of a path, and where each has the heads in what it gives."""
-    axes = {heads.value: heads.heads_axis}
-    found = []
-    for node in heads.path:
-        axis = _followed(node, axes)
-        axes.update(dict.fromkeys(node.outputs, axis))
-        found.append((node, axis))
-    return found
-
-
-def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
-    """Where a node of a path has the heads in what it gives.
-
-    Raises:
-        Refused: it is not known.
-    """
-    read, axis = next((value, axes[value]) for value in node.inputs if value is not None and value in axes)
-    before, after = house.dims_of(read), house.dims_of(node.outputs[0])
-    if before is None or after is None:
-        raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
-    if house.is_op(node, "Transpose"):
-        return list(house.ints_attribute(node, "perm")).index(axis)
-    if before[: axis + 1] == after[: axis + 1]:
-        return axis
-    raise Refused(f"expected {node.name} ({node.op_type}) to keep the heads apart, got {before} -> {after}")
 
 
 def _parts_of_sizes(node: ir.Node) -> list[tuple[ir.Value, int]]:
@@ -206,6 +194,7 @@ class Rewriter:
         attention, groups = self.attention, self.groups
         self._project(attention.query, self.weights.query, attention.heads)
         for heads, weights in ((attention.key, self.weights.key), (attention.value, self.weights.value)):
+            self._narrow(heads)
             self._resize(heads)
             self._project(heads, weights, groups)
         self._widen(attention.scores, 0, shared=False)
@@ -234,11 +223,22 @@ class Rewriter:
 
     def _resize(self, heads: Heads) -> None:
         """Write the number of groups for that of heads into the sizes that the path states."""
-        for node, axis in _heads_along(heads):
+        for node, axis in heads_along(heads):
             if house.is_op(node, "Reshape", "Expand"):
                 insert = house.Inserter(self.model, self.stamp, before=node)
                 node.replace_input_with(1, self._sizes(insert, node, axis))
         for node in heads.path:
+            for output in node.outputs:
+                output.shape = None
+
+    def _narrow(self, heads: Heads) -> None:
+        """Let the cache along a path hold groups."""
+        if heads.cache is None:
+            return
+        dims = list(house.dims_of(heads.cache.value) or ())
+        dims[axes_of_cache(heads)[0]] = self.groups
+        heads.cache.value.shape = ir.Shape([dim if isinstance(dim, int) else house.written(dim) for dim in dims])
+        for node in heads.cache.moved:
             for output in node.outputs:
                 output.shape = None
 
@@ -289,8 +289,7 @@ class Rewriter:
         name = f"{value.name}_grouped"
         if axis is None:
             return value if len(dims) < 4 else insert.op("Unsqueeze", [value, insert.int64s(1)], name=name)
-        index = insert.int64s(*self.order)
-        picked = insert.op("Gather", [value, index], {"axis": axis}, name=name)
+        picked = in_order(self.model, reader, value, axis, self.order, self.stamp)
         spread = insert.op("Unsqueeze", [picked, insert.int64s(axis + 1)], name=name)
         front = (0,) if axis else ()
         return insert.op("Reshape", [spread, insert.int64s(*front, self.groups, self.each, 0, 0)], name=name)

@@ -7,7 +7,8 @@ import onnx_ir as ir
 
 from compiler.errors import Refused
 from compiler.heads import probing
-from compiler.heads.attention import Attention
+from compiler.heads.attention import Attention, Heads
+from compiler.heads.layout import axes_of_cache
 from compiler.heads.probing import Affine
 from compiler.heads.shared_maps import Array, Channels
 from compiler.stages import Feed
@@ -24,6 +25,8 @@ class Site:
         value: for values.
         output: of the context, [heads * d, width].
         keys: how channels of keys may be mixed.
+        key_cache: what lies between a projected key and a cached one does to its channels, [frames, d, d]; or None.
+        value_cache: and of values.
     """
 
     attention: Attention
@@ -32,6 +35,8 @@ class Site:
     value: Affine
     output: Affine
     keys: Channels
+    key_cache: Array | None = None
+    value_cache: Array | None = None
 
     @property
     def values(self) -> Channels:
@@ -58,7 +63,7 @@ def site_of(model: ir.Model, attention: Attention, feed: Feed) -> Site:
         Refused: a part is not what sharing takes for granted.
     """
     queries = probing.turning(model, attention.query, feed)
-    keys = probing.turning(model, attention.key, feed, transposed=True)
+    keys = probing.turning(model, attention.key, feed, probing.TURNED)
     values = probing.turning(model, attention.value, feed)
     if not np.allclose(values, np.eye(attention.size), rtol=0, atol=probing.CLOSE):
         name = attention.value.operand.name
@@ -70,4 +75,13 @@ def site_of(model: ir.Model, attention: Attention, feed: Feed) -> Site:
         probing.projection(model, attention.value, feed),
         probing.output_projection(model, attention, feed),
         probing.channels_of(queries, keys),
+        _cached(model, attention.key, feed),
+        _cached(model, attention.value, feed),
     )
+
+
+def _cached(model: ir.Model, heads: Heads, feed: Feed) -> Array | None:
+    if heads.cache is None:
+        return None
+    up_to = dataclasses.replace(heads, operand=heads.cache.new)
+    return probing.turning(model, up_to, feed, axes_of_cache(heads))

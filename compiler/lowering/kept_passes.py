@@ -8,14 +8,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import safetensors.numpy
+
 from compiler import ir as house
 from compiler.capture.original import Original
 from compiler.errors import InternalError
+from compiler.heads.shared_states import SharedStates
 from compiler.records.build_report import StageReport, stage_report_of
 from compiler.stages import Lowered, Outcome, Pass
 from runtime_lite.format.canonical_json import canonical_json
 
-REPORT, GRAPH, RECORDS = "report.json", "graph.onnx", "records.json"
+REPORT, GRAPH, RECORDS, STATES = "report.json", "graph.onnx", "records.json", "states.safetensors"
 
 
 class KeptPasses:
@@ -69,21 +72,29 @@ class KeptPasses:
             self._expensive[key] = files
             model = house.deserialized(files[GRAPH])
             records = tuple(json.loads(files[RECORDS]))
-            return Outcome(dataclasses.replace(lowered, model=model), records=records)
+            shared = SharedStates.of_arrays(safetensors.numpy.load(files[STATES]))
+            maps = (*lowered.state_maps, shared) if shared.states else lowered.state_maps
+            return Outcome(dataclasses.replace(lowered, model=model, state_maps=maps), records=records)
         outcome = made.apply(lowered)
-        _require_graph_alone(made, lowered, outcome.lowered)
+        shared = _shared_states(made, lowered, outcome.lowered)
         proved = canonical_json(list(outcome.records))
-        self._expensive[key] = {GRAPH: house.serialized(outcome.lowered.model), RECORDS: proved}
+        kept = {RECORDS: proved, STATES: safetensors.numpy.save(shared.arrays())}
+        self._expensive[key] = {GRAPH: house.serialized(outcome.lowered.model), **kept}
         return outcome
 
     def _earlier(self, key: str) -> Mapping[str, bytes] | None:
         entry = self.results.find(key)
-        return None if entry is None else {name: (entry / name).read_bytes() for name in (GRAPH, RECORDS)}
+        return None if entry is None else {name: (entry / name).read_bytes() for name in (GRAPH, RECORDS, STATES)}
 
 
-def _require_graph_alone(made: Pass, before: Lowered, after: Lowered) -> None:
-    """What is kept of an expensive pass is its graph, so it may change nothing else."""
-    if dataclasses.replace(after, model=before.model) != before:
+def _shared_states(made: Pass, before: Lowered, after: Lowered) -> SharedStates:
+    """What an expensive pass has done to states; it may change nothing else but the graph, which is kept."""
+    added = after.state_maps[len(before.state_maps) :]
+    shared = added[0] if len(added) == 1 and isinstance(added[0], SharedStates) else SharedStates({})
+    maps = (*before.state_maps, shared) if shared.states else before.state_maps
+    if dataclasses.replace(after, model=before.model) != dataclasses.replace(before, state_maps=maps):
         raise InternalError(
-            f"expected the expensive pass {made.name} to change the graph alone, got other states or axes"
+            f"expected the expensive pass {made.name} to change the graph and what heads share alone, got other states "
+            "or axes"
         )
+    return shared

@@ -12,8 +12,12 @@ Which heads share is the partition that loses least; the shared key and value of
 maps that commute with turning are used. One attention after the other, on what those in front give by then, Wo' is
 fitted anew to the results of the original.
 
-Requires: calibration data; a graph over whole sequences, without states; keys and values of their own for every head.
-Ensures: `groups` heads of keys and values in every attention that was merged.
+Frames of earlier calls that are joined to keys or values (derived, or exported by the model) are those of the groups:
+caches have fewer heads, and what the original caches is mixed as the projections are.
+
+Requires: calibration data; keys and values of their own for every head; caches joined where heads are apart;
+    nothing padded.
+Ensures: `groups` heads of keys and values in every attention that was merged, and in its caches.
 Keeps: attention of another form, by name, with what was looked for.
 Numerics: lossy; the build reports what each step loses.
 Source: see `compiler.heads.shared_maps`; reduction to groups as in GQA (Ainslie et al. 2023).
@@ -30,9 +34,11 @@ from compiler.calib.watched_streams import calibration_of, run_streams
 from compiler.errors import Place, RecipeError, Refused
 from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.grouping import Group, best_partition, spread_groups
+from compiler.heads.layout import axes_of_cache
 from compiler.heads.moments import HeadMoments, head_moments, output_moments, refitted
 from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
-from compiler.heads.shared_maps import METHODS, energy, lost, of_group
+from compiler.heads.shared_maps import METHODS, Maps, energy, lost, of_group
+from compiler.heads.shared_states import SharedState, SharedStates, in_channels_of
 from compiler.heads.site import Site, site_of
 from compiler.stages import Feed, Lowered, Outcome, Refusal
 
@@ -57,7 +63,7 @@ class MergeKvHeads:
 
     name: ClassVar[str] = "merge_kv_heads"
     lossy: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("canonicalize_attention",)
+    after: ClassVar[tuple[str, ...]] = ()
     expensive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -73,12 +79,12 @@ class MergeKvHeads:
         """See the module docstring.
 
         Raises:
-            Refused: there are no calibration data, the graph carries states, or it has no attention that can be merged.
+            Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
         """
-        if lowered.states or lowered.is_padded:
+        if lowered.is_padded or lowered.parts:
             raise Refused(
-                f"expected a graph over whole sequences for {self.name}, got one that carries states or is padded",
-                cure=f"list {self.name} before the passes that derive caches and pad",
+                f"expected a graph as it is captured for {self.name}, got one that is padded or has packed states",
+                cure=f"list {self.name} before pad_axes and what comes behind it",
             )
         streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
         house.infer_shapes(lowered.model)
@@ -90,18 +96,19 @@ class MergeKvHeads:
             return Outcome(lowered, refused=tuple(refused))
         budgets = self._budgets(lowered, sites, streams)
         original = dataclasses.replace(lowered, model=house.clone(lowered.model))
-        merged = [
-            (site, _Merging(self, lowered, original, site, groups, streams).merge())
-            for site, groups in zip(sites, budgets, strict=True)
-            if groups < site.attention.heads
-        ]
-        return Outcome(
-            lowered, len(sites), len(merged), tuple(refused), detail=_summary([losses for _, losses in merged])
-        )
+        merged, caches = [], dict[str, SharedState]()
+        for site, groups in zip(sites, budgets, strict=True):
+            if groups < site.attention.heads:
+                losses, shared_by = _Merging(self, lowered, original, site, groups, streams).merge()
+                merged.append(losses)
+                caches |= shared_by
+        if caches:
+            lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, SharedStates(caches)))
+        return Outcome(lowered, len(sites), len(merged), tuple(refused), detail=_summary(merged))
 
     def _sites(self, lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> tuple[list[Site], int, list[Refusal]]:
         """The attentions that can be merged, how many share already, and what stands against the others."""
-        found = find_attentions(lowered.model)
+        found = find_attentions(lowered.model, lowered.states)
         refused = list(found.refused)
         sites = []
         feed = next(iter(run_streams(lowered, [streams[0][:1]]))).feed if found.attentions else {}
@@ -185,7 +192,8 @@ class _Merging:
     groups: int
     streams: Sequence[Sequence[Feed]]
 
-    def merge(self) -> Losses:
+    def merge(self) -> tuple[Losses, dict[str, SharedState]]:
+        """Write it; what is lost, and what its caches hold from now on, by input."""
         site, method = self.site, METHODS[self.options.method]
         attention: Attention = site.attention
         output = str(attention.output.outputs[0].name)
@@ -194,6 +202,7 @@ class _Merging:
         keys = [method(*of_group(moments.keys, moments.queries, group), site.keys) for group in partition]
         values = [method(*of_group(moments.values, site.value_metrics, group), site.values) for group in partition]
         weights = merged_weights(site, partition, keys, values)
+        caches = self._caches(partition, keys, values)
         model = self.lowered.model
         written = Rewriter(model, attention, partition, weights, self.options.name).write()
         house.prune(model)
@@ -207,7 +216,7 @@ class _Merging:
             written.output.replace_input_with(1, insert.constant(chosen.astype(np.float32), name))
             house.prune(model)
         lost_by = {name: losses_of(site, moments, partition, name) for name in METHODS}
-        return Losses(
+        losses = Losses(
             attention.heads,
             self.groups,
             {name: each[0] for name, each in lost_by.items()},
@@ -215,6 +224,23 @@ class _Merging:
             every.error(weights.output),
             every.error(chosen),
         )
+        return losses, caches
+
+    def _caches(
+        self, partition: Sequence[Group], keys: Sequence[Maps], values: Sequence[Maps]
+    ) -> dict[str, SharedState]:
+        """What the caches hold, by input."""
+        attention, found = self.site.attention, {}
+        order = np.array([head for group in partition for head in group], np.int64)
+        sides = ((attention.key, self.site.key_cache, keys), (attention.value, self.site.value_cache, values))
+        for heads, table, maps in sides:
+            if heads.cache is None or table is None:
+                continue
+            name = heads.cache.state.input
+            heads_axis, _, channels_axis = axes_of_cache(heads)
+            cached = np.stack([in_channels_of(table, each.to_shared, name) for each in maps]).astype(np.float32)
+            found[name] = SharedState(heads_axis, channels_axis, order, cached)
+        return found
 
 
 def _summary(losses: Sequence[Losses]) -> str:

@@ -456,6 +456,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.spec",
             "compiler.analysis",
             "compiler.checker",
+            "compiler.heads",
             "compiler.quantization",
             "compiler.passes",
             "compiler.targets",

@@ -54,3 +54,10 @@ def test_heads_that_share_are_counted() -> None:
     merged = MergeKvHeads(2).apply(attention(related=True)).lowered
     found = found_in(merged)
     assert found.shared == 1 and not found.attentions and not found.refused
+
+
+def test_attention_in_one_operator_is_named_with_its_cure() -> None:
+    text = """(float[batch,2,time,4] q, float[batch,2,time,4] k, float[batch,2,time,4] v) => (float[batch,2,time,4] y)
+        { y = Attention(q, k, v) }"""
+    found = found_in(Lowered("tiny", parse(text, opset=23), batch_axis="batch"))
+    assert "list canonicalize_attention before" in str(found.refused[0])

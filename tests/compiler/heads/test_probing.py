@@ -6,7 +6,7 @@ import pytest
 from compiler import ir as house
 from compiler.errors import Refused
 from compiler.heads.attention import Attention, find_attentions
-from compiler.heads.probing import channels_of, output_projection, projection, turning
+from compiler.heads.probing import TURNED, channels_of, output_projection, projection, turning
 from compiler.heads.shared_maps import Channels
 from compiler.stages import Lowered
 from tests.kit.attention import HEADS, SIZE, WIDTH, attention, feeds, weights
@@ -33,7 +33,7 @@ def test_projections_are_the_weights_with_their_biases() -> None:
 def test_turned_channels_are_found_in_pairs() -> None:
     graph = attention("turned")
     each = the_one(graph)
-    tables = turning(graph.model, each.query, FEED), turning(graph.model, each.key, FEED, transposed=True)
+    tables = turning(graph.model, each.query, FEED), turning(graph.model, each.key, FEED, TURNED)
     assert channels_of(*tables) == Channels((), ((0, 2), (1, 3)))
     np.testing.assert_allclose(tables[0][3], tables[1][3], atol=1e-6)
     np.testing.assert_allclose(tables[0][3][0, [0, 2]], [np.cos(3), np.sin(3)], atol=1e-5)
@@ -42,7 +42,7 @@ def test_turned_channels_are_found_in_pairs() -> None:
 def test_channels_that_nothing_turns_are_free() -> None:
     graph = attention()
     each = the_one(graph)
-    tables = turning(graph.model, each.query, FEED), turning(graph.model, each.key, FEED, transposed=True)
+    tables = turning(graph.model, each.query, FEED), turning(graph.model, each.key, FEED, TURNED)
     assert channels_of(*tables) == Channels(tuple(range(SIZE)))
 
 
@@ -77,7 +77,7 @@ def test_heads_that_are_normalised_are_refused() -> None:
     norm = "size = ReduceL2<keepdims = 1>(k_turned, three)  normed = Div(k_turned, size)"
     graph = attention(key="normed", keys=norm)
     with pytest.raises(Refused, match="same linear map"):
-        turning(graph.model, the_one(graph).key, FEED, transposed=True)
+        turning(graph.model, the_one(graph).key, FEED, TURNED)
 
 
 def test_frames_that_are_treated_differently_are_refused() -> None:

@@ -1,21 +1,31 @@
 """merge_kv_heads: heads that share keys and values."""
 
 import dataclasses
+import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import yaml
 
+import runtime_lite
 from compiler import ir as house
 from compiler.errors import RecipeError, Refused
+from compiler.heads.attention import find_attentions
 from compiler.passes.merge_kv_heads import MergeKvHeads
+from compiler.passes.simplify import simplify_model
 from compiler.runners.choose import runner_of
-from compiler.stages import Array, Lowered, State
-from tests.kit.attention import POSITIONS, SIZE, attention, feeds
+from compiler.stages import Array, Feed, Lowered, State
+from tests.kit.attention import LONGEST, POSITIONS, SIZE, attention, feeds
 from tests.kit.calibration import with_streams
 from tests.kit.contract import verify_pass
+from tests.kit.derived import in_chunks, steps_of, with_chunks
 from tests.kit.graphs import BATCH, copy_of, parse
+from tests.kit.models.project import Project
+from tests.kit.whole_sequences import LABELS, Drawing, whole_graph
 
 
 def result_of(lowered: Lowered, seed: int = 9) -> Array:
@@ -105,9 +115,9 @@ def test_a_number_of_groups_that_does_not_divide_the_heads_is_refused() -> None:
         MergeKvHeads(3).apply(attention())
 
 
-def test_states_and_missing_data_are_refused() -> None:
-    with pytest.raises(Refused, match="whole sequences"):
-        MergeKvHeads(2).apply(dataclasses.replace(attention(), states=(State("a", "b", None),)))
+def test_padding_and_missing_data_are_refused() -> None:
+    with pytest.raises(Refused, match="as it is captured"):
+        MergeKvHeads(2).apply(dataclasses.replace(attention(), is_padded=True))
     with pytest.raises(Refused, match=r"data\.calibration"):
         MergeKvHeads(2).apply(dataclasses.replace(attention(), calibration=None))
 
@@ -116,3 +126,133 @@ def test_states_and_missing_data_are_refused() -> None:
 def test_options_are_checked(options: dict[str, object]) -> None:
     with pytest.raises(RecipeError, match="expected"):
         MergeKvHeads(**options)  # type: ignore[arg-type]
+
+
+CHUNKS = (7, 1, 1, 10, 1, 4)
+"""Frames of the calls of a stream: 24."""
+
+
+def steps(positions: str, *, related: bool) -> Lowered:
+    return with_chunks(steps_of(attention(positions, related=related), LONGEST), feeds(5), CHUNKS)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_steps_that_are_derived_and_then_merged_are_those_of_the_merged_graph(positions: str) -> None:
+    merge = MergeKvHeads(2, refit=False)
+    whole = merge.apply(attention(positions)).lowered
+    outcome = merge.apply(steps(positions, related=False))
+    assert (outcome.matched, outcome.rewritten, outcome.refused) == (1, 1, ())
+    (stream,) = feeds(1, 24, seed=9)
+    runner = runner_of(outcome.lowered)
+    got = np.concatenate([runner.step(feed)["y"] for feed in in_chunks(stream, CHUNKS)], axis=1)
+    right = runner_of(whole).step(stream[0])["y"]
+    np.testing.assert_allclose(got, right, atol=1e-3 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_caches_hold_the_groups_and_what_the_original_cached_of_them(positions: str) -> None:
+    graph = steps(positions, related=True)
+    outcome = verify_pass(MergeKvHeads(2), graph, tolerance=1e-2, steps=6)
+    before, after = (house.inputs_named(each.model) for each in (graph, outcome.lowered))
+    for state in graph.states:
+        assert 4 * np.prod([d for d in house.dims_of(after[state.input]) or () if isinstance(d, int)]) == 2 * np.prod(
+            [d for d in house.dims_of(before[state.input]) or () if isinstance(d, int)]
+        )
+
+
+def whole_sequences(seed: int, frames: int = 16) -> Feed:
+    return {"tokens": np.random.default_rng(seed).integers(0, LABELS, (1, frames))}
+
+
+@pytest.mark.parametrize(
+    ("positions", "groups"),
+    [*itertools.product(("rotary", "looked_up", "linear_bias", "bucket_bias"), (2,)), ("rotary", 1), ("table", 1)],
+)
+def test_decoders_drawn_at_random_merge_alike_before_and_behind_the_derivation(positions: str, groups: int) -> None:
+    """With one group the heads share as they come, which leaves nothing to do."""
+    model = whole_graph(Drawing(positions, "band", "add", layers=2, groups=groups, seed=groups))
+    simplify_model(model)
+    streams = [[whole_sequences(seed)] for seed in range(5)]
+    whole = with_streams(Lowered("decoder", model, batch_axis=BATCH, data_outputs=("scores",)), *streams)
+    chunks = (5, 1, 1, 6, 3)
+    derived = with_chunks(steps_of(whole, 24), streams, chunks)
+    merge = MergeKvHeads(1, refit=False)
+    first, behind = merge.apply(copy_of(whole)), merge.apply(copy_of(derived))
+    assert first.rewritten == behind.rewritten == (2 if groups == 2 else 0)
+    runner = runner_of(behind.lowered)
+    feed = whole_sequences(9)
+    got = np.concatenate([runner.step(each)["scores"] for each in in_chunks([feed], chunks)], axis=1)
+    right = runner_of(first.lowered).step(feed)["scores"]
+    np.testing.assert_allclose(got, right, atol=1e-3 * np.abs(right).max())
+
+
+def test_a_cache_that_is_joined_before_heads_are_apart_is_refused_by_name() -> None:
+    graph = steps("none", related=True)
+    (split,) = [node for node in graph.model.graph if node.outputs[0].name == "v_split"]
+    biased = split.inputs[0]
+    assert biased is not None
+    state = graph.states[0]
+    old = ir.Value(name="flat", shape=ir.Shape([BATCH, "past", 4 * SIZE]), type=ir.TensorType(ir.DataType.FLOAT))
+    graph.model.graph.inputs.append(old)
+    insert = house.Inserter(graph.model, "test", before=split)
+    joined = insert.op("Concat", [old, biased], {"axis": 1}, name="joined_flat")
+    split.replace_input_with(0, joined)
+    flat = State("flat", state.output, 1, "past")
+    outcome = find_attentions(graph.model, (*graph.states, flat))
+    assert "expected flat to be joined to new frames behind where heads are apart" in str(outcome.refused[0])
+
+
+RECIPE = {
+    "name": "decoder",
+    "graphs": {
+        "net": {
+            "source": {"onnx": "whole.onnx"},
+            "inputs": {"x": {"shape": ["batch", "time", 4 * SIZE], "dtype": "float32"}},
+            "outputs": ["y"],
+            "axes": {"batch": {"buckets": [1, 2]}, "time": {"buckets": [1, 8], "length_input": "time_length"}},
+            "derive_steps": {"along": "time", "window": 24},
+            "passes": ["canonicalize_attention", {"merge_kv_heads": {"groups": 2}}, "standard"],
+        }
+    },
+    "data": {
+        "verification": {"feeds": "frames:streams", "count": 2},
+        "calibration": {"feeds": "frames:others", "count": 5},
+    },
+    "targets": [{"kind": "onnx_static"}],
+    "gates": {"parity": {"net": {"max_abs": 1.0e-4, "chained_steps": 9, "lossy": {"max_abs": 0.05, "sqnr_db": 40.0}}}},
+}
+
+DATA = f"""
+import numpy as np
+
+def drawn(seed):
+    random = np.random.default_rng(seed)
+    while True:
+        yield [{{"x": random.standard_normal((1, n, {4 * SIZE})).astype("f")}} for n in (8, *[1] * 10, 6)]
+
+def streams():
+    return drawn(0)
+
+def others():
+    return drawn(1)
+"""
+
+
+def test_a_recipe_derives_steps_and_merges_heads(tmp_path: Path) -> None:
+    graph = attention("added", related=True)
+    made = Project(tmp_path, tmp_path / "cache")
+    ir.save(graph.model, tmp_path / "whole.onnx")
+    made.write("frames.py", DATA)
+    made.write("whole.yaml", yaml.safe_dump(RECIPE, sort_keys=False))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    x = feeds(1, 24, seed=3)[0][0]["x"]
+    right = runner_of(graph).step({"x": x})["y"]
+    with runtime_lite.Runtime() as runtime, runtime.load(tmp_path / "bundle").open_stream() as stream:
+        got = [stream.push({"x": x[:, at : at + 1]})["y"] for at in range(24)]
+    np.testing.assert_allclose(np.concatenate(got, axis=1), right, atol=1e-2 * np.abs(right).max())
+    manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
+    shapes = [state["shape"] for state in manifest["graphs"]["net"]["states"]]
+    assert shapes and all(2 in shape and 24 in shape for shape in shapes)
+    again = made.build(recipe="whole.yaml")
+    assert again.code == 0 and "net:merge_kv_heads" in again.stages(cached=True)

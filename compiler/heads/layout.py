@@ -1,0 +1,62 @@
+"""Where the values between a projection and a product have their heads."""
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Refused
+from compiler.heads.attention import AXES, Heads
+
+
+def heads_along(heads: Heads) -> list[tuple[ir.Node, int]]:
+    """The nodes of a path, and where each has the heads in what it gives.
+
+    Raises:
+        Refused: it is not known.
+    """
+    axes = {heads.value: heads.heads_axis}
+    found = []
+    for node in heads.path:
+        axis = _followed(node, axes)
+        axes.update(dict.fromkeys(node.outputs, axis))
+        found.append((node, axis))
+    return found
+
+
+def _followed(node: ir.Node, axes: Mapping[ir.Value, int]) -> int:
+    """Where a node of a path has the heads in what it gives.
+
+    Raises:
+        Refused: it is not known.
+    """
+    read, axis = next((value, axes[value]) for value in node.inputs if value is not None and value in axes)
+    before, after = house.dims_of(read), house.dims_of(node.outputs[0])
+    if before is None or after is None:
+        raise Refused(f"expected {node.name} to give known axes, got {node.outputs[0].shape}")
+    if house.is_op(node, "Transpose"):
+        return list(house.ints_attribute(node, "perm")).index(axis)
+    if before[: axis + 1] == after[: axis + 1] or _joins_elsewhere(node, axis):
+        return axis
+    raise Refused(f"expected {node.name} ({node.op_type}) to keep the heads apart, got {before} -> {after}")
+
+
+def _joins_elsewhere(node: ir.Node, axis: int) -> bool:
+    """Whether a node joins along another axis."""
+    return house.is_op(node, "Concat") and house.int_attribute(node, "axis", 0) % AXES != axis
+
+
+def axes_of_cache(heads: Heads) -> tuple[int, int, int]:
+    """Where the cache along a path has heads, frames and channels.
+
+    Raises:
+        Refused: it is no [batch, heads, frames, channels], in whichever order.
+    """
+    assert heads.cache is not None
+    name, frames = heads.cache.state.input, heads.cache.state.frames_axis
+    along = dict(heads_along(heads))[heads.cache.join]
+    rest = {1, 2, 3} - {along, frames}
+    dims = house.dims_of(heads.cache.value) or ()
+    if len(dims) != AXES or len(rest) != 1 or frames is None or frames == along:
+        raise Refused(f"expected {name} to have axes for heads, frames and channels, got {heads.cache.value.shape}")
+    return along, frames, rest.pop()

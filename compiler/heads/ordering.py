@@ -1,0 +1,88 @@
+"""Puts the heads of a value into another order, where they come in: in constants, if nothing mixes heads behind them.
+
+A bias over positions, head by head, then stays what it was to every analysis: arithmetic of positions and constants.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.heads.attention import ELEMENTWISE
+
+
+def in_order(
+    model: ir.Model, reader: ir.Node, value: ir.Value, axis: int, order: Sequence[int], stamp: str
+) -> ir.Value:
+    """The entries of a value along an axis, in another order.
+
+    Args:
+        model: the graph.
+        reader: in front of which nodes are written.
+        value: what it reads.
+        axis: of the heads, from the front.
+        order: for every place, the head that comes there.
+        stamp: the pass.
+    """
+    if list(order) == list(range(len(order))):
+        return value
+    return _Ordering(house.Inserter(model, stamp, before=reader, source=house.source_of(reader)), order).of(value, axis)
+
+
+class _Ordering:
+    def __init__(self, insert: house.Inserter, order: Sequence[int]) -> None:
+        self.insert, self.order = insert, np.array(order, np.int64)
+
+    def of(self, value: ir.Value, axis: int) -> ir.Value:
+        array = house.array_of(value)
+        if array is not None:
+            return self.insert.constant(np.take(array, self.order, axis), f"{value.name}_ordered")
+        node = value.producer()
+        operands = None if node is None else self._operands(node, len(house.dims_of(value) or ()), axis)
+        if node is None or operands is None:
+            index = self.insert.int64s(*self.order.tolist())
+            return self.insert.op("Gather", [value, index], {"axis": axis}, name=f"{value.name}_ordered")
+        inputs = [
+            self.of(each, operands[at]) if at in operands and each is not None else each
+            for at, each in enumerate(node.inputs)
+        ]
+        name = house.fresh_name(self.insert.graph, f"{value.name}_ordered")
+        output = ir.Value(name=name, shape=value.shape, type=value.type)
+        self.insert.place(
+            ir.Node(
+                node.domain,
+                node.op_type,
+                inputs,
+                list(node.attributes.values()),
+                outputs=[output],
+                name=f"{name}_node",
+                version=node.version,
+            )
+        )
+        return output
+
+    def _operands(self, node: ir.Node, rank: int, axis: int) -> dict[int, int] | None:
+        """Operands in which the heads lie, and where; None where that is not known."""
+        first = [house.dims_of(each) if each is not None else None for each in node.inputs]
+        if node.op_type in ELEMENTWISE and None not in first:
+            places = {at: axis - rank + len(dims) for at, dims in enumerate(first) if dims is not None}
+            return {
+                at: place for at, place in places.items() if place >= 0 and (first[at] or ())[place] == len(self.order)
+            }
+        if house.is_op(node, "Transpose"):
+            return {0: list(house.ints_attribute(node, "perm"))[axis]}
+        if house.is_op(node, "Unsqueeze"):
+            added = house.integers_of(node.inputs[1])
+            if added is not None and all(isinstance(each, int) for each in added):
+                gone = {int(each) % rank for each in added}
+                return None if axis in gone else {0: axis - sum(each < axis for each in gone)}
+        if (
+            house.is_op(node, "Gather")
+            and house.int_attribute(node, "axis", 0) == 0
+            and first[0]
+            and first[1] is not None
+        ):
+            place = axis - len(first[1]) + 1
+            return {0: place} if place > 0 else None
+        return None

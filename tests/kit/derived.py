@@ -1,0 +1,44 @@
+"""Graphs over whole sequences, called chunk by chunk."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from compiler import ir as house
+from compiler.capture.kept_frames import keep_newest
+from compiler.derivation.derive import derive
+from compiler.passes.simplify import simplify_model
+from compiler.stages import Feed, Lowered, PaddedAxis, State
+from runtime_lite.format.cache_axis import CacheAxis
+from tests.kit.calibration import with_streams
+
+
+def steps_of(whole: Lowered, window: int, time: str = "time") -> Lowered:
+    """The steps that are derived of a graph, as capture hands them to the passes; without calibration streams."""
+    model = house.clone(whole.model)
+    simplify_model(model)
+    derived = derive(model, time, "past", window)
+    keep_newest(derived.model, window, {each.output: each.axis for each in derived.cached})
+    return dataclasses.replace(
+        whole,
+        model=derived.model,
+        states=tuple(State(each.input, each.output, each.axis, "past") for each in derived.cached),
+        caches=(CacheAxis("past", window, 1, "past_length", None, added=time, is_whole=True),),
+        padded_axes=(PaddedAxis(time, f"{time}_length"),),
+        calibration=None,
+    )
+
+
+def in_chunks(feeds: Sequence[Feed], lengths: Sequence[int], axis: int = 1) -> list[Feed]:
+    """Whole sequences of one call each, cut into calls of these lengths."""
+    found: list[Feed] = []
+    for feed in feeds:
+        at = 0
+        for length in lengths:
+            found.append({name: array.take(range(at, at + length), axis) for name, array in feed.items()})
+            at += length
+    return found
+
+
+def with_chunks(steps: Lowered, streams: Sequence[Sequence[Feed]], lengths: Sequence[int]) -> Lowered:
+    """Steps with calibration streams that are cut into calls of these lengths."""
+    return with_streams(steps, *(in_chunks(stream, lengths) for stream in streams))
