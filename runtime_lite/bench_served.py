@@ -77,6 +77,10 @@ class Turns:
         self._queues[task.key, task.rows].append(task)
         return None
 
+    def refusal(self, task: Task, now: int) -> str | None:
+        """Refuse nothing."""
+        return None
+
     def decide(self, now: int) -> Decision:
         """Run the bucket whose turn it is, once it can be filled."""
         fill = self.fills[self._decided // (TURN * self.lanes) % len(self.fills)]

@@ -24,7 +24,7 @@ from runtime_lite.format.graph_contract import check_contracts
 from runtime_lite.format.reader import Bundle
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
-from runtime_lite.serving.batch import StreamOptions, Version
+from runtime_lite.serving.batch import StreamOptions, Version, make_task
 from runtime_lite.serving.course import make_parts
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_limit
 from runtime_lite.serving.server import Server
@@ -145,12 +145,15 @@ class Model:
 
         Raises:
             BadInput: as for `run`.
-            Overloaded: it could not be served in time, or the runtime drains; nothing was queued.
+            Overloaded: it could not be served in time, or the runtime drains; nothing was queued. Where something
+                waits, that may be said before the values of the feed are looked at.
         """
 
         def serve(version: Version, runner: Runnable) -> Ticket[Any]:
             where = f"{runner.name}.submit"
             kind = self._service(where, service, priority)
+            if lengths is None and self._server.has_queue and isinstance(runner, GraphRunner):
+                self._turn_away(where, version, runner, feeds, kind, deadline_ms)
             ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms)
             self._server.submit(ticket, version, ticket.parts)
             return ticket
@@ -262,6 +265,28 @@ class Model:
                 return serve(version, self._asked(version, graph))
             except RetiredError:
                 continue
+
+    def _turn_away(
+        self,
+        where: str,
+        version: Version,
+        runner: GraphRunner,
+        feeds: Mapping[str, Array],
+        service: ServiceClass,
+        deadline_ms: float | None,
+    ) -> None:
+        """Refuse what has a deadline and cannot meet it before its values are looked at: a refusal is to cost little.
+
+        Raises:
+            Overloaded: it is refused.
+        """
+        if deadline_ms is None and service.hard_ms is None:
+            return
+        feed = runner.known(feeds)
+        if feed is not None and feed.rows <= runner.most_rows:
+            now = self._server.clock()
+            hard = deadline_at(where, now, deadline_ms)
+            self._server.turn_away(where, version, make_task(version, runner, [feed], service, now, hard))
 
     def _ticket(
         self,

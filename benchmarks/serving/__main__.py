@@ -104,7 +104,8 @@ def _steady(options: argparse.Namespace) -> Rows:
 
 
 def _overload(options: argparse.Namespace) -> Rows:
-    return measure_overload(options.bundle, options.graph, options.lanes, 4.0 if options.quick else 20.0)
+    rounds, seconds = (2, 3.0) if options.quick else (7, 8.0)
+    return measure_overload(options.bundle, options.graph, options.lanes, rounds, seconds)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {

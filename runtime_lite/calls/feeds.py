@@ -88,16 +88,23 @@ class FeedCheck:
             BadInput: anything about it is not as the graph states.
         """
         kind = None if wired else self._kind(arrays, rows)
-        sizes = None if kind is None else self._passed.get(kind)
-        if sizes is None:
+        feed = self._known(arrays, kind)
+        if feed is None:
             feed = check_feed(where, self._graph, arrays, self._check_finite, rows, wired)
             if kind is not None and len(self._passed) < MOST_KINDS:
                 self._passed[kind] = feed.sizes
             return feed
-        feed = feed_of(self._graph, {name: arrays[name] for name in self._names}, sizes)
         if self._check_finite:
             _check_finite(where, feed.arrays)
         return feed
+
+    def known(self, arrays: Mapping[str, Array]) -> Feed | None:
+        """Return the feed of arrays whose values nobody has looked at; None unless their kind has passed before."""
+        return self._known(arrays, self._kind(arrays, 1))
+
+    def _known(self, arrays: Mapping[str, Array], kind: tuple[object, ...] | None) -> Feed | None:
+        sizes = None if kind is None else self._passed.get(kind)
+        return None if sizes is None else feed_of(self._graph, {name: arrays[name] for name in self._names}, sizes)
 
     def _kind(self, arrays: Mapping[str, Array], rows: int) -> tuple[object, ...] | None:
         """All that `check_feed` looks at but values; None for what is no plain feed of the right names."""

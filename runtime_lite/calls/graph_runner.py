@@ -81,6 +81,10 @@ class GraphRunner:
         """Return the checked feed; `rows` counts where no input tells it, `wired` stands for what comes later."""
         return self._feeds.check(where, feeds, rows, wired)
 
+    def known(self, feeds: Mapping[str, Array]) -> Feed | None:
+        """Return the feed, its values unseen, if its kind has been checked before; else None."""
+        return self._feeds.known(feeds)
+
     def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
         """Return one checked feed per row."""
         return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite)

@@ -13,7 +13,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
-from runtime_lite.scheduling.cost_table import WINDOW, CostTable
+from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, WINDOW, CostTable
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
@@ -143,13 +143,13 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
 
 
 def _learnt(measured: Measured) -> CostTable:
-    """Return what a runtime knows of a machine after a window of runs of every bucket."""
+    """Return what a runtime knows of a machine after as many runs of every bucket as it averages."""
     costs = CostTable()
     for key, rows in measured.items():
         costs.add(key, {size: spread.p50 for size, spread in rows.items()})
         for size, spread in rows.items():
-            for run in range(WINDOW):
-                costs.observe(key, size, spread.at((run + 0.5) / WINDOW))
+            for run in range(AVERAGED - TABLE_RUNS):
+                costs.observe(key, size, spread.at((run % WINDOW + 0.5) / WINDOW))
     return costs
 
 

@@ -23,6 +23,9 @@ FORGET = 200
 AVERAGED = 200
 """Runs of a bucket that are averaged: streams are let in for minutes, and a machine is slower for seconds."""
 
+TABLE_RUNS = 50
+"""Runs that a measured table stands for in an average: a handful of slow ones, as after a start, turn none away."""
+
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""
 
@@ -47,6 +50,7 @@ class BucketCost:
         seen: which run of its key was its last.
         average: what runs take on the average, of many runs, the older the less: of fast and slow times together.
         averaged: runs that it stands for, the table's among them.
+        weight: runs that the table stands for.
     """
 
     rows: int
@@ -57,11 +61,17 @@ class BucketCost:
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     seen: int = 0
     average: float = 0.0
-    averaged: int = 1
+    averaged: int = 0
+    weight: int = 1
 
     def __post_init__(self) -> None:
-        """The table is the first of the runs that are averaged."""
-        self.average = self.table
+        """The average begins with the table, which one run may have taught, or many."""
+        self.weight = TABLE_RUNS if self.known else 1
+        self.forget_average()
+
+    def forget_average(self) -> None:
+        """Average anew."""
+        self.average, self.averaged = self.table, self.weight
 
     def take_in(self, ns: int) -> None:
         """Average a run; one that was held up counts for no more than three, as it is no slow machine."""
@@ -81,7 +91,7 @@ class RowCosts:
         best_rate: least cost per row of all buckets.
     """
 
-    __slots__ = ("_best", "_by_rows", "_clearing", "_runs", "best_rate", "buckets", "largest")
+    __slots__ = ("_best", "_by_rows", "_clearing", "_fitting", "_runs", "best_rate", "buckets", "largest")
 
     def __init__(self, costs: Mapping[int, int | None]) -> None:
         """Guess what is not known."""
@@ -99,9 +109,12 @@ class RowCosts:
 
     def bucket_for(self, rows: int) -> tuple[int, int]:
         """Return the cheapest bucket that holds some rows, or the largest, and its cost; a larger may be cheaper."""
-        fitting = [bucket for bucket in self.buckets if bucket.rows >= rows]
-        bucket = min(fitting, key=lambda bucket: bucket.plan) if fitting else self.buckets[-1]
-        return bucket.rows, bucket.plan
+        found = self._fitting.get(rows)
+        if found is None:
+            fitting = [bucket for bucket in self.buckets if bucket.rows >= rows]
+            bucket = min(fitting, key=lambda bucket: bucket.plan) if fitting else self.buckets[-1]
+            found = self._fitting[rows] = bucket.rows, bucket.plan
+        return found
 
     def observe(self, rows: int, ns: int) -> None:
         """Learn from a run; plans follow by steps of `STEP`, so that noise does not change them all the time."""
@@ -128,7 +141,7 @@ class RowCosts:
                 bucket.recent.clear()
                 bucket.percentile = 0
                 bucket.plan = bucket.table
-                bucket.average, bucket.averaged = bucket.table, 1
+                bucket.forget_average()
                 self._plans_changed()
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
@@ -182,6 +195,7 @@ class RowCosts:
             dearest = max(dearest, bucket.plan)
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
+        self._fitting: dict[int, tuple[int, int]] = {}
         self._clearing = [0.0]
 
 

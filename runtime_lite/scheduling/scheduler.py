@@ -68,16 +68,10 @@ class Scheduler:
 
     def submit(self, task: Task, now: int) -> str | None:
         """Queue a new task; return why it is refused, or None. A refused task was never here."""
+        refusal = self.refusal(task, now)
+        if refusal is not None:
+            return refusal
         queue = self._queue(task.service, task.key)
-        if task.rows > queue.costs.largest:
-            return TOO_LARGE
-        own = 0
-        if task.hard is not None:
-            own = queue.costs.bucket_for(task.rows)[1]
-            busy_until = [run.started + run.expected_ns for run in self._running]
-            left = self._shares.left_for(task.service, now)
-            if ends_late(task, own, self._filled, self._lanes, left, busy_until, now):
-                return TOO_LATE
         if task.stream is not None:
             stream = self._streams.enter(task, task.stream)
             if not isinstance(stream, OpenStream):
@@ -91,7 +85,20 @@ class Scheduler:
         if task.state == NEW:
             self._enqueue(task)
         if task.hard is not None:
-            self._timers.push(task.hard - own, task)
+            self._timers.push(task.hard - queue.costs.bucket_for(task.rows)[1], task)
+        return None
+
+    def refusal(self, task: Task, now: int) -> str | None:
+        """Return why a new task would be refused if it came now, its stream's credits apart; or None. It stays out."""
+        costs = self._costs.of(task.key)
+        if task.rows > costs.largest:
+            return TOO_LARGE
+        if task.hard is not None:
+            own = costs.bucket_for(task.rows)[1]
+            busy_until = [run.started + run.expected_ns for run in self._running]
+            left = self._shares.left_for(task.service, now)
+            if ends_late(task, own, self._filled, self._lanes, left, busy_until, now):
+                return TOO_LATE
         return None
 
     def cancel(self, task: Task) -> bool:

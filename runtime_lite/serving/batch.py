@@ -199,6 +199,22 @@ def make_part(
     stream: LiveStream | None = None,
 ) -> Part:
     """Return a part with its task; `hard` is the deadline that the caller gave, if any."""
+    task = make_task(version, runner, feeds, service, now, hard, None if stream is None else stream.number)
+    part = Part(ticket, index, version, runner, feeds, stream, task)
+    task.payload = part
+    return part
+
+
+def make_task(
+    version: Version,
+    runner: GraphRunner,
+    feeds: Sequence[Feed],
+    service: ServiceClass,
+    now: int,
+    hard: int | None,
+    stream: int | None = None,
+) -> Task:
+    """Return the task of feeds that run together; `hard` is the deadline that the caller gave, if any."""
     key = version.key(runner, feeds)
     rows = feeds[0].rows if len(feeds) == 1 else sum(feed.rows for feed in feeds)
     if hard is None and service.hard_ms is not None:
@@ -207,11 +223,7 @@ def make_part(
     worth = float(rows)
     if key.padded:  # what is long is worth more
         worth = float(sum(feed.rows * sum(feed.sizes[axis] for axis in key.padded) for feed in feeds))
-    number = None if stream is None else stream.number
-    task = Task(key, service, now, soft, hard, rows, worth, number)
-    part = Part(ticket, index, version, runner, feeds, stream, task)
-    task.payload = part
-    return part
+    return Task(key, service, now, soft, hard, rows, worth, stream)
 
 
 def run_parts(parts: Sequence[Part], run: Callable[[Sequence[Part]], list[Answer]]) -> list[tuple[Part, Answer]]:

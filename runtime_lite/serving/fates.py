@@ -11,7 +11,7 @@ from typing import Any
 from runtime_lite.errors import Dropped
 from runtime_lite.scheduling.task import Task
 from runtime_lite.serving.batch import LiveStream, Part
-from runtime_lite.serving.events import News, Outcome
+from runtime_lite.serving.events import News, Outcome, Request
 from runtime_lite.serving.ledger import Ledger
 from runtime_lite.serving.refusals import LOST
 from runtime_lite.serving.rule import Rule
@@ -47,6 +47,18 @@ class Fates:
         """Give a request its number; from here on it is alive."""
         ticket.number = self.ledger.submit(ticket.service)
         self.tickets[ticket.number] = ticket
+
+    def turn_away(self, model: str, task: Task, reason: str, now: int) -> None:
+        """Enter and end a request of which nothing but its task was made."""
+        service = task.service.name
+        number = self.ledger.submit(service)
+        self.ledger.end(number, "dropped", reason)
+        if self._news.wanted:
+            request = Request(
+                number, model, task.key.graph, service, task.rows, None, None, now, task.soft, task.hard, task.worth
+            )
+            self._news.note("submitted", request)
+            self._news.note("ended", request, "dropped", reason, now)
 
     # Parts
 

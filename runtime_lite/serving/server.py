@@ -19,7 +19,7 @@ from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.scheduling.cost_table import CostTable
-from runtime_lite.scheduling.task import Key
+from runtime_lite.scheduling.task import Key, Task
 from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.events import ModelChange, News, Observer, Request
@@ -66,7 +66,7 @@ class Server:
         self._runs = Runs(
             lanes, scheduler, costs, self._crew, self._fates, self._streams, news, clock, self.lock, self._after
         )
-        self._costs = costs
+        self._scheduler, self._costs = scheduler, costs
         self._gate = ""
 
     # Requests
@@ -109,6 +109,29 @@ class Server:
             self._enter(ticket, version, parts, None)
         finally:
             self._after()
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether something waits; a look from outside of the lock."""
+        return self._fates.queued > 0
+
+    def turn_away(self, where: str, version: Version, task: Task) -> None:
+        """Refuse a request that could not be answered in time, before anything else is made of it.
+
+        What passes is to be submitted all the same: it may be refused yet, for this or another reason.
+
+        Raises:
+            Overloaded: it is refused.
+        """
+        with self.lock:
+            refusal = None
+            if not (self._gate or version.retired):
+                refusal = self._scheduler.refusal(task, task.arrival)
+            if refusal is not None:
+                self._fates.turn_away(version.name, task, refusal, task.arrival)
+        if refusal is not None:
+            self._after()
+            raise overloaded(where, refusal)
 
     def _enter(
         self, ticket: Ticket[Any], version: Version, parts: Sequence[Part], me: Hand[Batch] | None

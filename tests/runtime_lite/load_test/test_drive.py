@@ -1,5 +1,6 @@
 """Requests are sent at their time, latency is counted from it, and streams are open no longer than they live."""
 
+import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -133,3 +134,19 @@ def test_what_was_answered_is_not_kept() -> None:
         arrivals, {"utterance": Source([NOTHING], submit)}, lambda: None, puppet.ends, puppet.clock, puppet.wait
     )
     assert len(served) == len(alive) == 20 and most <= 1
+
+
+def test_the_collector_looks_at_no_arrivals_while_a_load_runs() -> None:
+    """An arrival is a tuple of its own kind, which the collector never lets go of: at each look at all of them."""
+    arrivals = arrivals_of(Traffic(seconds=5.0, streams=4, chunks=5, period_s=0.1), seed=2)
+    looked_at: list[int] = []
+
+    def submit() -> "PuppetStream":
+        looked_at.append(sum(isinstance(each, Arrival) for each in gc.get_objects()))
+        return PuppetStream(puppet, left=5)
+
+    puppet = Puppet()
+    puppet.open_stream = submit  # type: ignore[method-assign]
+    run(puppet, arrivals)
+    assert looked_at and max(looked_at) == 0
+    assert sum(isinstance(each, Arrival) for each in gc.get_objects()) >= len(arrivals)

@@ -3,7 +3,7 @@
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
-from runtime_lite.scheduling.cost_table import AVERAGED, WINDOW
+from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, WINDOW, CostTable
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
@@ -41,7 +41,7 @@ def test_streams_are_counted_at_what_runs_take_on_the_average() -> None:
     One that took 5 s counts for little, and fast and slow times of a machine for what they last.
     """
     made = table({CHUNKS: {1: 20 * MS}})
-    for ms in ([20] * 9 + [60]) * 20:
+    for ms in ([20] * 9 + [60]) * 100:
         made.observe(CHUNKS, 1, ms * MS)
     costs = made.of(CHUNKS)
     assert costs.cost(1) == 60 * MS
@@ -54,6 +54,29 @@ def test_streams_are_counted_at_what_runs_take_on_the_average() -> None:
     for _ in range(5 * AVERAGED):
         made.observe(CHUNKS, 1, 10 * MS)
     assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(10 * MS, rel=0.03)
+
+
+def test_a_handful_of_slow_runs_after_a_start_turns_hardly_a_stream_away() -> None:
+    """What a server runs first takes twice as long; a table that many runs made stands for more than these do."""
+    made = table({CHUNKS: {1: 20 * MS}})
+    costs = made.of(CHUNKS)
+    for _ in range(TABLE_RUNS // 10):
+        made.observe(CHUNKS, 1, 40 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(21.8 * MS, rel=0.01)
+    for _ in range(TABLE_RUNS - TABLE_RUNS // 10):
+        made.observe(CHUNKS, 1, 40 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(30 * MS, rel=0.01)
+
+
+def test_a_table_that_one_run_has_made_stands_for_that_run() -> None:
+    made = CostTable()
+    made.add(CHUNKS, {1: None})
+    costs = made.of(CHUNKS)
+    made.observe(CHUNKS, 1, 20 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == 20 * MS
+    for _ in range(8):
+        made.observe(CHUNKS, 1, 40 * MS)
+    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == 36 * MS
 
 
 def test_a_closed_stream_is_forgotten_with_its_last_task() -> None:

@@ -163,8 +163,13 @@ def test_a_cancelled_chunk_lets_the_next_go() -> None:
 def test_what_cannot_be_answered_in_time_is_refused_when_it_comes() -> None:
     scheduler = Scheduler(table({CHUNKS: {1: 10 * MS}}))
     short = UTTERANCE._replace(hard_ms=25)
-    answers = [scheduler.submit(task_at(CHUNKS, short, 0), 0) for _ in range(4)]
-    assert answers == [None, None, TOO_LATE, TOO_LATE]
+    foretold, answers = [], []
+    for _ in range(4):
+        task = task_at(CHUNKS, short, 0)
+        foretold += [scheduler.refusal(task, 0) for _ in range(2)]
+        answers.append(scheduler.submit(task, 0))
+    assert answers == [None, None, TOO_LATE, TOO_LATE] and foretold == [each for each in answers for _ in range(2)]
+    assert scheduler.refusal(task_at(CHUNKS, short, 0, rows=2), 0) == TOO_LARGE
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])

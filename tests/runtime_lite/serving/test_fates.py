@@ -6,12 +6,14 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from runtime_lite.errors import Cancelled, Dropped, Overloaded
+from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.scheduling.task import BULK, UTTERANCE
+from runtime_lite.serving.metrics import Metrics
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.serving.served import (
     Place,
@@ -87,6 +89,29 @@ def test_what_cannot_be_served_in_time_is_refused_when_it_comes(bundle: Path) ->
             place.model.submit(feed(1), "plain", deadline_ms=5)  # a run takes 10 ms
         assert refusal.value.reason == "cannot be answered in time"
         assert place.server.balance().count("dropped") == 1
+
+
+def test_what_cannot_be_served_in_time_is_refused_before_its_values_are_looked_at(bundle: Path) -> None:
+    """Where something waits, and feeds of the kind were checked before; whoever listens hears of it all the same."""
+    clock, metrics = VirtualClock(), Metrics()
+    with serve(bundle, clock=clock, observers=[metrics]) as place:
+        place.scheduler.held = True
+        wrong = feed(1)
+        wrong["x"][0, 0, 0] = np.nan
+        place.model.submit(feed(1), "plain")
+        with pytest.raises(BadInput, match="finite"):
+            place.model.submit(wrong, "plain", deadline_ms=1000)
+        for _ in range(2):
+            with pytest.raises(Overloaded, match=r"plain\.submit: .* cannot be answered in time"):
+                place.model.submit(wrong, "plain", deadline_ms=5)
+        books = place.server.balance()
+        assert (books.submitted, books.live, books.count("dropped")) == (3, 1, 2) and books.balanced
+        ended = {"service": "interactive", "outcome": "dropped", "reason": "cannot be answered in time"}
+        assert metrics.registry.get_sample_value("slipway_requests_ended_total", ended) == 2
+        assert metrics.registry.get_sample_value("slipway_requests_live", {"service": "interactive"}) == 1
+        place.server.drain(0)
+        with pytest.raises(Overloaded, match="draining"):
+            place.model.submit(feed(1), "plain", deadline_ms=5)
 
 
 def test_waiting_gives_up_and_the_request_goes_on(place: Place) -> None:
