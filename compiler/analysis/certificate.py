@@ -32,6 +32,7 @@ def certificate(
     mask_inputs: Mapping[str, tuple[str, str]],
     minimum: Mapping[str, int],
     becomes: Mapping[str, str],
+    states: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The whole certificate of one graph.
 
@@ -42,6 +43,7 @@ def certificate(
         mask_inputs: graph inputs that are 1 at valid slots: the size they cover, and on which side valid slots lie.
         minimum: per padded axis, the smallest length that is proved.
         becomes: values that another form computes now, by their old names.
+        states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
     """
     return {
         "schema": SCHEMA,
@@ -51,6 +53,7 @@ def certificate(
         "mask_inputs": {name: list(covers) for name, covers in sorted(mask_inputs.items())},
         "minimum": dict(sorted(minimum.items())),
         "becomes": dict(sorted(becomes.items())),
+        "states": [dict(state) for state in states],
         "assumes": [
             f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
             *_assumed(steps),

@@ -130,7 +130,10 @@ def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         axis, mask = known["axis"], known["mask_input"]
         covered = None if mask not in masks else expression(masks[mask])
         has_mask = mask is None or covered == symbol(axis) + known["step"]
-        if sides.get(axis) == known["side"] and minimum[axis] == 0 and has_mask:
+        is_counted = _counted(proofs[0]["lowered"], known) == [
+            each for each in proofs[0]["states"] if each["cache"] == axis
+        ]
+        if sides.get(axis) == known["side"] and minimum[axis] == 0 and has_mask and is_counted:
             caches[axis] = {**known, "length_input": lengths[axis]}
     return {
         "axis of independent rows": batch.pop() if len(batch) == 1 else None,
@@ -138,6 +141,14 @@ def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "smallest lengths": {axis: minimum.get(axis) for axis in left},
         "caches": caches,
     }
+
+
+def _counted(lowered: Mapping[str, Any], cache: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The states along a cache, with how the runtime counts their frames, as a certificate names them."""
+    adds = str(cache["step"]) if cache["added"] is None else cache["added"]
+    counts = {"cache": cache["axis"], "slots": cache["slots"], "adds": adds}
+    along = [each for each in lowered["states"] if each["cache"] == cache["axis"]]
+    return [{"input": e["input"], "output": e["output"], "axis": e["frames_axis"], **counts} for e in along]
 
 
 def _load(bundle: Bundle, where: str, named: Mapping[str, str]) -> onnx.ModelProto:
@@ -208,6 +219,10 @@ def _build_again(
     lowered = _lowered(name, proofs[-1]["lowered"], model)
     for made in passes[last + 1 :]:
         lowered = made.apply(lowered).lowered
+    shown = {(each.input, each.output, each.frames_axis, each.cache, each.initial) for each in graph.states}
+    carried = {(each.input, each.output, each.frames_axis, each.cache, 0) for each in lowered.states}
+    unlike = sorted(map(str, shown ^ carried))
+    _require(where, "the states that were proved, each of which begins with zeros", not unlike, show(unlike))
     buckets = {axis: each.buckets for axis, each in graph.axes.items()}
     count = len({artifact.file for artifact in graph.artifacts})
     built = write_static(target_of(bundle), lowered, buckets, opens_rows=count < len(graph.artifacts))

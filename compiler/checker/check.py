@@ -8,6 +8,7 @@ The graph before and after padding and the certificate go in. The checker takes 
    allow, with NaN, infinities and huge numbers wherever they do; valid places must agree, and the padding must hold
    what the record says.
 4. Masks and forms: every inserted mask is computed from true lengths and compared with what is valid.
+5. States: the frames that leave for the next call are counted, in what records say and in what the original gives.
 
 A step that survives is not proved by that, but the checker shares no rule, no table and no line with what proved it.
 """
@@ -24,6 +25,7 @@ from compiler.checker.compare import require_no_better
 from compiler.checker.graph import Array, Graph, Record, Rejected
 from compiler.checker.meaning import require_meaning
 from compiler.checker.replay import Replay
+from compiler.checker.states import require_counted
 from compiler.checker.values import content_of, paddings_of, within, worst_of
 
 ASSUMABLE = {
@@ -63,7 +65,7 @@ def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, 
 class _Checker:
     def __init__(self, before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, seeds: int) -> None:
         self.before, self.after = Graph(before), Graph(after)
-        self.batch: str | None = certificate["batch"]
+        self.certificate = certificate
         self.sides: Mapping[str, str] = certificate["sides"]
         self.becomes: Mapping[str, str] = certificate["becomes"]
         self.records: Sequence[Record] = certificate["records"]
@@ -88,6 +90,8 @@ class _Checker:
             if not is_told and any(self._is_tracked(name) for name in node.input) and not self._is_alike(node):
                 raise Rejected(f"node {node.name!r} reads a padded value and has no record")
         self._closed_chains()
+        said = {name: (fact, self.shapes[name]) for name, fact in self.claims.items()}
+        require_counted(self.before, self.after, self.certificate, said, self.steps.alone(0))
         for name in self.before.outputs:
             self._output(name)
         for record in self.records:
@@ -143,7 +147,7 @@ class _Checker:
                     continue
                 names = {each.id for each in ast.walk(ast.parse(dim, mode="eval")) if isinstance(each, ast.Name)}
                 sides = {self.sides[each] for each in names & set(self.sides)}
-                if dim == self.batch:
+                if dim == self.certificate["batch"]:
                     axes[str(at)] = [{"rows": dim}]
                 elif sides:
                     axes[str(at)] = [{"frames": [[dim, sides.pop()]]}]
@@ -220,12 +224,15 @@ class _Checker:
         return fact
 
     def _output(self, name: str) -> None:
-        """Callers cut suffix padding away; states keep the window's end."""
+        """Rows are in front; callers cut suffix padding away, and states along a cache keep the end of their slots."""
         claim = self.claims.get(name)
         if claim is None:
             return
-        for factors in claim["axes"].values():
-            if len(factors) != 1 or (set(factors[0]) == {"frames"} and len(factors[0]["frames"]) != 1):
+        carried = {state["output"] for state in self.certificate["states"]}
+        for at, (factor, *others) in claim["axes"].items():
+            frames = factor.get("frames", [])
+            sides = [side for _, side in frames]
+            if others or ("rows" in factor and at != "0") or (frames and name not in carried and sides != ["left"]):
                 raise Rejected(f"output {name!r} has an axis that callers cannot cut")
         if claim.get("number"):
             raise Rejected(f"output {name!r} is an axis length")

@@ -8,12 +8,9 @@ not to blame: then the shortest padded length was claimed wrongly, and that is j
 
 from collections.abc import Callable, Sequence, Set
 
-import numpy as np
-from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
-
-from compiler.checker.graph import Array, Graph
+from compiler.checker.graph import Graph
 from compiler.checker.meaning import Row, require_meaning
-from compiler.checker.slots import names_in, size_of
+from compiler.checker.slots import names_in, ones_of, size_of
 
 SHORTEST = 2
 """The size that is tried first: one entry is what stays where axes meet that do not belong together."""
@@ -54,11 +51,7 @@ def _runs(graph: Graph, sizes: Sequence[str], row: Row, longer: Row) -> bool:
             return False
         require_meaning(graph, row, longer)
         part = graph.part(graph.outputs, {})
-        part.run({name: _ones(graph, name, kind, row) for name, kind in part.sources.items()})
+        part.run({name: ones_of(graph.dims(name), kind, row) for name, kind in part.sources.items()})
     except Exception:  # noqa: BLE001 - whatever stops the original
         return False
     return True
-
-
-def _ones(graph: Graph, name: str, kind: int, row: Row) -> Array:
-    return np.ones([size_of(dim, row) for dim in graph.dims(name)], helper.tensor_dtype_to_np_dtype(kind))

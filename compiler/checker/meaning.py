@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import AttributeProto, helper  # noqa: TID251 - nothing of the prover's vocabulary
+from onnx import AttributeProto
 
 from compiler.checker.graph import Array, Graph, Rejected
-from compiler.checker.slots import size_of
+from compiler.checker.slots import ones_of
 
 READ_SHAPES = ("Shape", "Size")
 
@@ -75,8 +75,5 @@ def _run(graph: Graph, names: Sequence[str], row: Row) -> dict[str, Array]:
     if not names:
         return {}
     part = graph.part(names, {})
-    feeds = {}
-    for name, kind in part.sources.items():
-        shape = [size_of(dim, row) for dim in graph.dims(name)]
-        feeds[name] = np.ones(shape, helper.tensor_dtype_to_np_dtype(kind))
+    feeds = {name: ones_of(graph.dims(name), kind, row) for name, kind in part.sources.items()}
     return dict(zip(names, part.run(feeds), strict=True))

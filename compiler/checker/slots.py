@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Array, Record, Rejected
 
@@ -110,6 +111,11 @@ def size_of(size: str | int, values: Mapping[str, int]) -> int:
     return math.floor(fractions.Fraction(_arithmetic(_parsed(size), values))) if found is None else found
 
 
+def ones_of(dims: Sequence[str | int], kind: int, values: Mapping[str, int]) -> Array:
+    """Ones of a shape for sizes of its axes; `kind` is the element type, as in `onnx.TensorProto`."""
+    return np.ones([size_of(dim, values) for dim in dims], helper.tensor_dtype_to_np_dtype(kind))
+
+
 def names_in(size: str) -> set[str]:
     """The axis names of an expression; what is none is one name."""
     try:
@@ -136,7 +142,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
-    "floor": math.floor, "ceiling": math.ceil, "Min": min, "Max": max, "Abs": abs, "Mod": lambda a, b: a % b,
+    "floor": math.floor, "ceiling": math.ceil, "Min": min, "Max": max, "min": min, "max": max, "Abs": abs,
+    "Mod": lambda a, b: a % b,
 }  # fmt: skip
 
 

@@ -92,7 +92,7 @@ class PadAxes:
             for length in work.valid_slots.lengths.values()
             if length.mask is not None
         }
-        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes)
+        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, tuple(_carried(lowered)))
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 
@@ -139,6 +139,16 @@ def _places_of_frames(lowered: Lowered) -> Iterator[tuple[str, int, int]]:
         cache = lowered.cache_of(state)
         if cache is not None and state.frames_axis is not None:
             yield state.input, state.frames_axis, cache.slots
+
+
+def _carried(lowered: Lowered) -> Iterator[dict[str, Any]]:
+    """The states along caches, for the certificate: where they lie, and how many frames are counted after a call."""
+    for state in lowered.states:
+        cache = lowered.cache_of(state)
+        if cache is not None:
+            adds = str(cache.step) if cache.added is None else cache.added
+            ends = {"input": state.input, "output": state.output, "axis": state.frames_axis}
+            yield {**ends, "cache": cache.axis, "slots": cache.slots, "adds": adds}
 
 
 def _axes(lowered: Lowered) -> Axes:

@@ -135,6 +135,13 @@ CERTIFICATES: dict[str, tuple[Edit, str]] = {
         lambda c: proof(c)["graphs"]["before"].update(file="recipe.yaml"),
         "the graph with SHA-256",
     ),
+    "no states": (lambda c: proof(c).update(states=[]), "lies along a cache, and no state is named"),
+    "a state of another axis": (lambda c: proof(c)["states"][0].update(axis=2), "is not its axis 2"),
+    "more new frames counted": (lambda c: proof(c)["states"][0].update(adds="max(7, 2)"), "are counted"),
+    "new frames counted in other words": (
+        lambda c: proof(c)["states"][0].update(adds=f"{proof(c)['states'][0]['adds']} + 0"),
+        "caches to follow from the proof",
+    ),
     "another window": (
         lambda c: proof(c)["lowered"]["caches"][0].update(step=1),
         "caches to follow from the proof",
@@ -205,6 +212,15 @@ def test_shipped_weights_that_differ_from_the_proof_are_refused(bundle: Path) ->
 
 def change_step(plain: dict[str, Any]) -> None:
     graph_of(plain)["caches"][0]["step"] += 1
+
+
+def begin_with_ones(plain: dict[str, Any]) -> None:
+    graph_of(plain)["states"][0]["initial"] = 1.0
+
+
+def test_a_stream_that_begins_otherwise_than_it_was_proved_is_refused(bundle: Path) -> None:
+    edit_manifest(bundle, begin_with_ones)
+    assert "expected the states that were proved, each of which begins with zeros, got" in refusal(bundle)
 
 
 def forget_rows(plain: dict[str, Any]) -> None:

@@ -1,0 +1,174 @@
+"""How many frames a state keeps, counted: never fewer of the newest than the next call is told that there are.
+
+A certificate names, for every state along a cache, what takes it and what gives it, and what a call adds. After a call
+min(cached + added, slots) frames are counted as valid. So many must leave in the last slots, zeros in front of them.
+Looked at is what the record of the output says, at every length, and what the original gives when it runs, of which a
+record could speak otherwise than it is at lengths that no step was replayed with.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from compiler.checker.graph import Graph, Record, Rejected
+from compiler.checker.slots import names_in, ones_of, size_of
+
+Row = Mapping[str, int]
+"""Length per axis."""
+
+Said = tuple[Record, Sequence[str | int]]
+"""A fact, and the shape that goes with it."""
+
+LONGER = (0, 1, 2, 3, 4, 5, 7, 12)
+"""By how much a call is longer than the shortest that is certified."""
+
+SHARES = (0, 4, 2, 3)
+"""Quarters of a cache that hold frames."""
+
+ALL_CACHED = 48
+"""Slots up to which every number of cached frames is tried; of more, those at both ends."""
+
+
+def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapping[str, Said], shortest: Row) -> None:
+    """Every state along a cache holds the frames that are counted.
+
+    Args:
+        before: the graph before padding.
+        after: the padded graph.
+        certificate: its header names states and axes.
+        said: what records say of values, and their shapes.
+        shortest: the shortest lengths of one row that are certified.
+
+    Raises:
+        Rejected: a state is not named, is no state, or holds another number of frames; with the lengths.
+    """
+    states: Sequence[Record] = certificate["states"]
+    sides: Mapping[str, str] = certificate["sides"]
+    caches = {axis for axis, side in sides.items() if side == "right"}
+    _require_named(before, states, caches)
+    if not states:
+        return
+    for state in states:
+        _require_fed(before, after, state, caches)
+    lengths = _Lengths(shortest, {each["cache"]: each["slots"] for each in states}, sides.keys() - caches)
+    for state in states:
+        _require_told(state, said.get(state["output"]), lengths)
+    _require_given(before, states, lengths)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lengths:
+    """Lengths at which states are counted.
+
+    Attributes:
+        shortest: of all axes.
+        slots: of every cache.
+        calls: axes that may be longer than the shortest.
+    """
+
+    shortest: Row
+    slots: Row
+    calls: Set[str]
+
+    def _row(self, more: int, cached: Row) -> Row:
+        longer = {axis: self.shortest[axis] + more for axis in self.calls}
+        return {**self.shortest, **longer, **{axis: min(cached[axis], most) for axis, most in self.slots.items()}}
+
+    def every(self) -> Iterator[Row]:
+        """Every number of cached frames, in all caches at once, and calls of several lengths."""
+        most = max(self.slots.values())
+        numbers: Sequence[int] = range(most + 1)
+        if most > ALL_CACHED:
+            numbers = [*range(ALL_CACHED // 2), *range(most - ALL_CACHED // 2, most + 1)]
+        for more, cached in itertools.product(LONGER if self.calls else LONGER[:1], numbers):
+            yield self._row(more, dict.fromkeys(self.slots, cached))
+
+    def some(self) -> Iterator[Row]:
+        """A few of them: no cached frame, some and all slots; in one cache as in the next at first, then otherwise."""
+        for draw, more in enumerate(LONGER):
+            shift = draw // len(SHARES)
+            shares = [SHARES[(draw + at * shift) % len(SHARES)] for at in range(len(self.slots))]
+            cached = {
+                axis: most * share // 4 for share, (axis, most) in zip(shares, sorted(self.slots.items()), strict=True)
+            }
+            yield self._row(more, cached)
+
+
+def _require_named(before: Graph, states: Sequence[Record], caches: Set[str]) -> None:
+    """What lies along a cache is carried, once, and counted as the others along that cache are."""
+    along = {
+        name
+        for name in before.inputs
+        if any(isinstance(dim, str) and names_in(dim) & caches for dim in before.dims(name))
+    }
+    for end in ("input", "output"):
+        if len({state[end] for state in states}) != len(states):
+            raise Rejected(f"two states have one {end}")
+    if missing := along - {state["input"] for state in states}:
+        raise Rejected(f"input {min(missing)!r} lies along a cache, and no state is named that feeds it")
+    counts: dict[str, tuple[int, str]] = {}
+    for state in states:
+        own = (state["slots"], state["adds"])
+        if counts.setdefault(state["cache"], own) != own:
+            raise Rejected(f"cache {state['cache']!r} has slots and new frames {counts[state['cache']]}, and {own}")
+
+
+def _require_fed(before: Graph, after: Graph, state: Record, caches: Set[str]) -> None:
+    """The input has the cache as its axis, and as many slots as are told."""
+    name, at, cache = state["input"], state["axis"], state["cache"]
+    if cache not in caches:
+        raise Rejected(f"state {name!r}: {cache!r} is no cache")
+    if state["output"] not in before.outputs or state["output"] not in after.outputs:
+        raise Rejected(f"state {name!r}: {state['output']!r} is no output")
+    own, padded = (graph.dims(name) if name in graph.inputs else [] for graph in (before, after))
+    if not 0 <= at < len(own) == len(padded) or own[at] != cache:
+        raise Rejected(f"state {name!r}: {cache!r} is not its axis {at}")
+    if padded[at] != state["slots"]:
+        raise Rejected(f"state {name!r}: has {padded[at]} slots, not {state['slots']}")
+
+
+def _require_told(state: Record, said: Said | None, lengths: _Lengths) -> None:
+    """What is said of an output is that its newest frames lie in its last slots, as many as are counted."""
+    where, at = f"state {state['output']!r}", state["axis"]
+    if said is None or len(said[1]) <= at:
+        raise Rejected(f"{where}: no record speaks of it")
+    fact, shape = said
+    size = shape[at]
+    if str(at) in fact["axes"]:
+        padded = [axis for axis, each in fact["axes"].items() if any("frames" in factor for factor in each)]
+        (told,) = fact["axes"][str(at)][0].get("frames", [[size, "left"]])
+        zeros = [(float(low), float(high), nan) for region, low, high, nan in fact["contents"] if region == [at]]
+        if padded != [str(at)] or told[1] != "right":
+            raise Rejected(f"{where}: its newest frames are not said to lie in its last slots")
+        if zeros != [(0.0, 0.0, False)]:
+            raise Rejected(f"{where}: what lies in front of its frames is not said to be zero")
+        size = told[0]
+    for row in lengths.every():
+        _require_kept(state, size_of(size, row), row, where)
+
+
+def _require_given(before: Graph, states: Sequence[Record], lengths: _Lengths) -> None:
+    """What the original gives at work; nothing is claimed of lengths at which it does not run."""
+    part = before.part([state["output"] for state in states], {})
+    ran = 0
+    for row in lengths.some():
+        feeds = {name: ones_of(before.dims(name), kind, row) for name, kind in part.sources.items()}
+        try:
+            results = part.run(feeds)
+        except Exception:  # noqa: BLE001 - a table may end there
+            continue
+        ran += 1
+        for state, given in zip(states, results, strict=True):
+            where = f"state {state['output']!r} of the original at work"
+            if given.ndim <= state["axis"]:
+                raise Rejected(f"{where}: has no axis {state['axis']}")
+            _require_kept(state, given.shape[state["axis"]], row, where)
+    if not ran:
+        raise Rejected("the original runs at none of the lengths at which its states were to be counted")
+
+
+def _require_kept(state: Record, kept: int, row: Row, where: str) -> None:
+    slots = state["slots"]
+    counted = min(row[state["cache"]] + max(size_of(state["adds"], row), 0), slots)
+    if min(kept, slots) != counted:
+        raise Rejected(f"{where}: {min(kept, slots)} frames are kept at lengths {dict(row)}, {counted} are counted")
