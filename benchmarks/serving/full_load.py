@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.serving.planner import costs_as_served
 from benchmarks.serving.rounds import in_turns, ratios, spread
 from runtime_lite import BULK, CHUNK, Model, Runtime, ServiceClass, read_bundle
 from runtime_lite.bench import bucket_call
@@ -30,7 +31,9 @@ STREAMS_PER_ROW = 4
 
 
 def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Rows per second; ratios are to the best bare loop.
+    """Rows per second, and how long chunks take; ratios are to the best bare loop.
+
+    Costs are measured before, as a full server has them: those of a build beside other work make batches small.
 
     Args:
         path: bundle.
@@ -39,28 +42,42 @@ def measure_full_load(path: Path, name: str, lanes: int, rounds: int, seconds: f
         rounds: turns.
         seconds: of each turn.
     """
-    with read_bundle(path) as bundle, Runtime(workers=lanes) as runtime:
+    with costs_as_served(path, lanes) as measured, read_bundle(measured) as bundle, Runtime(workers=lanes) as runtime:
         graph = bundle.manifest.graphs[name]
         executor = make_executor(bundle, name, 1)
-        model = runtime.load(path, warm_up=True)
+        model = runtime.load(measured, warm_up=True)
+        took_ms: dict[str, list[float]] = {service.name: [] for service in (BULK, CHUNK)}
         contenders = {
             f"ONNX Runtime, {_rows_of(graph, artifact)} rows": _bare(name, graph, executor, artifact, lanes, seconds)
             for artifact in graph.artifacts
         }
         contenders |= {
-            f"runtime_lite, {service.name}": _served(model, name, graph, service, seconds) for service in (BULK, CHUNK)
+            f"runtime_lite, {service.name}": _served(model, name, graph, service, seconds, took_ms[service.name])
+            for service in (BULK, CHUNK)
         }
         for warm in contenders.values():
             warm()
+        for each in took_ms.values():
+            each.clear()
         found = in_turns(contenders, rounds)
         executor.close()
     best = max(
         (each for each in found if each.startswith("ONNX")), key=lambda contender: float(np.median(found[contender]))
     )
     return [
-        {"contender": each, "rows per s": spread(values, 1), f"to {best}": spread(ratios(values, found[best]), 3)}
+        {
+            "contender": each,
+            "rows per s": spread(values, 1),
+            f"to {best}": spread(ratios(values, found[best]), 3),
+            "p50, ms": _percentile(took_ms.get(each.removeprefix("runtime_lite, ")), 50),
+            "p99, ms": _percentile(took_ms.get(each.removeprefix("runtime_lite, ")), 99),
+        }
         for each, values in found.items()
     ]
+
+
+def _percentile(times_ms: list[float] | None, percent: int) -> str:
+    return f"{np.percentile(times_ms, percent):.0f}" if times_ms else ""
 
 
 class _Recorder:
@@ -107,23 +124,44 @@ def _rows_of(graph: Graph, artifact: Artifact) -> int:
     return 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
 
 
-def _served(model: Model, name: str, graph: Graph, service: ServiceClass, seconds: float) -> Measure:
+def _served(
+    model: Model, name: str, graph: Graph, service: ServiceClass, seconds: float, took_ms: list[float]
+) -> Measure:
     streams = STREAMS_PER_ROW * graph.row_buckets[-1]
-    return lambda: pushed_per_s(model, name, streams, seconds, service)
+    return lambda: pushed_per_s(model, name, streams, seconds, service, took_ms)
 
 
-def pushed_per_s(model: Model, name: str, streams: int, seconds: float, service: ServiceClass = BULK) -> float:
-    """Chunks per second of so many streams, each of which pushes the next one as soon as the one before is answered."""
+def pushed_per_s(
+    model: Model,
+    name: str,
+    streams: int,
+    seconds: float,
+    service: ServiceClass = BULK,
+    took_ms: list[float] | None = None,
+) -> float:
+    """Chunks per second of so many streams, each of which pushes the next one as soon as the one before is answered.
+
+    Args:
+        model: a loaded model.
+        name: graph with states.
+        streams: open at once.
+        seconds: for so long chunks are sent.
+        service: their class.
+        took_ms: gets what each chunk took until its answer was read; answers are read in the order of the chunks.
+    """
     feeds = recorded_feeds(model, name)
     with contextlib.ExitStack() as open_streams:
         opened = [open_streams.enter_context(model.open_stream(name, service=service)) for _ in range(streams)]
         start = time.perf_counter()
-        waiting = deque((stream, stream.submit(feeds[0])) for stream in opened)
+        waiting = deque((stream, stream.submit(feeds[0]), start) for stream in opened)
         done = 0
         while waiting:
-            stream, ticket = waiting.popleft()
+            stream, ticket, sent = waiting.popleft()
             ticket.result()
+            now = time.perf_counter()
             done += 1
-            if time.perf_counter() < start + seconds:
-                waiting.append((stream, stream.submit(feeds[done % len(feeds)])))
+            if took_ms is not None:
+                took_ms.append((now - sent) * 1e3)
+            if now < start + seconds:
+                waiting.append((stream, stream.submit(feeds[done % len(feeds)]), now))
         return done / (time.perf_counter() - start)

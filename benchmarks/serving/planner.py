@@ -5,7 +5,10 @@ measured is the limit, where at most 1 % are: one late chunk would say more abou
 about its capacity. A machine changes from minute to minute: costs are measured before every trial.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -15,6 +18,7 @@ import numpy as np
 
 from benchmarks.serving.rounds import ratios, spread
 from runtime_lite import Runtime
+from runtime_lite.__main__ import main
 from runtime_lite.bench_served import bench_served
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.reader import read_bundle
@@ -83,6 +87,15 @@ def served_costs(path: Path, name: str, lanes: int) -> Measured:
     costs = {timing.bucket: Cost(1, timing.p50_ms, timing.p95_ms, timing.p99_ms) for timing in timings}
     with read_bundle(path) as bundle:
         return spreads_of(bundle, name, bundle.manifest.graphs[name], costs, 1)
+
+
+@contextlib.contextmanager
+def costs_as_served(path: Path, lanes: int) -> Iterator[Path]:
+    """Copy a bundle, with the costs that its runs have on a full server now."""
+    with tempfile.TemporaryDirectory() as folder:
+        measured = Path(shutil.copytree(path, Path(folder, path.name)))
+        main(["bench", str(measured), "--workers", str(lanes), "--update-costs"])
+        yield measured
 
 
 def machine_of(tables: Sequence[Measured], lanes: int) -> Machine:

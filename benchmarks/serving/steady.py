@@ -3,15 +3,12 @@
 The planner and the runtime go by the same cost table, which is measured right before in a copy of the bundle.
 """
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.serving.planner import late_share, serve_streams, work_of
-from runtime_lite.__main__ import main
+from benchmarks.serving.planner import costs_as_served, late_share, serve_streams, work_of
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.load_test.arrivals import Traffic
 from runtime_lite.plan import spreads_of
@@ -31,9 +28,7 @@ def measure_steady(path: Path, name: str, lanes: int, period_ms: float, seconds:
         period_ms: from chunk to chunk; a chunk is late that is answered after the next one came.
         seconds: for how long.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        measured = Path(shutil.copytree(path, Path(folder, path.name)))
-        main(["bench", str(measured), "--workers", str(lanes), "--update-costs"])
+    with costs_as_served(path, lanes) as measured:
         with read_bundle(measured) as bundle:
             costs = spreads_of(bundle, name, bundle.manifest.graphs[name], bundle.costs[name], 1)
         planned = most_streams(Machine(costs, lanes), work_of(Machine(costs, lanes), period_ms, 20.0)).streams

@@ -1,7 +1,8 @@
 """What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
 
 The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
-is more and not long ago. How many streams fit goes by averages. A bucket that nobody measured costs what its neighbours
+is more and not long ago. Which bucket clears a queue cheapest goes by medians: a bucket that was held up once is no
+dearer for it. How many streams fit goes by averages. A bucket that nobody measured costs what its neighbours
 let expect, until its first run.
 """
 
@@ -45,6 +46,7 @@ class BucketCost:
         table: cost by the table.
         known: whether it was measured; else it is guessed.
         plan: cost to plan with.
+        usual: median of the table and the last runs, to choose by.
         percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
         seen: which run of its key was its last.
@@ -63,15 +65,27 @@ class BucketCost:
     average: float = 0.0
     averaged: int = 0
     weight: int = 1
+    usual: int = 0
 
     def __post_init__(self) -> None:
         """The average begins with the table, which one run may have taught, or many."""
         self.weight = TABLE_RUNS if self.known else 1
-        self.forget_average()
+        self.forget()
 
-    def forget_average(self) -> None:
-        """Average anew."""
+    def forget(self) -> None:
+        """Go by the table again."""
+        self.recent.clear()
+        self.percentile = 0
+        self.plan = self.usual = self.table
         self.average, self.averaged = self.table, self.weight
+
+    def follow(self) -> bool:
+        """Let plan and median follow the last runs, by steps of `STEP`; whether one of them did."""
+        plan = max(self.table, self.percentile)
+        usual = sorted((self.table, *self.recent))[len(self.recent) // 2]
+        moves = _moves(self.plan, plan, self.table), _moves(self.usual, usual, self.table)
+        self.plan, self.usual = plan if moves[0] else self.plan, usual if moves[1] else self.usual
+        return any(moves)
 
     def take_in(self, ns: int) -> None:
         """Average a run; one that was held up counts for no more than three, as it is no slow machine."""
@@ -130,18 +144,13 @@ class RowCosts:
         bucket.take_in(ns)
         if ns > bucket.percentile or left >= bucket.percentile:
             bucket.percentile = _percentile_95(recent)
-        plan = max(bucket.table, bucket.percentile)
-        if plan != bucket.plan and (abs(plan - bucket.plan) > STEP * bucket.plan or plan == bucket.table):
-            bucket.plan = plan
+        if bucket.follow():
             self._plans_changed()
 
     def _forget(self) -> None:
         for bucket in self.buckets:
             if bucket.recent and self._runs - bucket.seen >= FORGET:
-                bucket.recent.clear()
-                bucket.percentile = 0
-                bucket.plan = bucket.table
-                bucket.forget_average()
+                bucket.forget()
                 self._plans_changed()
 
     def best_bucket(self, least: int, rows: int) -> tuple[int, int]:
@@ -161,7 +170,7 @@ class RowCosts:
             at = next((at for at, bucket in enumerate(fitting) if bucket.rows >= rows), len(fitting))
             best = min(
                 fitting[: at + 1],
-                key=lambda b: (b.plan + self._cost_to_clear(rows - b.rows), b.plan / min(rows, b.rows)),
+                key=lambda b: (b.usual + self._cost_to_clear(rows - b.rows), b.usual / min(rows, b.rows)),
             )
             found = self._best[least, rows] = best.rows, best.plan
         return found
@@ -171,7 +180,7 @@ class RowCosts:
         best = None
         for bucket in self.buckets:
             if bucket.rows >= least and bucket.plan <= room:
-                rate = bucket.plan / min(rows, bucket.rows)
+                rate = bucket.usual / min(rows, bucket.rows)
                 if best is None or rate < best[0]:
                     best = rate, (bucket.rows, bucket.plan)
             if bucket.rows >= rows:
@@ -184,15 +193,15 @@ class RowCosts:
             return 0.0
         known = self._clearing
         for count in range(len(known), rows + 1):
-            known.append(min(b.plan + known[max(count - b.rows, 0)] for b in self.buckets))
+            known.append(min(b.usual + known[max(count - b.rows, 0)] for b in self.buckets))
         return known[rows]
 
     def _plans_changed(self) -> None:
-        dearest = 0
+        plan = usual = 0
         for bucket in self.buckets:
             if not bucket.known:  # a guess is never a reason to take more rows than are needed
-                bucket.plan = max(bucket.table, dearest)
-            dearest = max(dearest, bucket.plan)
+                bucket.plan, bucket.usual = max(bucket.table, plan), max(bucket.table, usual)
+            plan, usual = max(plan, bucket.plan), max(usual, bucket.usual)
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
         self._fitting: dict[int, tuple[int, int]] = {}
@@ -254,6 +263,11 @@ class CostTable:
     def alarms(self) -> list[tuple[Key, int, float]]:
         """Return what `ratios` gives for the buckets whose table is wrong for this machine."""
         return [found for found in self.ratios() if not ALARM_BELOW <= found[2] <= ALARM_ABOVE]
+
+
+def _moves(old: int, new: int, table: int) -> bool:
+    """Whether a value is wrong by so much that it is corrected; back to the table it always is."""
+    return new != old and (abs(new - old) > STEP * old or new == table)
 
 
 def _percentile_95(recent: Iterable[int]) -> int:

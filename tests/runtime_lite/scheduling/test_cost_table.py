@@ -63,16 +63,25 @@ def test_one_slow_run_of_a_window_does_not_change_the_plan_for_long() -> None:
 
 
 def test_a_bucket_that_was_dear_for_a_while_is_tried_again() -> None:
-    """Four rows in one run are cheaper by the table; a slow one makes four runs the choice, but not for ever."""
+    """Four rows in one run are cheaper by the table; slow ones make four runs the choice, but not for ever."""
     costs = table(b1=1000, b4=2000)
     assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
-    costs.observe(KEY, 4, 9000)
+    for _ in range(2):
+        costs.observe(KEY, 4, 9000)
     for _ in range(FORGET - 1):
         assert costs.of(KEY).best_bucket(1, 4) == (1, 1000)
         costs.observe(KEY, 1, 1000)
     costs.observe(KEY, 1, 1000)
     assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
     assert costs.cost(KEY, 1) == 1000
+
+
+def test_a_bucket_that_was_held_up_once_is_the_choice_still() -> None:
+    """It is started in time for another such run, but clears a queue as cheaply as its usual runs do."""
+    costs = table(b1=1000, b4=2000)
+    costs.observe(KEY, 4, 9000)
+    assert costs.of(KEY).best_bucket(1, 4) == (4, 9000) and costs.of(KEY).best_bucket_within(8999, 1, 4) == (1, 1000)
+    assert costs.of(KEY).best_bucket_within(9000, 1, 4) == (4, 9000)
 
 
 def test_the_plan_is_the_recent_percentile_whatever_the_order() -> None:

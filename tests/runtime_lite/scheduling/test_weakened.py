@@ -31,7 +31,13 @@ def by_deadline(self: TaskQueue, task: Task) -> None:
 
 
 def stands_for_a_run(self: BucketCost) -> None:
+    self.plan = self.usual = self.table
     self.average, self.averaged = self.table, 1
+
+
+def chosen_by_plan(self: BucketCost) -> bool:
+    self.plan = self.usual = max(self.table, self.percentile)
+    return True
 
 
 original_push = TaskQueue.push
@@ -106,9 +112,15 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
     ),
     "a table is outvoted by the first runs": (
         BucketCost,
-        "forget_average",
+        "forget",
         stands_for_a_run,
         admission.test_a_handful_of_slow_runs_after_a_start_turns_hardly_a_stream_away,
+    ),
+    "a bucket is chosen by the cost that runs are started by": (
+        BucketCost,
+        "follow",
+        chosen_by_plan,
+        costs.test_a_bucket_that_was_held_up_once_is_the_choice_still,
     ),
     "nothing is learnt": (
         RowCosts,
