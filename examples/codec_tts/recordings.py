@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import soundfile
 
 from examples.codec_tts import pitch, sentences
 from examples.streaming_asr import features, synthesize, text
@@ -32,6 +33,10 @@ MARGIN_S = 0.04
 
 COUNTS: dict[text.Side, int] = {"training": 1000, "development": 16, "test": 32}
 """Recordings of every voice."""
+
+PROMPT_SENTENCE = "please report heading and depth"
+PROMPT_SAMPLES = 25 * CODE_SAMPLES
+"""Half a second, as the speech model takes it."""
 
 SEEDS: dict[text.Side, int] = {"training": 1, "development": 2, "test": 3}
 
@@ -130,12 +135,23 @@ def read(path: Path) -> list[Recording]:
         return [Recording(*row) for row in rows]
 
 
+def write_prompts(folder: Path) -> None:
+    """Write half a second of every voice, `VOICE.flac`: the middle of `PROMPT_SENTENCE`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, voice in enumerate(VOICES):
+        spoken = record(PROMPT_SENTENCE, index).samples
+        start = len(spoken) // 2 // CODE_SAMPLES * CODE_SAMPLES
+        middle = spoken[start : start + PROMPT_SAMPLES]
+        soundfile.write(folder / f"{voice}.flac", middle, features.SAMPLE_RATE_HZ, subtype="PCM_16")
+
+
 def main() -> None:
-    """Write `training.npz`, `development.npz` and `test.npz`."""
+    """Write `training.npz`, `development.npz`, `test.npz` and the prompts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder, about 200 MB")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
+    write_prompts(arguments.output / "prompts")
     for side, count in COUNTS.items():
         drawn = itertools.islice(sentences.draw_sentences(SEEDS[side], side), count * len(VOICES))
         spoken = [record(sentence, index % len(VOICES)) for index, sentence in enumerate(drawn)]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
-from examples.codec_tts import pitch, recordings
+from examples.codec_tts import pitch, recordings, speak
 from examples.streaming_asr import synthesize
 
 NO_ESPEAK = shutil.which("espeak-ng") is None
@@ -60,3 +61,22 @@ def test_a_spoken_sentence_is_whole_frames_with_a_pitch_of_each_half(voice: int)
     assert len(spoken.pitch_hz) * pitch.HOP == len(spoken.samples)
     assert len(spoken.samples) % recordings.CODE_SAMPLES == 0
     assert 0.3 < np.abs(spoken.waveform).max() <= 0.51
+
+
+def test_prompts_are_half_a_second_of_every_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(1)
+    loud = recordings.Recording(
+        generator.integers(-9000, 9000, 20000).astype(np.int16), "turn left", 0, np.empty(0, np.float32)
+    )
+    monkeypatch.setattr(recordings, "record", lambda sentence, voice: loud)
+    recordings.write_prompts(tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(recordings.VOICES)
+    samples, rate = soundfile.read(tmp_path / "f2.flac", dtype="int16")
+    assert rate == 16000
+    np.testing.assert_array_equal(samples, loud.samples[9920:17920])
+
+
+def test_shipped_prompts_are_of_the_voices() -> None:
+    assert sorted(path.stem for path in speak.PROMPTS_FOLDER.iterdir()) == sorted(recordings.VOICES)
+    for path in speak.PROMPTS_FOLDER.iterdir():
+        assert soundfile.info(path).frames == recordings.PROMPT_SAMPLES
