@@ -11,6 +11,7 @@ derived one on the same sequences, cut into calls of random lengths, with caches
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,11 @@ FRAMES = 23
 """Of the sequences that are run; fewer where the certificate holds for fewer."""
 
 ROWS = 2
+
+PICKING = frozenset(
+    {"Cast", "Gather", "GatherND", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""A list of its own: operators whose results hold indices that they were given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,11 +156,12 @@ class _Replay:
 
     def _compare(self, told: Mapping[str, Any], whole: Array, part: Array, at: int, count: int) -> None:
         expected = whole
-        for axis, which in told["parts"]:
-            if which not in ("new", "all") or expected.shape[axis] % self.frames:
-                raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r}")
+        for axis, which, inside in told["parts"]:
+            inner = self._entries(inside)
+            if which not in ("new", "all") or expected.shape[axis] % (self.frames * inner):
+                raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r} of {inside}")
             places = np.arange(at if which == "new" else 0, at + count)
-            split = [*expected.shape[:axis], -1, self.frames, *expected.shape[axis + 1 :]]
+            split = [*expected.shape[:axis], -1, self.frames, inner, *expected.shape[axis + 1 :]]
             kept = expected.reshape(split).take(places, axis + 1)
             expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
         if expected.shape != part.shape or not _agree(expected, part):
@@ -162,6 +169,11 @@ class _Replay:
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
                 f"{_difference(expected, part)}"
             )
+
+    def _entries(self, sizes: Sequence[str]) -> int:
+        """The product of sizes, each of them one of numbers and axis names."""
+        factors = [factor for size in sizes for factor in size.split("*")]
+        return math.prod(int(each) if each.isdigit() else self.sizes.get(each, ROWS) for each in factors)
 
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
         """Nothing that is cached or answered moves with what comes later."""
@@ -171,7 +183,7 @@ class _Replay:
             (each["value"], axis)
             for each in self.certificate["values"]
             if each["value"] in _outputs(self.whole)
-            for axis, _ in each["parts"]
+            for axis, *_ in each["parts"]
         }
         first = min(max(int(self.certificate["first"]), 1), self.frames)
         for at in sorted({first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1} - {0}):
@@ -242,7 +254,7 @@ def _legal(model: onnx.ModelProto, name: str) -> int:
     names, least = {name}, 2**15
     sizes = {each.name: each.dims[0] for each in model.graph.initializer if each.dims}
     for node in model.graph.node:
-        if node.op_type in ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze") and node.input[0] in names:
+        if node.op_type in PICKING and node.input[0] in names:
             names |= set(node.output)
         if node.op_type == "Gather" and node.input[1] in names:
             least = min(least, sizes.get(node.input[0], least))

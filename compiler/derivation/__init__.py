@@ -21,6 +21,7 @@ Then a call over frames past..past+n-1 computes the rows that the whole graph ha
 holds for sequences up to the capacity; a longer one is refused at run time.
 
 `links` says of an operator how the axes of its result come from those of its operands; `judging` follows what is read
-through them; `masks` evaluates; `emission` writes the graph, by demand: of rows the new ones, of what they are mixed
-with all.
+through them; `reading` tells what convolutions and recurrent layers read; `masks` evaluates masks, `placed` what else
+is computed of places in ways that no rule follows, and `placing` writes that for a call; `emission` writes the graph,
+by demand: of rows the new ones, of what they are mixed with all.
 """

@@ -8,8 +8,9 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.derivation.dependence import reach_of
-from compiler.derivation.emission import CachedValue, Emission, Part, Parts
+from compiler.derivation.emission import CachedValue, Emission
 from compiler.derivation.judging import CURE, Judging, offenders
+from compiler.derivation.written_sizes import Part, Parts
 from compiler.errors import Place, Refused
 
 
@@ -86,10 +87,14 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         **{emission.joined[each.value]: (each.value, ((each.axis, Part.ALL),)) for each in emission.cached},
     }
     values = [
-        {"step": str(step.name), "value": str(value.name), "parts": [[axis, part.value] for axis, part in parts],
-         "reach": {str(axis): str(each.reach) for axis, each in sorted(judging.of(value).along.items())}}
+        {
+            "step": str(step.name),
+            "value": str(value.name),
+            "parts": [[axis, part.value, _inner(judging, value, axis)] for axis, part in parts],
+            "reach": {str(axis): str(each.reach) for axis, each in sorted(judging.of(value).along.items())},
+        }
         for step, (value, parts) in standing.items()
-    ]  # fmt: skip
+    ]
     reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
     masks = [
         {"value": str(value.name), "kind": fact.outside.kind, "made_by": list(fact.outside.made_by),
@@ -111,6 +116,12 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "values": values,
         "assumes": ["scores are finite, and valid ones differ by less than half of what masked ones lie lower"],
     }  # fmt: skip
+
+
+def _inner(judging: Judging, value: ir.Value, axis: int) -> list[str]:
+    """Sizes that count entries of one frame along an axis that frames share with others."""
+    factors = judging.of(value).along[axis].factors
+    return [str(each) for each in factors[factors.index(judging.frames) + 1 :]]
 
 
 def _all_new(judging: Judging, value: ir.Value) -> Parts:

@@ -11,9 +11,7 @@ the cache is joined in front. Sizes are written anew from the axes.
 """
 
 import dataclasses
-import enum
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -22,24 +20,13 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
 from compiler.derivation.dependence import HERE, Along, Reach
-from compiler.derivation.judging import RULE_CURE, Judging
-from compiler.derivation.links import Links, dims, links_of, regrouped
+from compiler.derivation.judging import Judging
+from compiler.derivation.links import RULE_CURE, Links, dims, links_of, regrouped
+from compiler.derivation.placing import Placing
+from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, VIEWS
-
-INT64S = ir.TensorType(ir.DataType.INT64)
-
-
-class Part(enum.Enum):
-    """Which frames of a time axis."""
-
-    NEW = "new"
-    ALL = "all"
-
-
-Parts: TypeAlias = tuple[tuple[int, Part], ...]
-"""By time axis of a value, ascending."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,29 +69,30 @@ class Emission:
         self.graph = graph
         self.made: dict[tuple[ir.Value, Parts], ir.Value] = {}
         self.kept: dict[ir.Value, ir.Value] = {}
-        self.sizes: dict[Dim, ir.Value] = {}
         self.cached: list[CachedValue] = []
         self.joined: dict[ir.Value, ir.Value] = {}
         self.standing: dict[ir.Value, tuple[ir.Value, Parts]] = {}
-        self.total = self.frames + house.symbol(past)
+        self.sizes = Sizes(self.model, judging.frames, house.symbol(past))
+        self.placing = Placing(self.model, self.sizes)
         self.inputs = {value: self._input(value) for value in whole.inputs}
         for value, parts in self._in_order():
             self.part(value, dict(parts))
         results = [self.result(value) for value in whole.outputs]
         for value, result in zip(whole.outputs, results, strict=True):
             self._name_output(result, str(value.name))
-        self._read_lengths()
+        inputs = house.inputs_named(self.model)
+        self.sizes.measure([(inputs[each.input], self.joined[each.value], each.axis) for each in self.cached])
         for each in self.cached:
             self._name_output(self.joined[each.value], each.output)
 
     def _input(self, value: ir.Value) -> ir.Value:
-        copy = ir.Value(name=value.name, shape=ir.Shape([_written(dim) for dim in dims(value)]), type=value.type)
+        copy = ir.Value(name=value.name, shape=ir.Shape([written_size(dim) for dim in dims(value)]), type=value.type)
         self.graph.inputs.append(copy)
         return copy
 
     def _name_output(self, value: ir.Value, name: str) -> None:
         if value.producer() is None or value in self.graph.outputs:
-            insert = house.Inserter(self.model, "derive_steps")
+            insert = house.Inserter(self.model, STAMP)
             value = insert.op("Identity", [value], name=f"{name}_copy", shape=value.shape)
         if value.name != name:
             for other in (each for node in self.graph for each in node.outputs if each.name == name):
@@ -128,8 +116,10 @@ class Emission:
                     if self._is_cut(value, dict(parts)):
                         (axis,) = self.judging.of(value).along
                         asked[value][((axis, Part.NEW),)] = None
+                    if node.op_type == "CumSum" and Part.NEW in dict(parts).values():
+                        asked[value][tuple((at, Part.ALL) for at, _ in parts)] = None
                 for parts in asked.get(value, {}):
-                    if self.judging.is_number(value) or self._is_cut(value, dict(parts)):
+                    if self._is_leaf(value, dict(parts)):
                         continue
                     for operand, wanted in self._asked_of(node, value, dict(parts)):
                         asked.setdefault(operand, {})[tuple(sorted(wanted.items()))] = None
@@ -157,6 +147,10 @@ class Emission:
         before = [along[at].factors if at in along else (dim,) for at, dim in enumerate(dims(operand))]
         places = regrouped(before, dims(value), self.frames) if along else {}
         return {old: new for old, (new, _) in places.items()}
+
+    def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
+        """Whether a part is written without parts of operands."""
+        return self.judging.is_number(value) or value in self.judging.tables or self._is_cut(value, parts)
 
     def _is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
         """Whether all frames of a value are known because it is cached."""
@@ -187,13 +181,15 @@ class Emission:
         if house.array_of(value) is not None:
             return self._constant(value)
         if self.judging.is_number(value):
-            return self._number(value)
+            return self.sizes.number(value)
         if fact.is_data and Part.ALL in parts.values() and len(fact.along) == 1:
             (axis,) = fact.along
             if self._cut(value, axis) is value:
                 return self._joined(value, axis)
         if value in self.inputs:
             return self.inputs[value]
+        if value in self.judging.tables:
+            return self.placing.written(value, self.judging.tables[value], parts, self._shape(value, parts))
         node = value.producer()
         assert node is not None
         return self._computed(node, value, parts)
@@ -221,8 +217,6 @@ class Emission:
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if links is not None and node.op_type in special:
             return special[node.op_type](node, value, parts, links)
-        if links is not None and node.op_type == "Slice" and self._sizes_change(node):
-            return self._cut_from_table(node, value, parts)
         if links is not None and node.op_type == "Trilu" and len(parts) == 2:
             return self._triangle(node, value, parts)
         if links is not None and node.op_type == "CumSum" and Part.NEW in parts.values():
@@ -235,12 +229,6 @@ class Emission:
 
     def _reads_time(self, node: ir.Node) -> bool:
         return any(self.judging.of(value).along for value in node.inputs)
-
-    def _sizes_change(self, node: ir.Node) -> bool:
-        return dims(node.inputs[0]) != dims(node.outputs[0]) and any(
-            self.frames == after and before != after
-            for before, after in zip(dims(node.inputs[0]), dims(node.outputs[0]), strict=True)
-        )
 
     def _wanted(self, node: ir.Node, links: Links | None, operand: int, parts: Mapping[int, Part]) -> dict[int, Part]:
         """What is asked for of an operand."""
@@ -262,7 +250,7 @@ class Emission:
         """A copy of a node on other operands."""
         index = list(node.outputs).index(value)
         outputs = [ir.Value(name=self._fresh(str(each.name), parts), type=each.type) for each in node.outputs]
-        outputs[index].shape = ir.Shape([_written(size) for size in self._shape(value, parts)])
+        outputs[index].shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
         copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
                        name=self._fresh(str(node.name), parts), version=node.version)  # fmt: skip
         copy.metadata_props.update(node.metadata_props)
@@ -273,7 +261,7 @@ class Emission:
         return house.fresh_name(self.graph, f"{stem}_of_all" if Part.ALL in parts.values() else stem)
 
     def _op(self, op_type: str, operands: Sequence[ir.Value], like: ir.Value, name: str, **attributes: int) -> ir.Value:
-        insert = house.Inserter(self.model, "derive_steps", source=house.source_of(like.producer()))
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(like.producer()))
         return insert.op(op_type, operands, attributes, name=name, dtype=like.dtype)
 
     # Caches
@@ -298,7 +286,7 @@ class Emission:
         """The operand of a node that spreads or moves entries of every frame by itself, and its time axis."""
         timed = [each for each in node.inputs if self.judging.of(each).along]
         others = [each for each in node.inputs if each is not None and each not in timed]
-        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"Expand", "Transpose", *VIEWS}:
+        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
             return None
         if node.op_type in ENTRYWISE and any(house.array_of(each) is None for each in others):
             return None
@@ -327,14 +315,14 @@ class Emission:
             )
         number = len(self.cached)
         name, output = (house.fresh_name(self.graph, f"{stem}_{number:02}") for stem in ("cache", "next_cache"))
-        shape = [self.past if at == axis else _written(dim) for at, dim in enumerate(dims(value))]
+        shape = [self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
         old = ir.Value(name=name, shape=ir.Shape(shape), type=value.type)
         self.cached.append(CachedValue(value, axis, name, output, self.judging.of(value).along[axis].reach))
         self.graph.inputs.append(old)
         self.joined[value] = old  # sizes may be read of it while the new frames are written
         new = self.part(value, {axis: Part.NEW})
         joined = self._op("Concat", [old, new], value, f"{value.name}_joined", axis=axis)
-        joined.shape = ir.Shape([_written(size) for size in self._shape(value, {axis: Part.ALL})])
+        joined.shape = ir.Shape([written_size(size) for size in self._shape(value, {axis: Part.ALL})])
         self.joined[value] = joined
         return joined
 
@@ -343,93 +331,11 @@ class Emission:
     def _shape(self, value: ir.Value, parts: Mapping[int, Part]) -> list[Dim]:
         """The shape of a part, in terms of the axes of the derived graph."""
         return [
-            house.normal_form(dim.subs(self.frames, self.total))
+            house.normal_form(dim.subs(self.frames, self.sizes.total))
             if not isinstance(dim, int) and parts.get(at) is Part.ALL
             else dim
             for at, dim in enumerate(dims(value))
         ]
-
-    def size(self, size: Dim, *, scalar: bool = False) -> ir.Value:
-        """A size as int64 [1], or a scalar."""
-        if scalar:
-            return self._op("Squeeze", [self.size(size)], self.size(size), "length")
-        if size not in self.sizes:
-            self.sizes[size] = self._size(size)
-        return self.sizes[size]
-
-    def _size(self, size: Dim) -> ir.Value:
-        insert = house.Inserter(self.model, "derive_steps")
-        if isinstance(size, int) or size.is_Integer:
-            return insert.int64s(int(size))
-        if size in (house.symbol(self.past), self.total):  # of a cache, and none may have been found yet
-            return ir.Value(name=house.fresh_name(self.graph, "length"), shape=ir.Shape([1]), type=INT64S)
-        if size.is_Symbol:
-            return self._read(size)
-        if size.is_Add or size.is_Mul:
-            parts = [self.size(int(each) if each.is_Integer else each) for each in size.args]
-            found = parts[0]
-            for each in parts[1:]:
-                found = insert.op("Add" if size.is_Add else "Mul", [found, each], name="size", shape=[1])
-            return found
-        raise Refused(f"no steps can be derived: a size of {size}", cure=RULE_CURE)
-
-    def _read(self, name: sympy.Symbol) -> ir.Value:
-        """An axis that some input has."""
-        for value in self.graph.inputs:
-            for at, dim in enumerate(dims(value)):
-                if dim == name:
-                    attributes = {"start": at, "end": at + 1}
-                    insert = house.Inserter(self.model, "derive_steps")
-                    return insert.op(
-                        "Shape", [value], attributes, name=f"{name}_size", shape=[1], dtype=ir.DataType.INT64
-                    )
-        raise Refused(f"no steps can be derived: no input has an axis {name}", cure=RULE_CURE)
-
-    def _read_lengths(self) -> None:
-        """How many frames are cached, and how many there are with the new ones, read of caches.
-
-        All of them are read of what is joined first and does not itself hang on their number.
-        """
-        past, total = house.symbol(self.past), self.sizes.get(self.total)
-        if (past in self.sizes or total is not None) and not self.cached:
-            raise Refused(
-                "no steps can be derived: places are counted, and nothing is cached whose frames could be counted",
-                cure="a model without attention has no caches; export it as a stream with an offset that counts",
-            )
-        if total is not None:
-            free = [each for each in self.cached if not _hangs_on(self.joined[each.value], total)]
-            if free:
-                self._measure(self.joined[free[0].value], free[0].axis, total)
-            else:
-                parts = [self.size(past), self.size(self.frames)]
-                self.graph.append(ir.node("Add", parts, outputs=[total], name=f"{total.name}_node"))
-        if past in self.sizes:
-            self._measure(house.inputs_named(self.model)[self.cached[0].input], self.cached[0].axis, self.sizes[past])
-        self.graph.sort()
-
-    def _measure(self, value: ir.Value, axis: int, size: ir.Value) -> None:
-        """Let a size that was asked for be that of an axis."""
-        attributes = {"start": axis, "end": axis + 1}
-        self.graph.append(ir.node("Shape", [value], attributes, outputs=[size], name=f"{size.name}_node"))
-
-    def _number(self, value: ir.Value) -> ir.Value:
-        """A number that is computed of sizes, none of them the length."""
-        known, rank = numbers_of(value), len(dims(value))
-        assert known is not None
-        parts = [self.size(each) for each in known]
-        whole = parts[0] if len(parts) == 1 else self._op("Concat", parts, parts[0], str(value.name), axis=0)
-        shaped = whole if rank else self._op("Squeeze", [whole], whole, str(value.name))
-        if value.dtype in (None, ir.DataType.INT64):
-            return shaped
-        assert value.dtype is not None
-        return self._op("Cast", [shaped], value, str(value.name), to=int(value.dtype))
-
-    def _sizes(self, sizes: Sequence[Dim], like: ir.Value) -> ir.Value:
-        insert = house.Inserter(self.model, "derive_steps")
-        if all(isinstance(size, int) for size in sizes):
-            return insert.int64s(*(int(size) for size in sizes))
-        parts = [self.size(size) for size in sizes]
-        return insert.op("Concat", parts, {"axis": 0}, name=f"{like.name}_shape", dtype=ir.DataType.INT64)
 
     # Operators whose sizes are written anew
 
@@ -440,15 +346,15 @@ class Emission:
         if node.op_type != "Reshape":
             rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
             return self._node(node, [given, *rest], value, parts)
-        return self._node(node, [given, self._sizes(self._shape(value, parts), value)], value, parts)
+        return self._node(node, [given, self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
     def _expanded(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
         assert node.inputs[0] is not None
         given = self.part(node.inputs[0], self._wanted(node, links, 0, parts))
-        return self._node(node, [given, self._sizes(self._shape(value, parts), value)], value, parts)
+        return self._node(node, [given, self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
     def _filled(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
-        return self._node(node, [self._sizes(self._shape(value, parts), value)], value, parts)
+        return self._node(node, [self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
     def _range(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
         """Places counted from the first one: those of a call begin behind the past."""
@@ -457,85 +363,45 @@ class Emission:
             return self._node(node, [None if v is None else self.part(v, {}) for v in node.inputs], value, parts)
         assert isinstance(start, int) and node.inputs[0] is not None and node.inputs[2] is not None
         is_new = parts[0] is Part.NEW
-        count: Dim = self.frames if is_new else self.total
+        count: Dim = self.frames if is_new else self.sizes.total
         kind = value.dtype or ir.DataType.INT64
-        limit = self._cast(self.size(house.normal_form(count + start), scalar=True), kind)
+        limit = self.sizes.scalar(house.normal_form(count + start), kind)
         counted = self._node(node, [self.part(node.inputs[0], {}), limit, self.part(node.inputs[2], {})], value, parts)
         if not is_new:
             return counted
-        return self._op("Add", [counted, self._cast(self.size(house.symbol(self.past), scalar=True), kind)], value,
-                        f"{value.name}_placed")  # fmt: skip
-
-    def _cast(self, value: ir.Value, kind: ir.DataType) -> ir.Value:
-        if kind == ir.DataType.INT64:
-            return value
-        return house.Inserter(self.model, "derive_steps").op(
-            "Cast", [value], {"to": int(kind)}, name=f"{value.name}_cast"
-        )
-
-    def _places(self, part: Part, like: ir.Value) -> ir.Value:
-        """The places of a part, int64 [frames]."""
-        insert = house.Inserter(self.model, "derive_steps", source=house.source_of(like.producer()))
-        zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
-        count: Dim = self.frames if part is Part.NEW else self.total
-        shape = [_written(count)]
-        counted = insert.op("Range", [zero, self.size(count, scalar=True), one], name="places", shape=shape)
-        if part is Part.ALL:
-            return counted
-        return insert.op("Add", [counted, self.size(house.symbol(self.past))], name="places_now", shape=shape)
+        return self._op("Add", [counted, self.sizes.scalar(self.sizes.past, kind)], value, f"{value.name}_placed")
 
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A triangle by the places of its rows and columns, of which a call has a part."""
-        insert = house.Inserter(self.model, "derive_steps", source=house.source_of(node))
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
         row, column = sorted(parts)
         assert node.inputs[0] is not None
         given = self.part(node.inputs[0], {at: part for at, part in parts.items() if at in self._along(node.inputs[0])})
         diagonal = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         shift = insert.int64s(0 if diagonal is None else int(diagonal.reshape(-1)[0]))
-        rows = insert.op("Unsqueeze", [self._places(parts[row], value), insert.int64s(1)], name="rows")
-        columns = self._places(parts[column], value)
+        rows = insert.op(
+            "Unsqueeze", [self.sizes.places(parts[row], house.source_of(node)), insert.int64s(1)], name="rows"
+        )
+        columns = self.sizes.places(parts[column], house.source_of(node))
         limits = insert.op("Add", [rows, shift], name="diagonal")
         kind = "GreaterOrEqual" if house.int_attribute(node, "upper", 1) else "LessOrEqual"
         kept = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
         assert value.dtype is not None
         nothing = insert.constant(np.zeros((), value.dtype.numpy()), "nothing")
-        shape = [_written(size) for size in self._shape(value, parts)]
+        shape = [written_size(size) for size in self._shape(value, parts)]
         return insert.op("Where", [kept, given, nothing], name=str(value.name), shape=shape, dtype=value.dtype)
 
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:
         return self.judging.of(value).along
 
-    def _cut_from_table(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """Rows of a table, as many as there are frames."""
-        table = node.inputs[0]
-        assert table is not None
-        rank = len(dims(table))
-        starts = house.integers_of(node.inputs[1]) or ()
-        named = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
-        axes = list(range(len(starts))) if named is None else [int(each) % rank for each in named]
-        ends = house.integers_of(node.inputs[2]) or ()
-        wanted = {at: part for at, part in parts.items() if at in self.judging.of(table).along}
-        given = self.part(table, {at: wanted.get(at, Part.ALL) for at in self.judging.of(table).along})
-        past, total = house.symbol(self.past), self.total
-        first: list[Dim] = []
-        last: list[Dim] = []
-        for at, start, end in zip(axes, starts, ends, strict=True):
-            is_cut = at in parts and at not in wanted
-            first.append(start + past if is_cut and parts[at] is Part.NEW else start)
-            last.append(start + total if is_cut else end)
-        bounds = [self._sizes([house.normal_form(each) for each in bound], value) for bound in (first, last)]
-        insert = house.Inserter(self.model, "derive_steps")
-        return self._node(node, [given, *bounds, insert.int64s(*axes)], value, parts)
-
     def _cut_new(self, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """The new places of what is computed for all of them."""
+        """The new frames of what is computed for all of them."""
         current = self.part(value, dict.fromkeys(parts, Part.ALL))
         axes = [at for at, part in parts.items() if part is Part.NEW]
-        insert = house.Inserter(self.model, "derive_steps", source=house.source_of(value.producer()))
-        past = house.symbol(self.past)
-        bounds = [self._sizes([each] * len(axes), value) for each in (past, self.total)]
-        shape = [_written(size) for size in self._shape(value, parts)]
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
         name = self._fresh(str(value.name), {})
+        bounds = [self.sizes.several([each] * len(axes), name) for each in (self.sizes.past, self.sizes.total)]
+        shape = [written_size(size) for size in self._shape(value, parts)]
         return insert.op("Slice", [current, *bounds, insert.int64s(*axes)], name=name, shape=shape, dtype=value.dtype)
 
     def _refusal(self, value: ir.Value, reason: str) -> Refused:
@@ -546,25 +412,7 @@ class Emission:
 
 
 def _can_be_cached(value: ir.Value) -> bool:
-    """Whether every axis of a value is a number, or an axis of some input."""
+    """Whether every axis of a value is a number, or an axis of some input; a running sum goes on from its operand."""
+    if house.is_op(value.producer(), "CumSum"):
+        return False
     return all(isinstance(dim, int) or dim.is_Symbol for dim in dims(value))
-
-
-def _hangs_on(value: ir.Value, size: ir.Value) -> bool:
-    """Whether a value is computed of a size."""
-    seen: set[ir.Value] = set()
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        if current is size:
-            return True
-        node = current.producer()
-        for each in () if node is None else node.inputs:
-            if each is not None and each not in seen:
-                seen.add(each)
-                waiting.append(each)
-    return False
-
-
-def _written(size: Dim) -> int | str:
-    return size if isinstance(size, int) else house.written(size)

@@ -1,6 +1,7 @@
 """What every value of a stateless graph reads, node by node; and every node that reads what a stream has not yet."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -20,18 +21,30 @@ from compiler.derivation.dependence import (
     hull,
     reach_of,
 )
-from compiler.derivation.links import Links, NotLinked, dims, links_of, regrouped
+from compiler.derivation.links import RULE_CURE, Links, NotLinked, dims, links_of, regrouped
 from compiler.derivation.masks import Masks
+from compiler.derivation.placed import NotPlaced, Placed, placed
+from compiler.derivation.reading import READING, reach_along
 from compiler.errors import Place, Refused
 from compiler.operator_traits import RANDOM, VIEWS
 
-SIZES_BEHIND = {"Expand": 1, "Tile": 1, "Slice": 1, "Pad": 1, "Split": 1, "CumSum": 1, "Trilu": 1, "Clip": 3}
+SIZES_BEHIND = {
+    "Expand": 1,
+    "Tile": 1,
+    "Slice": 1,
+    "Pad": 1,
+    "Split": 1,
+    "CumSum": 1,
+    "GatherND": 1,
+    "Trilu": 1,
+    "Clip": 3,
+}
 """Operands from here on are sizes, bounds and axes, and no data."""
 
-SIZED = frozenset({"ConstantOfShape", "Expand", "Range", "Slice"})
+SIZED = frozenset({"ConstantOfShape", "Expand", "Range"})
 """A list of its own: operators whose sizes may follow from the length, for they are written anew."""
 
-WITHOUT_RULE = frozenset({"Concat", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"})
+WITHOUT_RULE = frozenset({"Concat", "GatherND", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"})
 """A list of its own: operators that no rule follows where they act along time."""
 
 CURE = "a stream is answered frame by frame: mask what comes later, or drop derive_steps and build whole utterances"
@@ -67,6 +80,7 @@ class Judging:
     Attributes:
         known: by value; numbers computed of sizes are not in it.
         offences: nodes that read too much, in graph order.
+        tables: what values of places hold that no rule follows, where data is computed of them.
 
     Raises:
         Refused: there is no rule for what a node does along time.
@@ -77,12 +91,20 @@ class Judging:
         self.masks = Masks(self.frames, longest)
         self.offences: list[Offence] = []
         self.known: dict[ir.Value, Dependence] = {}
+        self.tables: dict[ir.Value, Placed] = {}
+        self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
             along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
             self.known[value] = Dependence(along, is_data=True)
             self._require_single(value)
-        for node in house.nodes_of(model):
-            self._judge(node)
+        try:
+            for node in house.nodes_of(model):
+                self._judge(node)
+            for value in model.graph.outputs:
+                self._place(value)
+        except Refused:  # behind an offence little is known, and nothing is to be refused for it
+            if not self.offences:
+                raise
 
     def of(self, value: ir.Value | None) -> Dependence:
         """What is known of a value; constants and numbers read nothing."""
@@ -117,15 +139,59 @@ class Judging:
             return
         if node.op_type in RANDOM or house.has_body(node):
             raise self._refusal(node, f"no rule says what {node.op_type} does along time")
-        try:
-            found = self._regrouped(node) if node.op_type in VIEWS - {"Identity"} else self._linked(node)
-        except NotLinked as unknown:
-            if not self._is_touched(node):
-                found = Dependence(is_data=any(self.of(value).is_data for value in node.inputs))
-            else:
-                raise self._refusal(node, str(unknown)) from None
+        is_data = any(self.of(value).is_data for value in node.inputs)
+        if not is_data and (reason := self._why_unfollowed(node)) is not None:
+            for value in outputs:
+                self.known[value], self._unfollowed[value] = CONSTANT, reason
+            return
+        for operand in node.inputs if is_data else ():
+            self._place(operand)
+        found = self._followed(node)
         for value in outputs:
             self.known[value] = found
+
+    def _followed(self, node: ir.Node) -> Dependence:
+        try:
+            if node.op_type in READING and (own := self._reads_around(node)):
+                return self._reading(node, own)
+            return self._regrouped(node) if node.op_type in VIEWS - {"Identity"} else self._linked(node)
+        except NotLinked as unknown:
+            if self._is_touched(node):
+                raise self._refusal(node, str(unknown)) from None
+            return Dependence(is_data=any(self.of(value).is_data for value in node.inputs))
+
+    def _why_unfollowed(self, node: ir.Node) -> "Offence | Refused | None":
+        """Why no rule follows a node that computes of places; None where one does."""
+        for value in node.inputs:
+            if value in self._unfollowed:
+                return self._unfollowed[value]
+        before = len(self.offences)
+        try:
+            self._followed(node)
+        except Refused as refused:
+            return refused
+        found = self.offences[before:]
+        del self.offences[before:]
+        return found[0] if found else None
+
+    def _place(self, value: ir.Value | None) -> None:
+        """A value of places that no rule follows, as a table; where it is none, what kept it from being followed."""
+        if value is None or value not in self._unfollowed:
+            return
+        reason = self._unfollowed.pop(value)
+        try:
+            table = placed(value, self.frames, self.longest)
+        except NotPlaced as never:
+            if isinstance(reason, Refused):
+                place = reason.place
+                raise Refused(f"{reason.message}, and {never}", cure=RULE_CURE, place=place) from None
+            self.offences.append(reason)
+            along = {at: Along((dim,), NOWHERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
+            self.known[value] = Dependence(along, whole=str(reason))
+            return
+        self.tables[value] = table
+        self.masks.evaluated[value] = table.array
+        self.known[value] = Dependence({at: Along((self.frames,), NOWHERE) for at in table.along})
 
     def _is_shape(self, value: ir.Value) -> bool:
         is_whole = value.dtype is not None and value.dtype.is_integer() and value.type is not None
@@ -156,6 +222,26 @@ class Judging:
             fact, along=along, outside=_moved(fact.outside, {o: n for o, (n, _) in places.items()})
         )
 
+    def _reads_around(self, node: ir.Node) -> dict[int, Reach]:
+        """By time axis of the operand, what is read along it besides the own frame."""
+        along = self.of(node.inputs[0]).along
+        found = {axis: reach_along(node, axis) for axis in along}
+        return {axis: reach for axis, reach in found.items() if reach != HERE}
+
+    def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
+        """What reads other frames by itself: told where it looks ahead; where it does not, there are no steps yet."""
+        fact = self.of(node.inputs[0])
+        ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
+        joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach)
+        if joined.high <= 0:
+            raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
+        why = f"reads frames {joined} around its own"
+        if reach == EVERYWHERE:
+            why = f"reads all frames of the sequence, {joined}"
+        whole = self._offend(node, joined, why) if reach.high > 0 else None
+        along = {at: Along((dim,), joined) for at, dim in enumerate(dims(node.outputs[0])) if dim == self.frames}
+        return Dependence(along, fact.is_data, fact.whole or (None if along else whole))
+
     def _linked(self, node: ir.Node) -> Dependence:
         links = links_of(node)
         operands = [at for at in links.data if at < SIZES_BEHIND.get(node.op_type, len(node.inputs))]
@@ -183,16 +269,12 @@ class Judging:
                 raise NotLinked(f"input {at} of {node.op_type} is computed")
 
     def _starts_late(self, node: ir.Node) -> str | None:
-        """Cuts, ranges and the like that begin where the length says."""
+        """Ranges and triangles that begin where the length says."""
         if node.op_type == "Range":
             numbers = [numbers_of(value) for value in node.inputs]
             known = [each[0] for each in numbers if each]
             if len(known) != 3 or not isinstance(known[0], int) or known[2] != 1:
                 return self._offend(node, EVERYWHERE, "counts otherwise than upwards from a number")
-        if node.op_type == "Slice" and any(self.frames in (dim,) for dim in dims(node.outputs[0])):
-            starts = house.integers_of(node.inputs[1])
-            if starts is None or any(not isinstance(each, int) or each < 0 for each in starts):
-                return self._offend(node, EVERYWHERE, "begins at a place that the length of the sequence says")
         if node.op_type == "Trilu" and len(node.inputs) > 1 and house.array_of(node.inputs[1]) is None:
             return self._offend(node, EVERYWHERE, "cuts along a diagonal that is computed")
         return None
@@ -209,7 +291,7 @@ class Judging:
                     raise NotLinked("an axis of time meets one of another size or kind")
                 found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()))
             elif dim == self.frames:
-                if any(k in facts for k in links.axes.get(at, {})):
+                if node.op_type == "Slice" or any(k in facts for k in links.axes.get(at, {})):
                     raise NotLinked("an axis as long as the sequence is made of another")
                 found[at] = Along((dim,), NOWHERE)
             elif house.mentions(dim, str(self.frames)):
@@ -220,12 +302,8 @@ class Judging:
         """The time axes among those along which entries mix."""
         mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
         found = [each for each in mixed if each]
-        if node.op_type == "CumSum":
-            axis = house.integers_of(node.inputs[1])
-            own = None if axis is None or not isinstance(axis[0], int) else axis[0] % len(dims(node.inputs[0]))
-            if own is None or (own in facts[0].along and (facts[0].is_data or house.int_attribute(node, "reverse", 0))):
-                raise NotLinked("a running sum along time of what callers feed, or backwards")
-            return []
+        if node.op_type == "Gather" and facts[1].along and not (facts[0].is_data or facts[1].is_data):
+            raise NotLinked("a table is looked up by places")
         if node.op_type == "Gather" and found:
             places = None if node.inputs[1] is None else self.masks.array(node.inputs[1])
             if facts[0].is_data or facts[1].is_data or places is None or (places < 0).any():
@@ -245,6 +323,8 @@ class Judging:
         whole: str | None,
     ) -> tuple[dict[int, Along], str | None]:
         """What the result of a sum, product or softmax over frames reads."""
+        if node.op_type == "CumSum":
+            return self._running(node, facts, along), whole
         for group in mixed:
             if any(facts[k].along[own].factors != (self.frames,) for k, own in group.items()):
                 raise NotLinked("frames are mixed along an axis that they share with others")
@@ -273,6 +353,18 @@ class Judging:
                     along[at] = Along(each.factors, joined)
         return along, whole
 
+    def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
+        """A running sum of what callers feed reads all that came before; of places it is a table."""
+        ((axis,),) = (tuple(each.values()) for each in links_of(node).mixed)
+        if not facts[0].is_data or along[axis].factors != (self.frames,):
+            raise NotLinked("a running sum along time")
+        backwards = house.int_attribute(node, "reverse", 0)
+        own = Reach(0, math.inf) if backwards else Reach(-math.inf, -house.int_attribute(node, "exclusive", 0))
+        reach = own.behind(along[axis].reach)
+        if backwards:
+            self._offend(node, reach, f"reads frames {reach} around its own")
+        return {**along, axis: Along(along[axis].factors, reach)}
+
     def _offend(self, node: ir.Node, reach: Reach, why: str) -> str:
         offence = Offence(node, reach, why)
         self.offences.append(offence)
@@ -281,12 +373,6 @@ class Judging:
     def _refusal(self, node: ir.Node, reason: str) -> Refused:
         place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
-
-
-RULE_CURE = (
-    "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
-    "export the model with its caches as inputs"
-)
 
 
 def _moved(outside: Outside | None, places: Mapping[int, int]) -> Outside | None:

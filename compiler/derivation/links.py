@@ -11,6 +11,11 @@ from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import ENTRYWISE, REDUCTIONS
 
+RULE_CURE = (
+    "write that part with operators of which one frame is computed of one frame, or as attention under a mask; or "
+    "export the model with its caches as inputs"
+)
+
 
 class NotLinked(Exception):
     """An operator has no rule, or it does something along time that has none; the text says what."""
@@ -121,6 +126,14 @@ def _same(node: ir.Node, mixed: Sequence[int] = ()) -> Links:
     return Links((0,), {at: {0: at} for at in range(rank)}, tuple({0: at % rank} for at in mixed))
 
 
+def _running(node: ir.Node) -> Links:
+    """Every entry is computed of those up to its own; the axis over which they are is named both ways."""
+    axis = house.integers_of(node.inputs[1])
+    if axis is None or not isinstance(axis[0], int):
+        raise NotLinked("an axis is computed")
+    return _same(node, [axis[0]])
+
+
 def _along_attribute(default: int) -> Rule:
     return lambda node: _same(node, [house.int_attribute(node, "axis", default)])
 
@@ -172,6 +185,16 @@ def _looked_up(node: ir.Node) -> Links:
     return Links((0, 1), axes, ({0: axis},))
 
 
+def _picked(node: ir.Node) -> Links:
+    """Entries of the first axes at constant places; the axes behind them stay."""
+    picks = house.array_of(node.inputs[1])
+    if picks is None or house.int_attribute(node, "batch_dims", 0):
+        raise NotLinked("no rule says what GatherND does along time")
+    gone, before = picks.shape[-1], picks.ndim - 1
+    axes = {before + at - gone: {0: at} for at in range(gone, len(dims(node.inputs[0])))}
+    return Links((0,), {**{at: {} for at in range(before)}, **axes}, tuple({0: at} for at in range(gone)))
+
+
 def _joined(node: ir.Node) -> Links:
     rank = len(dims(node.inputs[0]))
     axis = house.int_attribute(node, "axis", 0) % rank
@@ -213,6 +236,18 @@ def _is_turned(node: ir.Node, axis: int) -> bool:
     return axis in axes and steps is not None and steps[axes.index(axis)] != 1
 
 
+def _windowed(node: ir.Node) -> Links:
+    """Convolutions and pools: rows stay, channels mix; a spatial axis stays where the window has one entry."""
+    shape = dims(node.inputs[0])
+    if house.is_op(node, "Conv"):
+        kernel: Sequence[Dim] = dims(node.inputs[1])[2:]
+    else:
+        kernel = house.ints_attribute(node, "kernel_shape")
+    kept = [at for at in range(2, len(shape)) if kernel[at - 2] == 1 and shape[at] == dims(node.outputs[0])[at]]
+    axes = {at: {0: at} if at in kept or at == 0 else {} for at in range(len(shape))}
+    return Links((0,), axes, tuple({0: at} for at in range(1, len(shape)) if at not in kept))
+
+
 def _made(node: ir.Node) -> Links:
     return Links((), {at: {} for at in range(len(dims(node.outputs[0])))})
 
@@ -227,8 +262,10 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
     **dict.fromkeys(("Slice", "Pad", "Tile"), _unequal),
     **dict.fromkeys(("Range", "ConstantOfShape"), _made),
+    **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),
     "LpNormalization": _along_attribute(-1),
-    "CumSum": _same,
+    "CumSum": _running,
+    "GatherND": _picked,
     "Trilu": _same,
     "MatMul": _product,
     "Gemm": _gemm,

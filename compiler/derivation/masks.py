@@ -92,6 +92,8 @@ class Masks:
             return self._selected(node, judging)
         if node.op_type in COMBINING:
             return self._combined(node, judging, links)
+        if node.op_type in ("Max", "Clip"):
+            return self._bounded(node, judging)
         found = self._carried(node, judging, links) if node.op_type in KEEPING else None
         if found is None or found.kind == "zero":
             return found if node.op_type != "Softmax" else None
@@ -105,6 +107,22 @@ class Masks:
         given = judging.of(node.inputs[0]).outside
         back = {pairs[0]: at for at, pairs in links.axes.items() if 0 in pairs}
         return None if given is None else _at(given, back)
+
+    def _bounded(self, node: ir.Node, judging: Known) -> Outside | None:
+        """Low numbers that are not let fall below another low number stay low."""
+        for value, others in (
+            (node.inputs[0], node.inputs[1:2]),
+            *((each, node.inputs[:1]) for each in node.inputs[1:]),
+        ):
+            given = judging.of(value).outside
+            bounds = [house.array_of(each) for each in others]
+            if given is None or given.kind != "low" or (node.op_type == "Clip" and value is not node.inputs[0]):
+                continue
+            if all(each is not None and each.size == 1 and float(each.reshape(-1)[0]) <= LOW for each in bounds):
+                level = max(given.level, *(float(each.reshape(-1)[0]) for each in bounds if each is not None))
+                spread = len(dims(node.outputs[0])) - len(dims(value))
+                return _spread(dataclasses.replace(given, level=level), spread)
+        return None
 
     def _selected(self, node: ir.Node, judging: Known) -> Outside | None:
         """A selection of scores under a mask, of zeros or low numbers elsewhere."""

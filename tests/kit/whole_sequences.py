@@ -18,8 +18,8 @@ LABELS, WIDTH, HEADS, SIZE = 13, 8, 2, 4
 LONGEST = 24
 """Frames of the longest sequence: rows of tables."""
 
-POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid")
-MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted")
+POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed")
+MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted", "packed")
 PREFIX = "prefix"
 """A mask that no drawing has: the first frames see each other."""
 WRITINGS = ("select", "add", "factor", "late")
@@ -173,6 +173,9 @@ class _Writer:
             PREFIX: lambda: self.op(
                 "Or", self.op("LessOrEqual", columns, limit), self.op("Less", columns, self.number(drawing.width))
             ),
+            "packed": lambda: self.op(
+                "And", self.op("LessOrEqual", columns, limit), self.op("Equal", self._sequences(1), self._sequences(0))
+            ),
             "counted": lambda: self.op("LessOrEqual", self._counted(0), self.op("Add", self._counted(1), ahead)),
         }  # fmt: skip
         return made[drawing.mask]()
@@ -195,6 +198,14 @@ class _Writer:
         ends = self.op("Concat", length, length, axis=0)
         return self.op("Slice", value, self.ints(0, 0), ends, self.ints(0, 1))
 
+    def _sequences(self, axis: int) -> ir.Value:
+        """The number of the packed sequence that a place is in: one more wherever places do not go on by one."""
+        length = self.op("Unsqueeze", self.length, self.ints(0))
+        before = self.op("Slice", self.op("Concat", self.ints(-1), self.places, axis=0), self.ints(0), length)
+        begins = self.op("Not", self.op("Equal", self.op("Sub", self.places, before), self.number(1)))
+        numbers = self.op("CumSum", self.op("Cast", begins, to=7), self.number(0))
+        return self.op("Unsqueeze", numbers, self.ints(axis))
+
     def _counted(self, axis: int) -> ir.Value:
         """Places as a running sum of ones."""
         ones = self.op("Expand", self.number(1), self.op("Unsqueeze", self.length, self.ints(0)))
@@ -213,6 +224,8 @@ class _Writer:
             x = self.op("Add", x, self.op("Slice", self.weights(LONGEST, WIDTH), start, end, self.ints(0)))
         elif self.drawing.positions in ("looked_up", "counted") or self.drawing.spoiler == "reversed":
             x = self.op("Add", x, self.op("Gather", self.weights(LONGEST + 1, WIDTH), places, axis=0))
+        elif self.drawing.positions == "summed":
+            x = self.op("Add", x, self.op("CumSum", self.op("Mul", x, self.real(0.1)), self.number(1)))
         elif self.drawing.positions == "sinusoid":
             angles = self.op("Mul", self.floats(self.op("Unsqueeze", places, self.ints(1))), self.weights(1, WIDTH))
             x = self.op("Add", x, self.op("Sin", angles))

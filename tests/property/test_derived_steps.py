@@ -1,6 +1,7 @@
 """Steps of random graphs are those of the whole graph; planted weaknesses of what derives them are noticed."""
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -8,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from compiler import ir as house
-from compiler.derivation import emission, judging, masks
+from compiler.derivation import emission, judging, masks, placed, placing
 from compiler.derivation.dependence import Reach
+from compiler.derivation.placed import Array
+from compiler.derivation.written_sizes import Part, Sizes
 from compiler.ir import Dim
 from tests.kit.whole_sequences import SPOILERS, Drawing, drawn
 from tests.property.derived_steps import Trial, tried
@@ -32,11 +34,27 @@ def _reach_is_causal(support: np.ndarray) -> Reach:
     return Reach(-float(len(support)), 0)
 
 
-RIGHT_SIZE = emission.Emission.size
+RIGHT_SIZE = Sizes.one
 
 
-def _places_from_zero(self: emission.Emission, size: Dim, *, scalar: bool = False) -> ir.Value:
-    return RIGHT_SIZE(self, 0 if size == house.symbol(self.past) else size, scalar=scalar)
+def _places_from_zero(self: Sizes, size: Dim) -> ir.Value:
+    return RIGHT_SIZE(self, 0 if size == self.past else size)
+
+
+RIGHT_DISTANCES = placing.by_distance
+
+
+def _turned_round(array: Array, row: int, column: int) -> Array | None:
+    return RIGHT_DISTANCES(array, column, row)
+
+
+def _summed_alone(self: emission.Emission, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+    node = value.producer()
+    assert node is not None
+    summed, axis = node.inputs
+    assert summed is not None
+    assert axis is not None
+    return self._node(node, [self.part(summed, parts), self.part(axis, {})], value, parts)
 
 
 WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = {
@@ -50,8 +68,17 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         mock.patch.object(judging.Judging, "is_length", return_value=False),
         Drawing(positions="looked_up", spoiler="length_bias"),
     ),
+    "shorter sequences are not looked at": (
+        mock.patch.object(placed, "_same", return_value=True),
+        Drawing(positions="looked_up", spoiler="length_bias"),
+    ),
+    "sums begin anew in every call": (
+        mock.patch.object(emission.Emission, "_cut_new", _summed_alone),
+        Drawing(positions="summed"),
+    ),
+    "tables are turned round": (mock.patch.object(placing, "by_distance", _turned_round), Drawing(mask="packed")),
     "new places begin at 0": (
-        mock.patch.object(emission.Emission, "size", _places_from_zero),
+        mock.patch.object(Sizes, "one", _places_from_zero),
         Drawing(positions="looked_up"),
     ),
 }

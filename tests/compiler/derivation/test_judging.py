@@ -18,7 +18,7 @@ SPOILED = {
     "scaled": ("Cast", "length of the sequence"),
     "length_bias": ("Sub", "computes with the length of the sequence"),
     "shifted": ("Slice", "acts along time|as long as the sequence|entries is made"),
-    "future_sum": ("CumSum", "a running sum along time"),
+    "future_sum": ("CumSum", r"reads frames \[0, inf\] around its own"),
     "wrong_axis": ("MatMul", "reads frames"),
 }
 """What spoils a graph, the operator that is to be named, and what is to be said of it."""

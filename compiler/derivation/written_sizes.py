@@ -1,0 +1,172 @@
+"""Sizes and places in the graph of a call, written from its axes: how many frames are new, cached and all."""
+
+import enum
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+import sympy
+
+from compiler import ir as house
+from compiler.analysis.known_sizes import numbers_of
+from compiler.derivation.links import RULE_CURE, dims
+from compiler.errors import Refused
+from compiler.ir import Dim
+
+STAMP = "derive_steps"
+INT64S = ir.TensorType(ir.DataType.INT64)
+
+
+class Part(enum.Enum):
+    """Which frames of a time axis."""
+
+    NEW = "new"
+    ALL = "all"
+
+
+Parts: TypeAlias = tuple[tuple[int, Part], ...]
+"""By time axis of a value, ascending."""
+
+
+class Sizes:
+    """Sizes of one derived graph, each written once.
+
+    Args:
+        model: the derived graph.
+        frames: the number of frames; in the derived graph that of a call.
+        past: the number of cached frames.
+    """
+
+    def __init__(self, model: ir.Model, frames: sympy.Symbol, past: sympy.Symbol) -> None:
+        self.model, self.graph = model, model.graph
+        self.frames, self.past, self.total = frames, past, frames + past
+        self.known: dict[Dim, ir.Value] = {}
+
+    def scalar(self, size: Dim, kind: ir.DataType = ir.DataType.INT64) -> ir.Value:
+        """A size as a scalar of a type."""
+        insert = house.Inserter(self.model, STAMP)
+        value = insert.op("Squeeze", [self.one(size)], name="length", shape=[], dtype=ir.DataType.INT64)
+        if kind == ir.DataType.INT64:
+            return value
+        return insert.op("Cast", [value], {"to": int(kind)}, name=f"{value.name}_cast", shape=[])
+
+    def one(self, size: Dim) -> ir.Value:
+        """A size as int64 [1]."""
+        if size not in self.known:
+            self.known[size] = self._one(size)
+        return self.known[size]
+
+    def _one(self, size: Dim) -> ir.Value:
+        insert = house.Inserter(self.model, STAMP)
+        if isinstance(size, int) or size.is_Integer:
+            return insert.int64s(int(size))
+        if size in (self.past, self.total):  # of a cache, and none may have been found yet
+            return ir.Value(name=house.fresh_name(self.graph, "length"), shape=ir.Shape([1]), type=INT64S)
+        if size.is_Symbol:
+            return self._read(size)
+        if size.is_Add or size.is_Mul:
+            parts = [self.one(int(each) if each.is_Integer else each) for each in size.args]
+            found = parts[0]
+            for each in parts[1:]:
+                found = insert.op("Add" if size.is_Add else "Mul", [found, each], name="size", shape=[1])
+            return found
+        raise Refused(f"no steps can be derived: a size of {size}", cure=RULE_CURE)
+
+    def _read(self, name: sympy.Symbol) -> ir.Value:
+        """An axis that some input has."""
+        for value in self.graph.inputs:
+            for at, dim in enumerate(dims(value)):
+                if dim == name:
+                    attributes = {"start": at, "end": at + 1}
+                    insert = house.Inserter(self.model, STAMP)
+                    return insert.op(
+                        "Shape", [value], attributes, name=f"{name}_size", shape=[1], dtype=ir.DataType.INT64
+                    )
+        raise Refused(f"no steps can be derived: no input has an axis {name}", cure=RULE_CURE)
+
+    def several(self, sizes: Sequence[Dim], name: str) -> ir.Value:
+        """Sizes as int64 [count]."""
+        insert = house.Inserter(self.model, STAMP)
+        if all(isinstance(size, int) for size in sizes):
+            return insert.int64s(*(int(size) for size in sizes))
+        parts = [self.one(size) for size in sizes]
+        return insert.op("Concat", parts, {"axis": 0}, name=f"{name}_shape", dtype=ir.DataType.INT64)
+
+    def number(self, value: ir.Value) -> ir.Value:
+        """A number that is computed of sizes, none of them the length."""
+        known, insert, name = numbers_of(value), house.Inserter(self.model, STAMP), str(value.name)
+        assert known is not None
+        parts = [self.one(each) for each in known]
+        found = parts[0] if len(parts) == 1 else insert.op("Concat", parts, {"axis": 0}, name=name)
+        if not dims(value):
+            found = insert.op("Squeeze", [found], name=name)
+        if value.dtype in (None, ir.DataType.INT64):
+            return found
+        assert value.dtype is not None
+        return insert.op("Cast", [found], {"to": int(value.dtype)}, name=name)
+
+    def places(self, part: Part, source: str) -> ir.Value:
+        """The places of a part, int64 [frames]."""
+        insert = house.Inserter(self.model, STAMP, source=source)
+        zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
+        count: Dim = self.frames if part is Part.NEW else self.total
+        shape = [written_size(count)]
+        counted = insert.op("Range", [zero, self.scalar(count), one], name="places", shape=shape)
+        if part is Part.ALL:
+            return counted
+        return insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
+
+    def measure(self, caches: Sequence[tuple[ir.Value, ir.Value, int]]) -> None:
+        """How many frames are cached, and how many there are with the new ones, read of caches.
+
+        All of them are read of what is joined first and does not itself hang on their number.
+
+        Args:
+            caches: of each the input, what it is joined to, and the axis of frames.
+
+        Raises:
+            Refused: they are asked for, and there is no cache.
+        """
+        total = self.known.get(self.total)
+        if (self.past in self.known or total is not None) and not caches:
+            raise Refused(
+                "no steps can be derived: places are counted, and nothing is cached whose frames could be counted",
+                cure="a model without attention has no caches; export it as a stream with an offset that counts",
+            )
+        if total is not None:
+            free = [(joined, axis) for _, joined, axis in caches if not _hangs_on(joined, total)]
+            if free:
+                self._shape_of(*free[0], total)
+            else:
+                parts = [self.one(self.past), self.one(self.frames)]
+                self.graph.append(ir.node("Add", parts, outputs=[total], name=f"{total.name}_node"))
+        if self.past in self.known:
+            self._shape_of(caches[0][0], caches[0][2], self.known[self.past])
+        self.graph.sort()
+
+    def _shape_of(self, value: ir.Value, axis: int, size: ir.Value) -> None:
+        """Let a size that was asked for be that of an axis."""
+        attributes = {"start": axis, "end": axis + 1}
+        self.graph.append(ir.node("Shape", [value], attributes, outputs=[size], name=f"{size.name}_node"))
+
+
+def written_size(size: Dim) -> int | str:
+    """A size as shapes have it."""
+    return size if isinstance(size, int) else house.written(size)
+
+
+def _hangs_on(value: ir.Value, size: ir.Value) -> bool:
+    """Whether a value is computed of a size."""
+    seen: set[ir.Value] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current is size:
+            return True
+        node = current.producer()
+        for each in () if node is None else node.inputs:
+            if each is not None and each not in seen:
+                seen.add(each)
+                waiting.append(each)
+    return False

@@ -1,0 +1,91 @@
+"""What convolutions, pools, recurrent layers and transforms read along time is told to the frame."""
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.derivation.dependence import EVERYWHERE, HERE, Reach
+from compiler.derivation.derive import derive
+from compiler.derivation.links import NotLinked
+from compiler.derivation.reading import reach_along
+from compiler.errors import Refused
+
+WIDTH = 4
+
+
+def graph(op_type: str, taps: int, frames_first: bool = False, **attributes: Any) -> ir.Model:
+    """Features through one operator that reads along time."""
+    shape: list[int | str] = ["time", "batch", WIDTH] if frames_first else ["batch", WIDTH, "time"]
+    given = ir.Value(name="features", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
+    made = ir.Graph([given], [], nodes=[], opset_imports={"": 20}, name="reading")
+    model = ir.Model(made, ir_version=10)
+    insert = house.Inserter(model, "test")
+
+    def weights(*sizes: int) -> ir.Value:
+        return insert.constant(np.ones(sizes, np.float32), "weights")
+
+    operands = [given]
+    if op_type == "Conv":
+        operands.append(weights(WIDTH, WIDTH, taps))
+    elif op_type == "GRU":
+        ways = 2 if attributes["direction"] == "bidirectional" else 1
+        operands += [weights(ways, 3 * WIDTH, WIDTH), weights(ways, 3 * WIDTH, WIDTH)]
+        attributes["hidden_size"] = WIDTH
+    else:
+        attributes["kernel_shape"] = [taps]
+    value = insert.op(op_type, operands, attributes, name="read")
+    value.name = "result"
+    made.outputs.append(value)
+    house.infer_shapes(model)
+    return model
+
+
+READ: dict[str, tuple[ir.Model, int, Reach]] = {
+    "three taps": (graph("Conv", 3, pads=[1, 1]), 2, Reach(-1, 1)),
+    "three taps apart": (graph("Conv", 3, pads=[2, 2], dilations=[2]), 2, Reach(-2, 2)),
+    "causal": (graph("Conv", 3, pads=[2, 0]), 2, Reach(-2, 0)),
+    "ahead alone": (graph("Conv", 3, pads=[0, 2]), 2, Reach(0, 2)),
+    "one tap": (graph("Conv", 1), 2, HERE),
+    "same upper": (graph("Conv", 4, auto_pad="SAME_UPPER"), 2, Reach(-1, 2)),
+    "same lower": (graph("Conv", 4, auto_pad="SAME_LOWER"), 2, Reach(-2, 1)),
+    "pool": (graph("MaxPool", 3, pads=[1, 1]), 2, Reach(-1, 1)),
+    "forward": (graph("GRU", 0, True, direction="forward"), 0, Reach(-math.inf, 0)),
+    "reverse": (graph("GRU", 0, True, direction="reverse"), 0, Reach(0, math.inf)),
+    "both": (graph("GRU", 0, True, direction="bidirectional"), 0, EVERYWHERE),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reach_is_told_exactly(name: str) -> None:
+    model, axis, expected = READ[name]
+    (node,) = model.graph
+    assert reach_along(node, axis) == expected
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, reach) in READ.items() if reach.high > 0])
+def test_what_looks_ahead_is_refused_with_its_reach(name: str) -> None:
+    model, _, reach = READ[name]
+    with pytest.raises(Refused) as refused:
+        derive(house.clone(model), "time", "past", 8)
+    assert str(reach) in refused.value.message
+    assert refused.value.place.op == next(iter(model.graph)).op_type
+
+
+@pytest.mark.parametrize("name", ["causal", "forward"])
+def test_what_does_not_look_ahead_has_no_steps_yet(name: str) -> None:
+    with pytest.raises(Refused, match=r"no rule says what steps of (Conv|GRU) along time keep"):
+        derive(house.clone(READ[name][0]), "time", "past", 8)
+
+
+def test_strides_make_another_number_of_frames() -> None:
+    (node,) = graph("Conv", 3, strides=[2], pads=[1, 1]).graph
+    with pytest.raises(NotLinked, match="another number of frames"):
+        reach_along(node, 2)
+
+
+def test_one_tap_is_computed_frame_by_frame() -> None:
+    assert derive(graph("Conv", 1), "time", "past", 8).cached == ()
