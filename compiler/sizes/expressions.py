@@ -130,7 +130,7 @@ def written(size: Dim) -> str:
     match size:
         case sympy.floor():
             top, bottom = sympy.fraction(sympy.together(size.args[0]))
-            return f"({written(sympy.expand(top))})//{written(bottom)}"
+            return f"({written(sympy.expand(top))})//{_factor(bottom)}"
         case sympy.Mod():
             top, bottom = size.args
             return written(top - bottom * sympy.floor(top / bottom))
@@ -139,15 +139,22 @@ def written(size: Dim) -> str:
         case sympy.Add():
             first, *others = sorted(size.args, key=lambda each: (each.could_extract_minus_sign(), each.is_number))
             return written(first) + "".join(
-                f" - {_factor(-each)}" if each.could_extract_minus_sign() else f" + {_factor(each)}" for each in others
+                f" - {_term(-each)}" if each.could_extract_minus_sign() else f" + {_term(each)}" for each in others
             )
         case sympy.Mul() if all(not each.is_Rational or each.is_Integer for each in size.args):
             return "*".join(map(_factor, size.args))
     raise ValueError(f"{size} is no formula of whole numbers")
 
 
+def _term(size: sympy.Expr) -> str:
+    """One of several terms: what is written with `+` or `-` stands apart, for the sign in front of it."""
+    is_sum = size.is_Add or isinstance(size, sympy.Mod) or size.could_extract_minus_sign()
+    return f"({written(size)})" if is_sum else written(size)
+
+
 def _factor(size: sympy.Expr) -> str:
-    return f"({written(size)})" if size.is_Add or size.could_extract_minus_sign() else written(size)
+    """One of several factors, or a divisor: `*` and `//` are read from left to right, so what has them stands apart."""
+    return f"({written(size)})" if size.is_Mul or isinstance(size, sympy.floor) else _term(size)
 
 
 def mentions(dim: Dim, axis: str) -> bool:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.sizes.expressions import expression, mentions, symbol
+from compiler.sizes.expressions import expression, mentions, symbol, written
+from runtime_lite.format.formula import parse_formula
 
 EQUAL = [
     ("floor(time/2 - 1/2) + 1", "floor(time/2 + 1/2)"),
@@ -40,3 +41,28 @@ def test_numbers_and_names() -> None:
     assert expression("some name") == symbol("some name")
     assert mentions(expression("cache + 16"), "cache")
     assert not mentions(16, "cache")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2*floor(chunk/2)",
+        "3*floor((chunk + 1)/2) + 2",
+        "floor(chunk/2)*floor(past/3)",
+        "floor(chunk/(2*past + 2))",
+        "floor(chunk/(2*past*chunk + 2))",
+        "past - Mod(chunk, 3)",
+        "2*Mod(chunk, 4) - Mod(past, 2)",
+        "past - 2*floor(chunk/2)",
+        "Max(past - Mod(chunk, 2), 3*floor(chunk/3))",
+        "2*floor(chunk/2) - floor(past/2)",
+    ],
+)
+def test_what_is_written_for_the_runtime_has_the_value_of_the_size(text: str) -> None:
+    """Regression: of `2*floor(chunk/2)` the runtime read `2*chunk//2`, all frames of a chunk."""
+    size = expression(text)
+    assert not isinstance(size, int)
+    formula = parse_formula(written(size))
+    for chunk, past in ((0, 0), (1, 3), (5, 2), (7, 7), (12, 1)):
+        expected = size.subs({symbol("chunk"): chunk, symbol("past"): past})
+        assert formula.value({"chunk": chunk, "past": past}) == expected
