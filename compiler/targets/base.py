@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.errors import InternalError
+from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.placement import Placement
 from compiler.runners.session import Session
@@ -101,7 +102,7 @@ class Target(abc.ABC):
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """What is done after the recipe's passes for one combination of bucket sizes."""
-        return (FreezeAxes(tuple(sizes.items())),)
+        return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:
         """Look at the graphs of all combinations before they are written.

@@ -1,0 +1,387 @@
+"""Times one decode step of a large decoder against cached frames, heads merged or not, beside the bytes it must read.
+
+    python -m benchmarks.decoder_step --folder /tmp/decoder --write docs/decoder_step.svg
+
+The decoder is written as a graph over whole sequences: 12 layers of width 1024, 16 heads, rotary positions, random
+weights. Its steps are derived, lowered by the standard passes and frozen to one frame per call, as a recipe with
+`derive_steps` and `time: {buckets: [1]}` has them; states are not packed. With fewer heads of keys and values it has
+the form that `merge_kv_heads` gives. All graphs are asked in turn, round after round, in one process on one thread;
+ratios are per round, the table shows their median and their 10th and 90th percentile. The limit is what is read once,
+weights and valid frames of caches, at the rate at which this machine reads memory in the same rounds. What a step
+moves is counted in a profile: the bytes that nodes write which only move, where they write a whole cache.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import command
+from compiler import ir as house
+from compiler.capture.kept_frames import keep_newest
+from compiler.derivation.derive import derive
+from compiler.passes import make_pass
+from compiler.passes.simplify import simplify_model
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
+from compiler.stages import Lowered, PaddedAxis, State
+from compiler.targets.onnx_static import OnnxStatic
+from runtime_lite.format.cache_axis import CacheAxis
+
+LABELS = 1024
+ROUNDS, CALLS = 12, 3
+MOVING = frozenset({"Concat", "Gather", "GatherND", "Slice", "Split", "Transpose", "Where", "Expand", "ScatterND"})
+"""Operators whose results are counted as moved, where they are as large as a cache."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A decoder.
+
+    Attributes:
+        layers: of attention and a feed-forward part of four times the width.
+        width: of a frame.
+        heads: of queries.
+        groups: heads of keys and values.
+    """
+
+    layers: int = 12
+    width: int = 1024
+    heads: int = 16
+    groups: int = 16
+
+
+class _Writer:
+    """Writes a decoder over whole sequences: tokens [batch, time] to scores [batch, time, 1024]."""
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.random = size, np.random.default_rng(0)
+        tokens = ir.Value(name="tokens", shape=ir.Shape(["batch", "time"]), type=ir.TensorType(ir.DataType.INT64))
+        graph = ir.Graph([tokens], [], nodes=[], opset_imports={"": 20}, name="decoder")
+        self.model = ir.Model(graph, ir_version=10)
+        self.insert = house.Inserter(self.model, "decoder_step")
+        self.weights_made = 0
+        self._write(tokens)
+        house.infer_shapes(self.model)
+
+    def op(
+        self, kind: str, *operands: ir.Value, dtype: ir.DataType | None = None, **attributes: int | Sequence[int]
+    ) -> ir.Value:
+        return self.insert.op(kind, list(operands), attributes, name=kind.lower(), dtype=dtype)
+
+    def weights(self, rows: int, columns: int) -> ir.Value:
+        self.weights_made += 1
+        drawn = self.random.standard_normal((rows, columns), dtype=np.float32) / np.float32(np.sqrt(rows))
+        return self.insert.constant(drawn, f"weights_{self.weights_made}")
+
+    def number(self, value: float) -> ir.Value:
+        return self.insert.constant(np.array(value, np.float32), "number")
+
+    def _write(self, tokens: ir.Value) -> None:
+        ints, op = self.insert.int64s, self.op
+        length = op("Squeeze", op("Shape", tokens, dtype=ir.DataType.INT64, start=1, end=2))
+        zero, one = (self.insert.constant(np.array(value, np.int64), "count") for value in (0, 1))
+        places = op("Range", zero, length, one)
+        rows, columns = op("Unsqueeze", places, ints(1)), op("Unsqueeze", places, ints(0))
+        seen = op("LessOrEqual", columns, rows, dtype=ir.DataType.BOOL)
+        half = self.size.width // self.size.heads // 2
+        rates = self.insert.constant((1e4 ** (-np.arange(half) / half)).astype(np.float32)[np.newaxis], "rates")
+        angles = op("Mul", op("Cast", rows, to=1), rates)
+        turned = op("Cos", angles), op("Sin", angles)
+        width = self.size.width
+        x = op("Gather", self.weights(LABELS, width), tokens, dtype=ir.DataType.FLOAT, axis=0)
+        for _ in range(self.size.layers):
+            x = op("Add", x, self._attention(self._norm(x), turned, seen))
+            wide = op("Gelu", op("MatMul", self._norm(x), self.weights(width, 4 * width)))
+            x = op("Add", x, op("MatMul", wide, self.weights(4 * width, width)))
+        scores = op("MatMul", self._norm(x), self.weights(width, LABELS))
+        scores.name = "scores"
+        self.model.graph.outputs.append(scores)
+
+    def _norm(self, x: ir.Value) -> ir.Value:
+        ones = self.insert.constant(np.ones(self.size.width, np.float32), "ones")
+        return self.op("LayerNormalization", x, ones, axis=-1)
+
+    def _attention(self, x: ir.Value, turned: tuple[ir.Value, ir.Value], seen: ir.Value) -> ir.Value:
+        size, ints, op = self.size, self.insert.int64s, self.op
+        channels = size.width // size.heads
+        query, key = (self._turned(self._heads(x, count), *turned) for count in (size.heads, size.groups))
+        value = self._heads(x, size.groups)
+        key = op("Transpose", key, perm=(0, 1, 3, 2))
+        if size.groups < size.heads:  # as merge_kv_heads writes it
+            query = op("Reshape", query, ints(0, size.groups, size.heads // size.groups, -1, channels))
+            key, value = op("Unsqueeze", key, ints(2)), op("Unsqueeze", value, ints(2))
+        scores = op("Mul", op("MatMul", query, key), self.number(channels**-0.5))
+        masked = op("Where", seen, scores, self.number(-np.inf), dtype=ir.DataType.FLOAT)
+        context = op("MatMul", op("Softmax", masked, axis=-1), value)
+        if size.groups < size.heads:
+            context = op("Reshape", context, ints(0, size.heads, -1, channels))
+        flat = op("Reshape", op("Transpose", context, perm=(0, 2, 1, 3)), ints(0, 0, size.width))
+        return op("MatMul", flat, self.weights(size.width, size.width))
+
+    def _heads(self, x: ir.Value, count: int) -> ir.Value:
+        channels = self.size.width // self.size.heads
+        product = self.op("MatMul", x, self.weights(self.size.width, count * channels))
+        return self.op(
+            "Transpose", self.op("Reshape", product, self.insert.int64s(0, 0, count, channels)), perm=(0, 2, 1, 3)
+        )
+
+    def _turned(self, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
+        ints, op = self.insert.int64s, self.op
+        channels = self.size.width // self.size.heads
+        first, second = (op("Slice", x, ints(at), ints(at + channels // 2), ints(3)) for at in (0, channels // 2))
+        left = op("Sub", op("Mul", first, cos), op("Mul", second, sin))
+        right = op("Add", op("Mul", second, cos), op("Mul", first, sin))
+        return op("Concat", left, right, axis=3)
+
+
+def whole_decoder(size: Size) -> ir.Model:
+    """The decoder over whole sequences."""
+    return _Writer(size).model
+
+
+def lowered_step(model: ir.Model, slots: int, passes: Sequence[str]) -> Lowered:
+    """The steps of a decoder, lowered.
+
+    Args:
+        model: over whole sequences; changed.
+        slots: frames that a cache holds.
+        passes: by name, in order.
+    """
+    simplify_model(model)
+    derived = derive(model, "time", "past", slots)
+    keep_newest(derived.model, slots, {each.output: each.axis for each in derived.cached})
+    lowered = Lowered(
+        "decoder",
+        derived.model,
+        states=tuple(State(each.input, each.output, each.axis, "past") for each in derived.cached),
+        caches=(CacheAxis("past", slots, 1, "past_length", None, added="time", is_whole=True),),
+        batch_axis="batch",
+        data_outputs=("scores",),
+        padded_axes=(PaddedAxis("time", "time_length"),),
+    )
+    for name in passes:
+        lowered = make_pass(name, {}).apply(lowered).lowered
+    return lowered
+
+
+def write_step(folder: Path, size: Size, slots: int, rows: Sequence[int]) -> Path:
+    """The file of a step of one frame; kept where an earlier run has written it."""
+    file = folder / f"{size.layers}x{size.width}_{size.heads}to{size.groups}_{slots}" / "graphs"
+    if not list(file.glob("*.onnx")):
+        lowered = lowered_step(whole_decoder(size), slots, [name for name in STANDARD_PASSES if name != "pack_states"])
+        built = OnnxStatic().emit(lowered, {"batch": tuple(rows), "time": (1,)})
+        for name, content in built.files.items():
+            (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
+            (file.parent / name).write_bytes(content)
+    (found,) = file.glob("*.onnx")
+    return found
+
+
+class Contender:
+    """One graph with buffers for every number of rows: a step reads its states where the last one wrote them."""
+
+    def __init__(self, size: Size, slots: int, file: Path, rows: Sequence[int], profile: str = "") -> None:
+        self.size, self.slots = size, slots
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        if profile:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        self.session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        self.bindings = {count: self._bound(count) for count in rows}
+
+    def _bound(self, rows: int) -> Any:
+        random, binding = np.random.default_rng(1), self.session.io_binding()
+        for given in self.session.get_inputs():
+            shape = [each if isinstance(each, int) else rows for each in given.shape]
+            numbers = {"tokens": 7, "time_length": 1, "past_length": self.slots - 1}
+            array = (
+                np.full(shape, numbers[given.name], np.int64 if "int64" in given.type else np.int32)
+                if given.name in numbers
+                else random.standard_normal(shape, dtype=np.float32)
+            )
+            binding.bind_ortvalue_input(given.name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        for made in self.session.get_outputs():
+            shape = [each if isinstance(each, int) else rows for each in made.shape]
+            buffer = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32))
+            binding.bind_ortvalue_output(made.name, buffer)
+        return binding
+
+    def step(self, rows: int) -> None:
+        """One step."""
+        self.session.run_with_iobinding(self.bindings[rows])
+
+    def ms(self, rows: int) -> float:
+        """Milliseconds of a step, the median of some."""
+        self.step(rows)
+        found = []
+        for _ in range(CALLS):
+            started = time.perf_counter()
+            self.step(rows)
+            found.append(time.perf_counter() - started)
+        return 1e3 * statistics.median(found)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of all products, read once per step."""
+        size = self.size
+        projected = size.width * (2 * size.width + 2 * size.groups * size.width // size.heads)
+        return 4 * (size.layers * (projected + 8 * size.width**2) + size.width * LABELS)
+
+    def cache_bytes(self, rows: int) -> int:
+        """Of all valid frames, read once per step."""
+        return 4 * rows * self.size.layers * 2 * self.slots * self.size.width * self.size.groups // self.size.heads
+
+
+def read_rate() -> float:
+    """Bytes per second at which one core reads memory that lies in no cache of its own."""
+    array = np.ones(1 << 26, np.float32)
+    array.max()
+    started = time.perf_counter()
+    array.max()
+    return array.nbytes / (time.perf_counter() - started)
+
+
+def moved_bytes(size: Size, slots: int, file: Path) -> int:
+    """Bytes that a step of one row writes by nodes that only move, where they write as much as a cache holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        contender = Contender(size, slots, file, [1], profile=str(Path(folder) / "step"))
+        contender.step(1)
+        events = json.loads(Path(contender.session.end_profiling()).read_text())
+    least = contender.cache_bytes(1) // (2 * size.layers)
+    told = [each["args"] for each in events if each.get("cat") == "Node" and each["name"].endswith("_kernel_time")]
+    written = [int(each.get("output_size", 0)) for each in told if each.get("op_name") in MOVING]
+    return sum(each for each in written if each >= least)
+
+
+def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Milliseconds by contender and rows, and the rates of reading, round by round."""
+    times: dict[str, list[float]] = {}
+    rates = []
+    for _ in range(rounds):
+        rates.append(read_rate())
+        for count in rows:
+            for each in contenders:
+                times.setdefault(_name(each.size.groups, each.slots, count), []).append(each.ms(count))
+    return {"ms": times, "bytes_per_s": rates}
+
+
+def main() -> None:
+    """Run the comparison and print it."""
+    parser = argparse.ArgumentParser(description="A decode step against cached frames, heads merged or not.")
+    parser.add_argument("--folder", type=Path, required=True, help="where the graphs are kept, some gigabytes")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--slots", type=int, nargs="+", default=[512])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only-write", action="store_true", help="write the graphs and measure nothing")
+    parser.add_argument("--json", type=Path, help="write the numbers here")
+    parser.add_argument("--write", type=Path, help="draw the times here")
+    options = parser.parse_args()
+    sizes = [Size(options.layers, options.width, groups=groups) for groups in (16, 4)]
+    files = {
+        (size, slots): write_step(options.folder, size, slots, options.rows)
+        for slots in options.slots
+        for size in sizes
+    }
+    if options.only_write:
+        return
+    contenders = [Contender(size, slots, file, options.rows) for (size, slots), file in files.items()]
+    found = measured(contenders, options.rows, options.rounds)
+    rate = statistics.median(found["bytes_per_s"])
+    found["limit_ms"] = {
+        _name(each.size.groups, each.slots, rows): 1e3 * (each.weight_bytes + each.cache_bytes(rows)) / rate
+        for each in contenders
+        for rows in options.rows
+    }
+    found["moved_mb"] = {
+        _name(size.groups, slots, 1): moved_bytes(size, slots, file) / 1e6 for (size, slots), file in files.items()
+    }
+    Console().print(_table(found, options.slots, options.rows))
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.write is not None:
+        options.write.write_text(picture(found, options.slots, options.rows), encoding="utf-8")
+
+
+def _name(groups: int, slots: int, rows: int) -> str:
+    return f"{groups} heads, {slots} frames, {rows} rows"
+
+
+def _table(found: dict[str, Any], slots: Sequence[int], rows: Sequence[int]) -> Table:
+    table = Table("frames", "rows", "16 heads, ms", "4 heads, ms", "4 to 16", "limits, ms", "moved for a row, MB")
+    for frames in slots:
+        for count in rows:
+            names = [_name(groups, frames, count) for groups in (16, 4)]
+            times = [found["ms"][name] for name in names]
+            ratios = [merged / whole for whole, merged in zip(*times, strict=True)]
+            low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
+            shown = [f"{statistics.median(each):.1f}" for each in times]
+            limits = ", ".join(f"{found['limit_ms'][name]:.1f}" for name in names)
+            moved = ", ".join(f"{found['moved_mb'][_name(groups, frames, 1)]:.0f}" for groups in (16, 4))
+            table.add_row(str(frames), str(count), *shown, f"{middle:.2f} ({low:.2f}..{high:.2f})", limits, moved)
+    return table
+
+
+WIDTH, HEIGHT, MARGIN = 420, 400, 60
+COLOURS = {16: "#d62728", 4: "#1f77b4"}
+
+
+def picture(found: dict[str, Any], slots: Sequence[int], rows: Sequence[int]) -> str:
+    """Milliseconds over cached frames, a panel for every number of rows; dashed: what must be read, read once."""
+    frames = sorted(slots)
+    most = 1.1 * max(statistics.median(each) for each in found["ms"].values())
+    least = 0.8 * min(found["limit_ms"].values())
+    panels = []
+    for panel, count in enumerate(rows):
+        left = panel * WIDTH + MARGIN
+
+        def at(slot: int, ms: float, left: int = left) -> tuple[float, float]:
+            x = left + (WIDTH - 1.5 * MARGIN) * slot / frames[-1]
+            y = HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * np.log(ms / least) / np.log(most / least)
+            return round(float(x), 1), round(float(y), 1)
+
+        panels.append(
+            f'<path d="M{left} {MARGIN / 2}V{HEIGHT - MARGIN}h{WIDTH - 1.5 * MARGIN}" fill="none" stroke="#333"/>'
+            f'<text x="{left + WIDTH / 3}" y="{HEIGHT - 12}" text-anchor="middle">cached frames, rows: {count}</text>'
+        )
+        panels += [
+            f'<text x="{at(slot, least)[0]}" y="{HEIGHT - MARGIN + 18}" text-anchor="middle">{slot}</text>'
+            for slot in frames
+        ]
+        for groups, colour in COLOURS.items():
+            names = [_name(groups, slot, count) for slot in frames]
+            for told, dash in ((found["ms"], ""), (found["limit_ms"], ' stroke-dasharray="4"')):
+                points = [at(slot, float(np.median(told[name]))) for slot, name in zip(frames, names, strict=True)]
+                line = " ".join(f"{x},{y}" for x, y in points)
+                panels.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+                if dash:
+                    continue
+                for (x, y), name in zip(points, names, strict=True):
+                    shown = f"{statistics.median(told[name]):.0f} ms"
+                    panels.append(f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>')
+                    panels.append(f'<text x="{x}" y="{y - 9}" text-anchor="middle" fill="{colour}">{shown}</text>')
+            x, y = at(frames[0], float(np.median(found["limit_ms"][names[0]])))
+            panels.append(f'<text x="{left + 6}" y="{y - 6}" fill="{colour}">{groups} heads, read once</text>')
+    wide = WIDTH * len(rows)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{HEIGHT}" viewBox="0 0 {wide} {HEIGHT}" '
+        f'font-family="sans-serif" font-size="12"><rect width="{wide}" height="{HEIGHT}" fill="white"/>'
+        f"{''.join(panels)}</svg>\n"
+    )
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,201 @@
+"""Where every chunk has one length, keep the newest frames by a fixed cut, and write no zeros over zeros.
+
+Before (one frame per call):
+    clean = Where(valid, cache, 0);  joined = Concat(clean, new)
+    next = Where(still_valid, GatherND(joined, slots), 0)
+After:
+    clean = Where(valid, cache, 0);  next = Slice(Concat(clean, new), 1, 129)
+
+A bucket of as many slots as the shortest chunk that the graph has a meaning for takes chunks of that length alone. What
+depends on nothing but true lengths is then computed for every length that a cache can have, from none to all of its
+slots: which frames are kept, and where a selection writes zeros.
+
+Requires: sizes of the axes.
+Ensures: nothing; a step moves its caches fewer times.
+Keeps: a GatherND whose frames depend on the length of the cache; a selection that any length needs.
+Numerics: exact.
+Source: evaluation at every length.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.runners.instrumented import values_named
+from compiler.runners.session import session_of
+from compiler.stages import Array, Lowered, Outcome
+
+Zeros = tuple[int, npt.NDArray[np.bool_]]
+"""An axis, and which of its entries are zero at every length of the cache: bool [lengths, entries]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FoldChunkLengths:
+    """Fixed cuts for chunks of one length.
+
+    Attributes:
+        sizes: (axis, size) pairs.
+    """
+
+    name: ClassVar[str] = "fold_chunk_lengths"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        sizes = dict(self.sizes)
+        settled = {
+            each.length_input: each.minimum for each in lowered.padded_axes if sizes.get(each.axis) == each.minimum
+        }
+        if len(settled) < len(lowered.padded_axes) or not settled or len(lowered.caches) != 1:
+            return Outcome(lowered)
+        (cache,) = lowered.caches
+        work = _Folding(lowered.model, settled, cache.length_input, cache.slots, self.name)
+        matched, changed = work.cut()
+        wrote, dropped = work.drop_selections()
+        house.prune(lowered.model)
+        return Outcome(lowered, matched + wrote, changed + dropped)
+
+
+class _Folding:
+    def __init__(self, model: ir.Model, settled: Mapping[str, int], length_input: str, slots: int, stamp: str) -> None:
+        self.model, self.settled, self.length_input, self.slots, self.stamp = model, settled, length_input, slots, stamp
+        self.evaluated: dict[ir.Value, Array | None] = {}
+        self.known: dict[ir.Value, Zeros | None] = {}
+
+    def cut(self) -> tuple[int, int]:
+        """Fixed cuts in place of lookups of frames; how many lookups there are, and how many have gone."""
+        nodes = [node for node in self.model.graph if house.is_op(node, "GatherND")]
+        return len(nodes), sum(self._cut(node) for node in nodes)
+
+    def _cut(self, node: ir.Node) -> bool:
+        data, places = node.inputs[0], node.inputs[1]
+        if house.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
+            return False
+        found = self.at_every_length(places)
+        if found is None or found.ndim != 3 or found.shape[2] != 1:
+            return False
+        first, count = int(found.flat[0]), found.shape[1]
+        if not np.array_equal(found[..., 0], np.broadcast_to(first + np.arange(count), found.shape[:2])):
+            return False
+        turn, back = data.producer(), house.consumers_of(node.outputs[0])
+        insert = house.Inserter(self.model, self.stamp, before=node, source=house.source_of(node))
+        bounds = [insert.int64s(first), insert.int64s(first + count)]
+        name = f"{node.outputs[0].name}_cut"
+        if turn is not None and house.is_op(turn, "Transpose") and len(back) == 1 and house.is_op(back[0], "Transpose"):
+            order, again = (list(house.ints_attribute(each, "perm")) for each in (turn, back[0]))
+            if [order[at] for at in again] == list(range(len(order))):
+                old = back[0].outputs[0]
+                kept = insert.op(
+                    "Slice", [turn.inputs[0], *bounds, insert.int64s(order[1])], name=name, dtype=old.dtype
+                )
+                kept.shape = old.shape
+                house.take_over(self.model, old, kept)
+                return True
+        old = node.outputs[0]
+        kept = insert.op("Slice", [data, *bounds, insert.int64s(1)], name=name, dtype=old.dtype)
+        kept.shape = old.shape
+        house.take_over(self.model, old, kept)
+        return True
+
+    def drop_selections(self) -> tuple[int, int]:
+        """Selections that write zeros where there are some; how many selections of zeros there are, and have gone."""
+        matched = dropped = 0
+        for node in list(self.model.graph):
+            own = self._selected(node)
+            if own is None:
+                continue
+            matched += 1
+            value = node.inputs[1]
+            assert value is not None
+            before = self.zeros(value)
+            if before is not None and before[0] == own[0] and bool((before[1] | ~own[1]).all()):
+                house.take_over(self.model, node.outputs[0], value)
+                dropped += 1
+        return matched, dropped
+
+    def _selected(self, node: ir.Node | None) -> Zeros | None:
+        """Where a selection writes zeros."""
+        if node is None or not house.is_op(node, "Where") or node.inputs[0] is None:
+            return None
+        zero, dims = house.array_of(node.inputs[2]), house.dims_of(node.outputs[0])
+        if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) or dims is None:
+            return None
+        condition = self.at_every_length(node.inputs[0])
+        if condition is None or condition.ndim != len(dims):
+            return None
+        axes = [at for at in range(1, condition.ndim) if condition.shape[at] > 1]
+        if len(axes) != 1 or dims[axes[0]] != condition.shape[axes[0]]:
+            return None
+        return axes[0], ~condition.reshape(len(condition), -1).astype(np.bool_)
+
+    def zeros(self, value: ir.Value) -> Zeros | None:
+        """Which entries of a value are zero because they were written so."""
+        if value not in self.known:
+            self.known[value] = self._zeros(value)
+        return self.known[value]
+
+    def _zeros(self, value: ir.Value) -> Zeros | None:
+        node = value.producer()
+        own = self._selected(node)
+        if own is not None or node is None:
+            return own
+        if house.is_op(node, "Concat"):
+            return self._joined(node)
+        if house.is_op(node, "Slice") and node.inputs[0] is not None:
+            given = self.zeros(node.inputs[0])
+            bounds = [house.integers_of(each) for each in node.inputs[1:4]]
+            if given is None or len(node.inputs) > 4 or any(each is None or len(each) != 1 for each in bounds):
+                return None
+            start, end, axis = (int(each[0]) for each in bounds if each is not None and isinstance(each[0], int))
+            return (given[0], given[1][:, start:end]) if axis == given[0] else given
+        return None
+
+    def _joined(self, node: ir.Node) -> Zeros | None:
+        axis, parts = house.int_attribute(node, "axis", 0), []
+        for value in node.inputs:
+            dims = None if value is None else house.dims_of(value)
+            given = None if value is None else self.zeros(value)
+            if dims is None or axis < 0 or not isinstance(dims[axis], int):
+                return None
+            known = given is not None and given[0] == axis
+            parts.append(given[1] if known and given else np.zeros((self.slots + 1, int(dims[axis])), np.bool_))
+        return axis, np.concatenate(parts, axis=1)
+
+    def at_every_length(self, value: ir.Value) -> Array | None:
+        """A value that depends on lengths alone, for every length of the cache; the first row of each, in front."""
+        if value not in self.evaluated:
+            self.evaluated[value] = self._at_every_length(value)
+        return self.evaluated[value]
+
+    def _at_every_length(self, value: ir.Value) -> Array | None:
+        copy = house.clone(self.model)
+        copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
+        house.prune(copy)
+        read = {each for each in copy.graph.inputs if each.uses()}
+        if any(str(each.name) not in {*self.settled, self.length_input} for each in read) or not copy.graph.outputs:
+            return None
+        for each in list(copy.graph.inputs):
+            if each not in read:
+                copy.graph.inputs.remove(each)
+        session, found = session_of(copy), []
+        for length in range(self.slots + 1):
+            numbers = {**self.settled, self.length_input: length}
+            found.append(
+                session.run(None, {str(each.name): _filled(each, numbers[str(each.name)]) for each in read})[0]
+            )
+        return np.concatenate([each[:1] for each in found]) if found[0].ndim else None
+
+
+def _filled(value: ir.Value, number: int) -> Array:
+    """One number for every row; one row where their number is open."""
+    dims = house.dims_of(value) or ()
+    assert value.dtype is not None
+    return np.full([dim if isinstance(dim, int) else 1 for dim in dims], number, value.dtype.numpy())
