@@ -9,11 +9,12 @@
 
 The first signal raises KeyboardInterrupt in the main thread, or at the end of the shield that it falls into. Later ones
 are swallowed, so that clean-up is not interrupted. Code of others may take the exception for an error of its own, or
-drop it, as Python itself does in finalizers; then it is raised again.
+drop it, as Python itself does in finalizers; then it is raised again, and nothing is printed of what was dropped.
 """
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -34,11 +35,19 @@ def signals_interrupt() -> Iterator[None]:
         return
     _raised = _waiting = False
     before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+    tell = sys.unraisablehook
+
+    def tell_of_others(dropped: "sys.UnraisableHookArgs") -> None:
+        if not (_raised and dropped.exc_type is KeyboardInterrupt):
+            tell(dropped)
+
+    sys.unraisablehook = tell_of_others
     try:
         with insisted():
             yield
     finally:
         _raised = _waiting = False
+        sys.unraisablehook = tell
         for number, handler in before.items():
             signal.signal(number, handler)
 

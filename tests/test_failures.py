@@ -164,6 +164,23 @@ def test_interrupt_by_a_signal_in_the_exporter(project: Project, untouched: None
     assert len(err.splitlines()) == 2
 
 
+SIGNAL_IN_AN_IMPORT = """
+class Sends:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch.distributed":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Sends())
+"""
+
+
+def test_interrupt_by_a_signal_while_the_framework_is_imported(project: Project, untouched: None) -> None:
+    """It is imported by code in C++ as well, which ends the process where an exception comes out of an import."""
+    _, err = (ended := process(project, SIGNAL_IN_AN_IMPORT, "--no-cache")).communicate(timeout=PATIENCE_S)
+    assert ended.returncode == 130, err
+    assert err.startswith("error: interrupted; nothing was left half-written\nrepeat with: python build.py --recipe ")
+    assert len(err.splitlines()) == 2
+
+
 # kill -9
 
 KILL_AT = {

@@ -19,6 +19,7 @@ from compiler.cache.store import stage_key
 from compiler.capture.derived_steps import DerivedModel, derived_model
 from compiler.capture.trial_calls import TrialCalls
 from compiler.errors import RecipeError
+from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
@@ -148,7 +149,8 @@ class CapturedGraphs:
 
     def _capture(self) -> tuple[Models, str]:
         """The graphs of both calls, and a digest of the modules they were captured from."""
-        from compiler.capture import module_call, torch_module  # the framework is imported only when it must capture
+        with shielded():  # a signal in the middle of importing the framework would end the process without a word
+            from compiler.capture import module_call, torch_module  # only when it must capture
 
         spec = self.inputs.spec
         source, first = spec.source, spec.first_call

@@ -9,6 +9,7 @@ from compiler.capture.counts import frames_counted
 from compiler.capture.initial_graph import added_by_call, states_of
 from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import Place, RecipeError
+from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
 from compiler.runners.choose import runner_of
@@ -39,7 +40,8 @@ def reference_of(
         start: the captured graph, which an ONNX file is compared with itself by.
         whole: the captured graph of whole sequences, where steps are derived of it.
     """
-    from compiler.capture import torch_module  # the framework is imported only when it must capture or compare
+    with shielded():  # a signal in the middle of importing the framework would end the process without a word
+        from compiler.capture import torch_module  # only when it must capture or compare
 
     if spec.derive_steps is not None:
         call = None

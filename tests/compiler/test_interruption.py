@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 
@@ -65,6 +66,17 @@ def swallow() -> None:
         send(signal.SIGTERM)
 
 
+class Dropping:
+    """Sends a signal while it is finalized: Python drops what the signal raises there."""
+
+    def __del__(self) -> None:
+        send(signal.SIGINT)
+
+
+def swallow_in_a_finalizer() -> None:
+    Dropping()
+
+
 def make_an_error_of_it() -> None:
     """As the exporter does."""
     try:
@@ -73,7 +85,7 @@ def make_an_error_of_it() -> None:
         raise RuntimeError("expected another graph") from error
 
 
-@pytest.mark.parametrize("lose", [swallow, make_an_error_of_it])
+@pytest.mark.parametrize("lose", [swallow, swallow_in_a_finalizer, make_an_error_of_it])
 def test_a_signal_that_others_make_nothing_of_ends_the_stage(lose: Callable[[], None]) -> None:
     output, done = io.StringIO(), []
 
@@ -88,10 +100,32 @@ def test_a_signal_that_others_make_nothing_of_ends_the_stage(lose: Callable[[], 
     assert done == [] and output.getvalue().rstrip().endswith("interrupted")
 
 
-@pytest.mark.parametrize("lose", [swallow, make_an_error_of_it])
+@pytest.mark.parametrize("lose", [swallow, swallow_in_a_finalizer, make_an_error_of_it])
 def test_a_signal_that_others_make_nothing_of_ends_a_command_without_stages(lose: Callable[[], None]) -> None:
     with pytest.raises(KeyboardInterrupt), signals_interrupt():
         lose()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("another")])
+def test_of_what_a_finalizer_drops_only_the_signal_is_hidden(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raising:
+        def __del__(self) -> None:
+            raise error
+
+    def work() -> None:
+        Raising()  # no signal has come: nothing is hidden
+        swallow_in_a_finalizer()
+        Raising()
+
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: told.append(dropped.exc_type))
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        work()
+    assert told == [type(error)] * (1 if isinstance(error, KeyboardInterrupt) else 2)
+    Raising()
+    assert told[-1] is type(error) and len(told) > 1
 
 
 def test_errors_without_a_signal_stay_what_they_are() -> None:

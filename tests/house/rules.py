@@ -419,6 +419,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.capture",
         (
+            "compiler.interruption",
             "compiler.sizes",
             "compiler.records",
             "compiler.errors",
@@ -550,6 +551,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.commands",
         (
+            "compiler.interruption",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.sizes",

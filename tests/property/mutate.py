@@ -22,6 +22,7 @@ import numpy as np
 from compiler.analysis.judge import judge
 from compiler.errors import Refused
 from compiler.stages import Lowered
+from tests.kit.patience import PATIENCE_S
 from tests.property.chains import RULES, chain
 from tests.property.corpus import ROOT, Corpus, GraphAttack, Harvest, NodeAttack
 from tests.property.equivalent import EQUIVALENT
@@ -233,7 +234,7 @@ def _useless(
 
 
 def _finds(is_right: Callable[[], bool]) -> bool:
-    return in_child(lambda: Result(reached=1) if is_right() else Result(["attack"]), 60).by != []
+    return in_child(lambda: Result(reached=1) if is_right() else Result(["attack"]), PATIENCE_S).by != []
 
 
 def weakened_trial(weakening: Weakening, corpus: Corpus, seed: int) -> Trial:

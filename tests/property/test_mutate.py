@@ -6,6 +6,7 @@ import pytest
 
 from compiler.analysis.case import Case
 from compiler.analysis.facts import Fact, Verdict, refuse
+from tests.kit.patience import PATIENCE_S
 from tests.property.corpus import ROOT, Corpus, Rule
 from tests.property.equivalent import EQUIVALENT
 from tests.property.mutate import Beside, Tried, harvest, share, table, trial_of, weakened_trial
@@ -26,7 +27,7 @@ def corpus() -> Corpus:
 
 
 def tried(mutation: Mutation, corpus: Corpus) -> Result:
-    return in_child(trial_of(mutation, corpus, 0).run, 60)
+    return in_child(trial_of(mutation, corpus, 0).run, PATIENCE_S)
 
 
 def only(module: str, function: str, before: str, after: str) -> Mutation:
@@ -63,7 +64,7 @@ def test_a_refusal_that_did_not_come_before_is_stricter(corpus: Corpus) -> None:
 
         return refused
 
-    result = in_child(Trial(lambda: None, corpus.nodes[:20], corpus.graphs[:10], refusing).run, 60)
+    result = in_child(Trial(lambda: None, corpus.nodes[:20], corpus.graphs[:10], refusing).run, PATIENCE_S)
     assert result.outcome == "stricter", result
 
 
@@ -76,18 +77,18 @@ def test_a_process_that_ends_is_a_crash() -> None:
     def run() -> Result:
         raise SystemExit
 
-    assert in_child(run, 10).outcome == "caught"
+    assert in_child(run, PATIENCE_S).outcome == "caught"
 
 
 def test_without_a_mutation_nothing_is_seen(corpus: Corpus) -> None:
     trial = Trial(lambda: None, corpus.nodes[:20], corpus.graphs[:10])
-    assert in_child(trial.run, 60).outcome == "unseen"
+    assert in_child(trial.run, PATIENCE_S).outcome == "unseen"
 
 
 def test_verdicts_that_say_too_much_are_caught(corpus: Corpus) -> None:
     found = [each for each in weakenings_of(corpus) if each.rule.startswith("CV")]
     results = [
-        Tried(each.kind, f"{each.rule}: {each.kind}", 0, in_child(weakened_trial(each, corpus, 0).run, 60))
+        Tried(each.kind, f"{each.rule}: {each.kind}", 0, in_child(weakened_trial(each, corpus, 0).run, PATIENCE_S))
         for each in found
         if each.kind in ("need 0 dropped", "one slot more", "rows forgotten", "valid entries on the other side")
     ]

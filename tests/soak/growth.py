@@ -144,7 +144,7 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
             caller.start()
         begin = time.monotonic()
         looks = 0
-        while looks < len(samples) and time.monotonic() - begin < seconds:
+        while looks < len(samples) and (not looks or time.monotonic() - begin < seconds):
             stop.wait(max(0.0, begin + (looks + 1) * every_s - time.monotonic()))
             gc.collect()
             samples[looks] = time.monotonic() - begin, _resident_mb(), len(gc.get_objects())

@@ -19,6 +19,7 @@ from compiler.commands.onnx_signature import Signature, Tensor
 from compiler.commands.tensor_roles import is_length, is_mask
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import Place, RecipeError
+from compiler.interruption import shielded
 from compiler.recipe.graph_parts import Source
 from compiler.recipe.load import RecipePlaces
 from compiler.sizes.expressions import Dim, symbol
@@ -60,7 +61,8 @@ def signature_of_factory(source: Source, places: RecipePlaces, inputs: Mapping[s
         RecipeError: there is no such factory, `forward` has no such input, or it does not run on such inputs.
         CheckpointError: the checkpoint does not fit.
     """
-    from compiler.capture import module_call, torch_module  # the framework is imported only for a factory
+    with shielded():  # a signal in the middle of importing the framework would end the process without a word
+        from compiler.capture import module_call, torch_module  # only for a factory
 
     module = torch_module.load_module(places, "graph", source, "source")
     named = _parameters(module.forward)

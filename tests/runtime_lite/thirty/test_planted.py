@@ -156,6 +156,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     4: (Responses, "full", property(lambda self: False)),  # type: ignore[dict-item]
     5: (Fates, "_withdraw", lambda *_: None),
     6: (Scheduler, "_drop", lambda self, now: []),
+    7: (Chooser, "_claim", lambda self, queue, slack, now: self._useful(queue, FOR_EVER, now)),
     8: (Slots, "free", lambda self, hold: True),
     9: wraps(LiveStreams, "check_chunk", forgets_the_number),
     10: wraps(Slots, "take", takes_as_it_was),
@@ -178,7 +179,7 @@ PLANTED: dict[int, tuple[Any, str, Callable[..., Any]]] = {
     28: wraps(Ledger, "end", forgets_cancelled),
     29: (RowCosts, "observe", lambda self, rows, ns: None),
 }
-"""By row; 3 and 15 are below. Row 7 has none."""
+"""By row; 3 and 15 are below."""
 
 
 @pytest.mark.parametrize("number", PLANTED)
