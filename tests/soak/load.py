@@ -1,4 +1,4 @@
-"""Rows 6, 7, 8, 17, 26, 27 and 29: loads on the scheduler's own code, on a virtual clock; they are exact."""
+"""Rows 6, 7, 8, 17, 27 and 29: loads on the scheduler's own code, on a virtual clock; they are exact."""
 
 import itertools
 import random
@@ -9,11 +9,7 @@ import numpy as np
 
 from benchmarks.mixed_traffic import (
     CHUNKS,
-    FRAME,
-    GAP,
-    STEPS,
     Load,
-    MixedTraffic,
     Outcome,
     S,
     mixed_costs,
@@ -29,9 +25,7 @@ from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import (
     CHUNK,
-    FIRST_PACKET,
     INTERACTIVE,
-    STEP,
     UTTERANCE,
     Key,
     ServiceClass,
@@ -206,62 +200,6 @@ class _Once:
         return ()
 
     def lost(self, task: Task, reason: str, now: int) -> Iterable[Task]:
-        return ()
-
-
-CLIENTS = (1, 4, 8, 16, 32, 64)
-
-
-def continuity(size: int, timed: bool) -> Figures:
-    """Row 26: 1 to 64 voices of so many frames that begin together, beside utterances that would fill the device."""
-    found: dict[str, float] = {}
-    first: dict[int, float] = {}
-    for clients in CLIENTS:
-        voices = _Voices(clients, size)
-        costs, real = mixed_costs(), real_costs(mixed_costs())
-        simulate(
-            Scheduler(costs),
-            voices,
-            lambda run, real=real: real[run.key, run.rows],  # type: ignore[misc]
-            (size + 20) * FRAME,
-            VirtualClock(),
-        )
-        assert not any(voices.left.values())
-        first[clients] = float(np.mean(voices.first_ms))
-        found[f"gap-free of {clients}"] = 1 - len(voices.broken) / clients
-    return found | {"first packet at 4 / at 1": first[4] / first[1], "first packet of 64 ms": first[64]}
-
-
-class _Voices:
-    """Voices that begin together; each asks for a frame when the one before begins to play."""
-
-    def __init__(self, clients: int, frames: int) -> None:
-        self.left = dict.fromkeys(range(clients), frames)
-        self.broken: set[int] = set()
-        self.first_ms: list[float] = []
-        self._frames = frames
-
-    def arrivals(self) -> Iterator[Task]:
-        """All voices at once, and utterances beside them."""
-        beside = MixedTraffic(Load(0, (FULL_PER_S,), self._frames * FRAME / S), 26)
-        for voice in self.left:
-            yield task_at(STEPS, FIRST_PACKET, 0, stream=voice, worth=0.08)
-        yield from beside._utterances()
-
-    def done(self, task: Task, now: int) -> Iterable[Task]:
-        if task.stream is None:
-            return ()
-        is_first = task.service == FIRST_PACKET
-        if is_first:
-            self.first_ms.append((now - task.arrival) / MS)
-        elif now - task.arrival > GAP:
-            self.broken.add(task.stream)
-        self.left[task.stream] -= 1
-        plays = now if is_first else max(now, task.arrival + FRAME)
-        return [task_at(STEPS, STEP, plays, stream=task.stream, worth=0.08)] if self.left[task.stream] else []
-
-    def lost(self, task: Task, reason: str, now: int) -> Iterable[Task]:
-        assert task.stream is None, "a voice lost a frame"
         return ()
 
 

@@ -8,10 +8,11 @@ from tests.soak.calls import cold_and_warm, overhead, thread_pools
 from tests.soak.growth import memory_growth
 from tests.soak.items import bad_inputs, chunk_faults, poisoned_item
 from tests.soak.lives import clock_jumps, drains, executor_faults, hot_swap, loads_and_unloads, resizes
-from tests.soak.load import continuity, deadline_storm, mixed, overload, retries, starvation, wrong_costs
+from tests.soak.load import deadline_storm, mixed, overload, retries, starvation, wrong_costs
 from tests.soak.row import Bar, Row, none
 from tests.soak.rows_of_a_run import cross_talk, padding_sweep, prefix_collision
 from tests.soak.streams import cancels, decoupled, ledger, order, slot_race, slow_consumer
+from tests.soak.voices import continuity
 
 ROWS = (
     Row(
@@ -289,14 +290,18 @@ ROWS = (
     Row(
         26,
         "Continuity",
-        "1 to 64 voices that begin together, beside utterances at full load, on the virtual clock",
+        "1 to 64 voices that begin together: beside utterances at full load on the virtual clock, and in real time",
         continuity,
         short=20,
         long=1_000,
         bars=(
             *(Bar(f"gap-free of {clients}", least=1) for clients in (8, 16, 32, 64)),
             Bar("first packet at 4 / at 1", most=2),
+            *(Bar(f"gap-free of {clients} in real time", least=1, short=False) for clients in (8, 16, 32, 64)),
+            Bar("first packet at 4 / at 1 in real time", most=2, short=False),
         ),
+        minutes=2,
+        quiet=True,
     ),
     Row(
         27,
