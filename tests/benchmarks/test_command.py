@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def ends(monkeypatch: pytest.MonkeyPatch, module: str, *arguments: object) -> int:
     """The exit code of a benchmark; any traceback comes through."""
     monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+    monkeypatch.delitem(sys.modules, module, raising=False)  # another test may have imported it
     with pytest.raises(SystemExit) as end:
         runpy.run_module(module, run_name="__main__")
     assert isinstance(end.value.code, int)
