@@ -1,9 +1,9 @@
 """What a run costs: c(rows, key), from the bundle's cost table, corrected by every run.
 
 The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
-is more and not long ago. Which bucket clears a queue cheapest goes by medians: a bucket that was held up once is no
-dearer for it. How many streams fit goes by averages. A bucket that nobody measured costs what its neighbours
-let expect, until its first run.
+is more and not long ago. Which bucket clears a queue cheapest goes by the table, or by the median where that is more: a
+bucket that was held up once is no dearer for it. How many streams fit goes by averages. A bucket that nobody measured
+costs what its neighbours let expect, until its first run.
 """
 
 from collections import deque
@@ -46,7 +46,7 @@ class BucketCost:
         table: cost by the table.
         known: whether it was measured; else it is guessed.
         plan: cost to plan with.
-        usual: median of the table and the last runs, to choose by.
+        usual: median of the table and the last runs where that is more than the table, to choose by.
         percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
         seen: which run of its key was its last.
@@ -82,7 +82,8 @@ class BucketCost:
     def follow(self) -> bool:
         """Let plan and median follow the last runs, by steps of `STEP`; whether one of them did."""
         plan = max(self.table, self.percentile)
-        usual = sorted((self.table, *self.recent))[len(self.recent) // 2]
+        # not less than the table: on a machine that is faster, what runs would else beat what has not run yet for ever
+        usual = max(self.table, sorted((self.table, *self.recent))[len(self.recent) // 2])
         moves = _moves(self.plan, plan, self.table), _moves(self.usual, usual, self.table)
         self.plan, self.usual = plan if moves[0] else self.plan, usual if moves[1] else self.usual
         return any(moves)

@@ -84,6 +84,14 @@ def test_a_bucket_that_was_held_up_once_is_the_choice_still() -> None:
     assert costs.of(KEY).best_bucket_within(9000, 1, 4) == (4, 9000)
 
 
+def test_a_bucket_that_ran_on_a_fast_machine_does_not_beat_one_that_has_not_run_there() -> None:
+    costs = table(b1=1000, b4=2000)
+    for _ in range(2 * FORGET):
+        costs.observe(KEY, 1, 100)
+        assert costs.of(KEY).best_bucket(1, 4) == (4, 2000)
+    assert costs.of(KEY).best_bucket_within(2000, 1, 4) == (4, 2000)
+
+
 def test_the_plan_is_the_recent_percentile_whatever_the_order() -> None:
     seed = 7
     random_ns, costs, seen = random.Random(seed), table(b1=500), []
