@@ -194,7 +194,7 @@ def test_run_from_many_threads_equals_run_alone(model: Model) -> None:
         thread.join(PATIENCE_S)
     for got, expected in zip(together, alone, strict=True):
         assert got is not None
-        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=ATOL)  # beside others the bucket may be another one
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_a_trimmed_runner_holds_no_memory_for_the_next_run_and_goes_on(watched: 
         before = [copy_of_state(state) for state in states]
         steps = watched.step_streams(feeds, states, {"batch": 4})
         alone = watched.step_streams(feeds[:1], before[:1], {"batch": 1})
-        np.testing.assert_array_equal(steps[0][0]["y"], alone[0][0]["y"])
+        np.testing.assert_allclose(steps[0][0]["y"], alone[0][0]["y"], rtol=0.0, atol=ATOL)  # of another bucket
         states = [state for _, state in steps]
     states.clear()
     assert any(watched._blocks._spare.values())
