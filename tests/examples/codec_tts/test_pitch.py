@@ -19,6 +19,13 @@ def test_a_buzz_has_its_pitch(hertz: float) -> None:
     np.testing.assert_allclose(found[3:-3], hertz, rtol=0.02)
 
 
+def test_a_strong_octave_does_not_become_the_pitch() -> None:
+    turns = np.arange(8000) * 110.0 / pitch.SAMPLE_RATE_HZ
+    samples = 0.1 * np.cos(2 * np.pi * turns) + 0.2 * np.cos(4 * np.pi * turns)
+    found, _ = pitch.track(samples.astype(np.float32))
+    np.testing.assert_allclose(found[3:-3], 110.0, rtol=0.02)
+
+
 def test_unvoiced_stretches_take_the_pitch_of_their_neighbours() -> None:
     low, high = _buzz(100.0, 0.3), _buzz(200.0, 0.3)
     found, voiced = pitch.track(np.concatenate([low, np.zeros(4800, np.float32), high]))
