@@ -413,6 +413,6 @@ class Emission:
 
 def _can_be_cached(value: ir.Value) -> bool:
     """Whether every axis of a value is a number, or an axis of some input; a running sum goes on from its operand."""
-    if house.is_op(value.producer(), "CumSum"):
+    if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # backends select no truths by row
         return False
     return all(isinstance(dim, int) or dim.is_Symbol for dim in dims(value))

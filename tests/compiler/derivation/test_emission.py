@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.derivation.derive import derive
+from tests.kit.place_graphs import PlaceGraph
 from tests.kit.whole_sequences import LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, in_calls, session, whole_graph
 from tests.property.derived_steps import tried
 
@@ -29,6 +30,15 @@ def test_keys_are_cached_before_they_are_spread_over_heads() -> None:
 def test_a_deep_graph_needs_no_deep_stack() -> None:
     derived = derive(whole_graph(Drawing(layers=40)), "time", "past", LONGEST)
     assert len(derived.cached) == 80
+
+
+def test_a_running_sum_goes_on_from_numbers_and_not_from_truths() -> None:
+    graph = PlaceGraph()
+    is_sound = graph.op("Not", graph.op("Equal", graph.tokens, graph.number(0)))
+    counted = graph.op("CumSum", graph.op("Cast", is_sound, to=7), graph.number(1))
+    graph.ended(graph.op("Mul", counted, graph.tokens))
+    derived = derive(graph.model, "time", "past", 9)
+    assert [str(each.value.dtype) for each in derived.cached] == ["INT64"]
 
 
 def test_nothing_moves_with_what_comes_later() -> None:

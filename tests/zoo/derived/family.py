@@ -1,0 +1,75 @@
+"""One decoder over whole sequences: how it is built, and the recipe that a user would write for it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.recipe.graph import Graph
+from compiler.stages import Array
+
+BATCH, TIME = "batch", "time"
+WINDOW = 520
+"""Frames of the longest stream: a prompt and 500 steps."""
+
+CHUNK = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """One input, as a recipe lists it, and what to feed.
+
+    Attributes:
+        shape: sizes and axis names; one that has no axis of time is the same in every call of a stream.
+        dtype: element type.
+        below: for indices, the exclusive upper bound.
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: str = "float32"
+    below: int = 0
+
+    def drawn(self, rng: np.random.Generator, frames: int) -> Array:
+        """One row, with so many frames."""
+        sizes = [1 if dim == BATCH else frames if dim == TIME else int(dim) for dim in self.shape]
+        drawn = rng.integers(0, self.below, sizes) if self.below else rng.standard_normal(sizes)
+        found: Array = drawn.astype(self.dtype)
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeFamily:
+    """One decoder over whole sequences in a tiny configuration, without a cache.
+
+    Attributes:
+        name: in the table.
+        build: gives the `torch.nn.Module`.
+        inputs: in the order of `forward`; the first one has the frames.
+        positions: how it tells places apart, in a word.
+        attention: what else is special about it.
+        window: frames of the longest stream.
+    """
+
+    name: str
+    build: Callable[[], Any]
+    inputs: Mapping[str, Given]
+    positions: str = ""
+    attention: str = ""
+    window: int = WINDOW
+
+    @property
+    def spec(self) -> Graph:
+        """The graph of the recipe: inputs, axes and the key that derives steps."""
+        return Graph.model_validate(
+            {
+                "source": {"factory": "zoo:build"},
+                "inputs": {name: {"shape": each.shape, "dtype": each.dtype} for name, each in self.inputs.items()},
+                "outputs": ("scores",),
+                "axes": {
+                    BATCH: {"buckets": (1, 4)},
+                    TIME: {"buckets": (1, CHUNK), "length_input": f"{TIME}_length"},
+                },
+                "derive_steps": {"along": TIME, "window": self.window},
+            }
+        )
