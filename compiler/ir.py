@@ -125,9 +125,11 @@ def _known_array(node: ir.Node) -> np.ndarray | None:
         numbers = [bound[0] for bound in bounds if bound and isinstance(bound[0], int)]
         return np.arange(*numbers, dtype=kind) if len(numbers) == 3 else None
     known = integers_of(output) if SYM_DATA in output.metadata_props else None
-    if known is None or output.shape is None or any(not isinstance(number, int) for number in known):
+    dims = dims_of(output)
+    if known is None or dims is None or any(not isinstance(number, int) for number in known):
         return None
-    return np.array(known, kind).reshape(() if len(output.shape) == 0 else (-1,))
+    sizes = [len(known)] if len(dims) == 1 else [dim for dim in dims if isinstance(dim, int)]
+    return np.array(known, kind).reshape(sizes) if len(sizes) == len(dims) else None
 
 
 def source_of(node: ir.Node | None) -> str:

@@ -1,12 +1,17 @@
-"""Rules for operands that are data: an axis length alone stays a number, among rows it is one per row."""
+"""Rules for operands that are data: an axis length alone stays a number, among rows it is one per row.
+
+What is computed of lengths and the same for every row, as the distance of two frames of a window, is data like any
+other.
+"""
 
 import functools
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import Verdict, refuse
+from compiler.analysis.facts import NUMBER, Fill, Verdict, refuse
 from compiler.analysis.length_data import lengths_alone, spread_per_row
 from compiler.analysis.registry import Rule
 from compiler.analysis.row_numbers import RULES
+from compiler.analysis.window_numbers import fact_alike
 
 
 def on_data(rule: Rule) -> Rule:
@@ -24,12 +29,15 @@ def on_data(rule: Rule) -> Rule:
         if alone is not None:
             return alone
         spread_per_row(case)
-        number = next((operand for operand in case.present if case.fact(operand).is_number), None)
-        if number is not None:
+        numbers = [operand for operand in case.present if case.fact(operand).is_number]
+        for operand in numbers:
+            case.facts[operand] = fact_alike(case, operand) or NUMBER
+        verdict = None if any(case.fact(operand).is_number for operand in numbers) else rule(case)
+        if verdict is None or any(isinstance(need, Fill) and need.operand in numbers for need in verdict.needs):
             raise refuse(
-                f"{case.op} uses an axis length as its input {number}, and lengths differ from row to row",
+                f"{case.op} uses an axis length as its input {numbers[0]}, and lengths differ from row to row",
                 "expand it to the batch in front, or use it in elementwise operators",
             )
-        return rule(case)
+        return verdict
 
     return guarded

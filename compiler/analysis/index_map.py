@@ -121,7 +121,18 @@ def derive(nodes: Sequence[ir.Node], dims: Sequence[Dim], known: Sizes) -> Index
         cases = [case for case in cases if not is_impossible(case.guards, box)]
         if len(cases) > MOST_CASES:
             raise ValueError("too many cases")
-    return IndexMap(box, tuple(cases))
+    return IndexMap(box, tuple(_without_unknown(case) for case in cases))
+
+
+def _without_unknown(case: Source) -> Source:
+    """A case in terms of the index alone; what it supposed of unknown quotients is left out, so that it covers more.
+
+    Raises:
+        ValueError: it says where entries come from by a quotient that is unknown.
+    """
+    if any(at.atoms(sympy.Dummy) for at in case.index or ()):
+        raise ValueError("a quotient is not known")
+    return dataclasses.replace(case, guards=tuple(each for each in case.guards if not each.atoms(sympy.Dummy)))
 
 
 def _sized(dims: Sequence[Dim], known: Sizes) -> tuple[sympy.Expr, ...]:
@@ -322,8 +333,8 @@ def _quotients(
 ) -> Iterator[tuple[Guards, sympy.Expr, sympy.Expr]]:
     """A number divided by a size, with remainder, in as many cases as it takes.
 
-    Raises:
-        ValueError: the quotient is not found within one of the one that the leading terms give.
+    A quotient that is not within one of what the leading terms give is left unknown: a Reshape behind a cut of whole
+    rows multiplies it by the same size again, and it goes away.
     """
     whole, _ = sympy.div(place, size, FRAMES) if size.has(FRAMES) else (sympy.expand(place / size), 0)
     terms = sympy.expand(whole).as_coefficients_dict().items()
@@ -332,7 +343,10 @@ def _quotients(
     if not never_negative(sympy.expand(rest + size), guards, box) or not never_negative(
         sympy.expand(2 * size - 1 - rest), guards, box
     ):
-        raise ValueError(f"{place} divided by {size}")
+        unknown = sympy.Dummy("quotient", integer=True, nonnegative=True)
+        left = sympy.expand(place - unknown * size)
+        yield (*guards, left, sympy.expand(size - 1 - left)), unknown, left
+        return
     for more in (-1, 0, 1):
         left = sympy.expand(rest - more * size)
         known = (

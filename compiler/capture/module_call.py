@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from compiler.cache.read_tracer import READ_TRACER
-from compiler.capture.nested import arguments_of, leaves_of
+from compiler.capture.nested import arguments_of, named_leaves_of
 from compiler.capture.onnx_source.onnx_file import first_words
 from compiler.errors import Place, RecipeError
 from compiler.stages import Array
@@ -21,14 +21,14 @@ SHOWN = 4
 
 def results_of(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Array]:
     """What a module answers, one array per result."""
-    return [result.numpy() for result in _answer(module, names, arguments)]
+    return [result.numpy() for _, result in _answer(module, names, arguments)]
 
 
-def _answer(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[Any]:
-    """Everything in the results of a module, in order."""
+def _answer(module: torch.nn.Module, names: Sequence[str], arguments: Sequence[Array]) -> list[tuple[str, Any]]:
+    """Everything in the results of a module, in order, with the names that it gives them."""
     tensors = [torch.from_numpy(np.array(array, order="C")) for array in arguments]
     with torch.no_grad(), READ_TRACER.watching():
-        return list(leaves_of(module(*arguments_of(module.forward, names, tensors))))
+        return list(named_leaves_of(module(*arguments_of(module.forward, names, tensors))))
 
 
 def called(
@@ -55,7 +55,7 @@ def called(
             place=dataclasses.replace(place, source=users_line(error)),
         ) from error
     _check_results(results, outputs, place)
-    return [result.numpy() for result in results]
+    return [result.numpy() for _, result in results]
 
 
 def shown_feed(feed: Mapping[str, Array]) -> str:
@@ -72,20 +72,12 @@ def _shown_values(array: Array) -> str:
     return f" = {', '.join(map(str, first))}{', ...' if array.size > SHOWN else ''}"
 
 
-def _check_results(results: Sequence[object], outputs: Sequence[str], place: Place) -> None:
-    for result in results:
-        if isinstance(result, Mapping):
-            raise RecipeError(
-                f"expected tensors, side by side or in lists and tuples, got a {type(result).__name__} of "
-                f"{', '.join(map(str, result))}",
-                cure="return them as a tuple in the order of outputs, as in return y, cache",
-                place=place,
-            )
-    for result in results:
+def _check_results(results: Sequence[tuple[str, object]], outputs: Sequence[str], place: Place) -> None:
+    for _, result in results:
         if not isinstance(result, torch.Tensor):
             raise RecipeError(
-                f"expected tensors, side by side or in lists and tuples, got {type(result).__name__} {result!r} among "
-                "them",
+                f"expected tensors, side by side or in lists, tuples and dictionaries, got {type(result).__name__} "
+                f"{result!r} among them",
                 cure="return what the recipe lists under outputs, and nothing else",
                 place=place,
             )
@@ -93,6 +85,14 @@ def _check_results(results: Sequence[object], outputs: Sequence[str], place: Pla
         raise RecipeError(
             f"expected {len(outputs)} outputs as in the recipe, got {len(results)} from the model",
             cure="list every result of forward under outputs, in order",
+            place=place,
+        )
+    named = [name for name, _ in results]
+    if any(name in outputs and name != output for name, output in zip(named, outputs, strict=True)):
+        raise RecipeError(
+            f"expected outputs in the order of the model's results, {', '.join(name or '?' for name in named)}, got "
+            f"{', '.join(outputs)}",
+            cure="list them under outputs in that order",
             place=place,
         )
 

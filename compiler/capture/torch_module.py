@@ -7,7 +7,6 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 import contextlib
 import dataclasses
 import hashlib
-import inspect
 import io
 import logging
 import os
@@ -29,7 +28,7 @@ from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called
-from compiler.capture.nested import arguments_of
+from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
 from compiler.capture.trial_calls import empty_states
@@ -183,14 +182,13 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     """
     place = Place(stage="capture", graph=graph)
     arguments = tuple(_example(spec, spec.inputs[name], index) for index, name in enumerate(names))
-    dynamic = _dynamic_shapes(module, spec, names)
     try:
-        with _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
+        with _flat(module, names), _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
             program = torch.onnx.export(
                 module,
-                arguments_of(module.forward, names, arguments),
+                arguments,
                 dynamo=True,
-                dynamic_shapes=dynamic,
+                dynamic_shapes=(_dynamic_shapes(spec, names),),
                 opset_version=OPSET,
                 optimize=False,
                 verbose=False,
@@ -330,19 +328,37 @@ def _example_size(spec: Graph, axis: str) -> int:
     return EXAMPLE_BATCH + order.index(axis)
 
 
-def _dynamic_shapes(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[Any, ...]:
-    """Per argument {axis index: Dim}; a variadic `*caches` takes its share as one nested tuple."""
+def _dynamic_shapes(spec: Graph, names: Sequence[str]) -> tuple[dict[int, Any], ...]:
+    """Per input {axis index: Dim}."""
     dims: dict[str, Any] = {}
     shapes: list[dict[int, Any]] = []
     for name in names:
         shape = _captured_shape(spec, spec.inputs[name])
         named = [(i, d) for i, d in enumerate(shape) if isinstance(d, str)]
         shapes.append({i: dims.setdefault(d, _dim(d, spec)) for i, d in named})
-    parameters = inspect.signature(module.forward).parameters.values()
-    plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return (*shapes[:plain], tuple(shapes[plain:]))
-    return arguments_of(module.forward, names, shapes)
+    return tuple(shapes)
+
+
+@contextlib.contextmanager
+def _flat(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Let a module take its inputs side by side, and give its results so: the exporter knows few kinds of containers.
+
+    Names of parameters stay, as they would not in a module around it.
+    """
+    forward = module.forward
+    hidden = vars(module).get("forward")
+
+    def flat(*leaves: torch.Tensor) -> tuple[Any, ...]:
+        return tuple(leaves_of(forward(*arguments_of(forward, names, leaves))))
+
+    vars(module)["forward"] = flat
+    try:
+        yield
+    finally:
+        if hidden is None:
+            del vars(module)["forward"]
+        else:
+            vars(module)["forward"] = hidden
 
 
 def _dim(axis: str, spec: Graph) -> Any:

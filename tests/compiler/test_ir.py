@@ -30,6 +30,18 @@ def test_lengths_are_known_symbolically() -> None:
     assert not house.mentions(7, "cache")
 
 
+def test_sizes_keep_their_shape_as_constants() -> None:
+    # regression: a column of sizes became a row of as many, and what it met no longer fitted
+    model = parse("""(float[2,5] x) => (int64[2,1] column, int64[2,3] y)
+        <int64[1] one = {1}, int64[3] all = {1, 2, 3}> {
+          size = Shape(x)  tall = Unsqueeze(size, one)  column = Identity(tall)
+          y = Add(tall, all) }""")
+    house.infer_shapes(model)
+    assert house.fold_sizes(model) > 0
+    array = house.array_of(node_named(model, "y").inputs[0])
+    assert array is not None and array.tolist() == [[2], [5]]
+
+
 @pytest.mark.parametrize(
     ("attributes", "read"),
     [

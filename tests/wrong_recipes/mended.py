@@ -41,7 +41,11 @@ MENDED: Mapping[str, tuple[str, str, str]] = {
     "an input that forward lacks": (RECIPE, f"\n      speaker:  {OFFSET.partition(':')[2].strip()}", ""),
     "a table that ends with the first call": (MODEL, "nn.Embedding(4, 8)", "nn.Embedding(4000, 8)"),
     "a number among the results": (MODEL, "joined, 4", "joined"),
-    "results by name": (MODEL, '{"logits": self.output(x), "next_cache": joined}', "self.output(x), joined"),
+    "results by name in another order": (
+        MODEL,
+        '{"next_cache": joined, "logits": self.output(x)}',
+        '{"logits": self.output(x), "next_cache": joined}',
+    ),
     "a module that there is not": (RECIPE, "modell:build", "model:build"),
     "a name that the module lacks": (RECIPE, "model:make", "model:build"),
     "a factory that gives no module": (MODEL, "return Recogniser", "return Recogniser()"),

@@ -81,7 +81,12 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("an input that forward lacks", OFFSET, f"{OFFSET}\n      speaker:  {OFFSET.partition(':')[2].strip()}"),
     Wrong("a table that ends with the first call", "nn.Embedding(1000, 8)", "nn.Embedding(4, 8)", file="model.py"),
     Wrong("a number among the results", ANSWER, "return self.output(x), joined, 4", file="model.py"),
-    Wrong("results by name", ANSWER, 'return {"logits": self.output(x), "next_cache": joined}', file="model.py"),
+    Wrong(
+        "results by name in another order",
+        ANSWER,
+        'return {"next_cache": joined, "logits": self.output(x)}',
+        file="model.py",
+    ),
     # code that is named
     Wrong("a module that there is not", '"model:build"', '"modell:build"'),
     Wrong("a name that the module lacks", '"model:build"', '"model:make"'),

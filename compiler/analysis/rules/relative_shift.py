@@ -75,7 +75,8 @@ def match(case: Case) -> Chain | None:
         if len(nodes) < 2:
             continue
         trials = _Trials(case, moved, nodes)
-        axes = _plain_axes(moved, trials.ran) if trials.ran else None
+        dims = [dim for dim in dims_of(node.outputs[0]) or () if is_known(case, dim)]
+        axes = _plain_axes(moved, dims, trials.ran) if trials.ran else None
         if axes is not None and _holds(moved, axes, trials.ran) and _is_derived(moved, nodes, axes, trials):
             return Chain(tuple(nodes), _verdict(moved, nodes, axes))
     return None
@@ -225,11 +226,17 @@ def _leaves(size: Dim) -> set[sympy.Basic]:
     return set().union(*(_leaves(part) for part in size.args))
 
 
-def _plain_axes(moved: Moved, trials: Sequence[Trial]) -> dict[int, Axis] | None:
-    """The layout of a result of rows, left-aligned axes and fixed axes: sizes of the operand that fit every trial."""
+def _plain_axes(moved: Moved, dims: Sequence[Dim], trials: Sequence[Trial]) -> dict[int, Axis] | None:
+    """The layout of a result of rows, frames and fixed axes: those that fit every trial.
+
+    Args:
+        moved: the operand.
+        dims: those sizes of the result that are known.
+        trials: what came of the chain.
+    """
     axes: dict[int, Axis] = {}
     for at in range(trials[0].together.ndim):
-        fitting = next((axis for axis in _candidates(moved) if _fits(axis, at, trials)), None)
+        fitting = next((axis for axis in _candidates(moved, dims) if _fits(axis, at, trials)), None)
         if fitting is not None:
             axes[at] = fitting
         elif len({each.shape[at] for trial in trials for each in (trial.together, *trial.alone)}) > 1:
@@ -237,13 +244,20 @@ def _plain_axes(moved: Moved, trials: Sequence[Trial]) -> dict[int, Axis] | None
     return axes
 
 
-def _candidates(moved: Moved) -> Iterator[Axis]:
-    """Layouts that an axis of the result may have: those of the operand, its sizes left-aligned or about the middle."""
+def _candidates(moved: Moved, dims: Sequence[Dim]) -> Iterator[Axis]:
+    """Layouts that an axis of the result may have: rows, or sizes of operand and result where the operand has them.
+
+    Behind frames that lie at the end of their slots, as those of a cache, frames lie there again; behind others they
+    lie in front, or about the middle.
+    """
     for _, axis in moved.fact.axes:
         yield from [axis] if any(isinstance(factor, Rows) for factor in axis) else []
+    grown = [dim for dim in dims if isinstance(dim, sympy.Expr)]
     for _, axis in moved.fact.axes:
         for factor in axis:
-            if isinstance(factor, Frames):
+            if isinstance(factor, Frames) and [each.side for each in factor.segments] == [Side.RIGHT]:
+                yield from (joined([Segment(size, Side.RIGHT)]) for size in [factor.size, *grown])
+            elif isinstance(factor, Frames):
                 yield from (suffix(size) for size in [factor.size, *(each.size for each in factor.segments)])
                 yield joined([Segment(factor.size, Side.RIGHT), Segment(normal_form(factor.size - 1))])
 

@@ -75,3 +75,33 @@ def test_a_cut_that_only_long_inputs_reach_is_not_derived(start: int) -> None:
     model = parse(text + "int64[1] one = {1}> { p = Slice(x, at, end, one)  y = Transpose<perm = [0, 2, 1]>(p) }")
     with pytest.raises(ValueError, match="a cut at"):
         derive(list(model.graph), house.dims_of(model.graph.inputs[0]) or (), KNOWN)
+
+
+STEP = """(float[1,4,width] x) => (float[a,b,c] out) <int64[1] one = {1}, int64[1] zero = {0}, int64[1] two = {2},
+    int64[3] wide = {1, -1, 4}, int64[3] narrow = {1, 4, -1}, int64[1] end = {9223372036854775807}>
+    { p = Reshape(x, wide)  a = Slice(p, FIRST, end, one)  BACK  out = Relu(y) }"""
+
+
+def step(first: str, back: str) -> tuple[list[ir.Node], tuple[house.Dim, ...], ir.Value]:
+    model = parse(STEP.replace("FIRST", first).replace("BACK", back))
+    value = model.graph.inputs[0]
+    value.shape = ir.Shape([1, 4, "time + 3"])
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    return list(model.graph)[:-1], house.dims_of(value) or (), value
+
+
+@pytest.mark.parametrize("first", ["zero", "one"])
+@pytest.mark.parametrize("frames", [1, 3, 6])
+def test_a_quotient_that_is_unknown_goes_away_where_whole_rows_are_cut(first: str, frames: int) -> None:
+    nodes, dims, start = step(first, "y = Reshape(a, narrow)")
+    moved = derive(nodes, dims, KNOWN)
+    shape = (1, 4, frames + 3)
+    expected = run(nodes, start, np.arange(np.prod(shape)).reshape(shape), {house.symbol("time"): frames})
+    np.testing.assert_array_equal(places(moved, frames, 1, shape), expected)
+
+
+def test_a_quotient_that_stays_is_refused() -> None:
+    nodes, dims, _ = step("one", "y = Identity(a)")
+    with pytest.raises(ValueError, match="a quotient is not known"):
+        derive(nodes[:2], dims, KNOWN)

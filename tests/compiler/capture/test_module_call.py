@@ -47,10 +47,7 @@ def test_whole_numbers_are_shown_with_their_values() -> None:
     ("result", "words"),
     [
         (lambda x: (x, x), "expected 1 outputs as in the recipe, got 2"),
-        (
-            lambda x: {"y": x},
-            "got a dict of y; return them as a tuple in the order of outputs",
-        ),
+        (lambda x: {"y": x, "z": x}, "expected 1 outputs as in the recipe, got 2"),
         (lambda x: [(x, x)], "expected 1 outputs as in the recipe, got 2"),
         (lambda x: None, "got NoneType"),
         (lambda x: x @ x, "expected the model to accept x [2, 4], got RuntimeError"),
@@ -76,3 +73,17 @@ def test_a_list_of_caches_is_one_argument_for_several() -> None:
     ) as caught:
         called(Listed(), {"x": X, "a": X, "b": X}, PLACE, outputs=["y"])
     assert "source" not in str(caught.value), "no line of theirs is at fault, and none of ours is shown"
+
+
+class Named(nn.Module):
+    """Gives its results by name."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x, "cache": x + 1}
+
+
+def test_results_by_name_come_in_their_order() -> None:
+    assert [each[0, 0] for each in called(Named(), {"x": X}, PLACE, outputs=["y", "cache"])] == [1, 2]
+    assert [each[0, 0] for each in called(Named(), {"x": X}, PLACE, outputs=["a", "b"])] == [1, 2]
+    with pytest.raises(RecipeError, match="in the order of the model's results, y, cache, got cache, y; list them"):
+        called(Named(), {"x": X}, PLACE, outputs=["cache", "y"])

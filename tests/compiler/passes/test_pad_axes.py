@@ -95,7 +95,7 @@ def attend(
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] end = {{9223372036854775807}},
      int64[1] three = {{3}}, int64[1] nine = {{9}}, int64[4] heads = {{-1, 2, 2, 2}}, float half = {{0.5}},
      int64[4] split_rows = {{1, -1, 2, 2}}, int64[1] newest = {{-2}}, int64[1] less_newest = {{-3}},
-     int64[2] outside = {{0, 2}}>
+     int64[2] outside = {{0, 2}}, int64[6] in_front = {{0, 0, 1, 0, 0, 0}}>
     {{
         {body}
     }}"""
@@ -122,6 +122,21 @@ PLACES = """first = Squeeze(zero)  by = Squeeze(one)  last = Squeeze(length)  po
 SHARED_PLACES = "places = Unsqueeze(f, outside)  rows = Shape<start = 0, end = 1>(x)  "
 """Positions [1, frames, 1] of all rows, and the number of rows."""
 
+DISTANCES = """first = Squeeze(zero)  by = Squeeze(one)  last = Squeeze(length)  keys = Range(first, last, by)
+    begin_at = Sub(length, two)  begin = Squeeze(begin_at)  queries = Range(begin, last, by)
+    column = Unsqueeze(queries, one)  row = Unsqueeze(keys, zero)  distance = Sub(row, column)
+    near = Max(distance, less_newest)  far = Min(near, three)  place = Add(far, three)
+    by_place = Gather(flat, place)  """
+SCORES_BY_DISTANCE = """t = Transpose<perm = [0, 2, 1]>(next_past)  s = MatMul(x, t)
+    d = Einsum<equation = "bqd,qkd->bqk">(x, by_place)  both = Add(s, d)  """
+"""Shaw's relative positions: rows of a table by the distance of a query's and a key's frame."""
+
+SHIFTED = """begin = Sub(nine, length)  eleven = Add(nine, two)  rows = Slice(table, begin, eleven, one)
+    u = Transpose<perm = [0, 2, 1]>(rows)  m = MatMul(x, u)  c = Pad(m, in_front)  n = Shape<start = 0, end = 1>(x)
+    minus = Sub(zero, one)  wide = Concat<axis = 0>(n, minus, two)  a = Reshape(c, wide)  b = Slice(a, one, end, one)
+    back = Concat<axis = 0>(n, two, minus)  turned = Reshape(b, back)  shifted = Slice(turned, zero, length, two)  """
+"""The relative shift of Transformer-XL on a step."""
+
 ACCEPTED: dict[str, dict[str, Any]] = {
     "positions repeated for every row before they meet keys": {"body": JOIN + LENGTH + PLACES + SHARED_PLACES
          + "whole = Concat<axis = 0>(rows, length, one)  late = Expand(places, whole)  k = Add(next_past, late)  "
@@ -136,6 +151,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
          + "cached = Shape<start = 1, end = 2>(past)  new = Slice(square, cached, length, one)  "
          + "band = Slice(new, zero, length, two)  "
          + PLAIN_MIX.replace("p = Softmax<axis = -1>(s)", "near = Add(s, band)  p = Softmax<axis = -1>(near)")},
+    "keys weighted by their distances in a table": {"body": JOIN + LENGTH + DISTANCES + SCORES_BY_DISTANCE
+         + "p = Softmax<axis = -1>(both)  y = MatMul(p, next_past)"},
+    "values of a table summed up by their distances": {"body": JOIN + LENGTH + DISTANCES + SCORES_BY_DISTANCE
+         + 'p = Softmax<axis = -1>(both)  y = Einsum<equation = "bqk,qkd->bqd">(p, by_place)'},
+    "scores of every distance shifted into their columns": {"body": JOIN + LENGTH + SHIFTED
+         + "t = Transpose<perm = [0, 2, 1]>(next_past)  s = MatMul(x, t)  both = Add(s, shifted)  "
+         + "p = Softmax<axis = -1>(both)  y = MatMul(p, next_past)"},
     "operator without a rule": {"body": JOIN + "axis = Squeeze(one)  k = CumSum(next_past, axis)  " + MIX.replace("KEYS", "k")},  # noqa: E501
     "joined behind the new frames": {"body": JOIN + "k = Concat<axis = 1>(x, past)  " + MIX.replace("KEYS", "k")},
     "joined behind new frames of the window's number": {"body": JOIN + "k = Concat<axis = 1>(x, past)  " + MIX.replace("KEYS", "k"), "window": 2},  # noqa: E501

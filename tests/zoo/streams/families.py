@@ -1,6 +1,16 @@
 """All steps of the zoo, in the order of the table."""
 
-from tests.zoo.streams import convolutional, decoders, encoders, library_decoders, library_others, recurrent, synthesis
+from tests.zoo.streams import (
+    convolutional,
+    decoders,
+    encoders,
+    library_decoders,
+    library_others,
+    papers_acoustic,
+    papers_sequence,
+    recurrent,
+    synthesis,
+)
 
 GROUPS = {
     "recurrent layers, state spaces, linear attention": recurrent.FAMILIES,
@@ -8,6 +18,8 @@ GROUPS = {
     "encoders with attention over what they have heard": encoders.FAMILIES,
     "decoders and predictors with caches": decoders.FAMILIES,
     "denoisers, codecs and vocoders": synthesis.FAMILIES,
+    "from papers: front ends, spotters, speakers, denoisers, vocoders": papers_acoustic.FAMILIES,
+    "from papers: encoders, state spaces, predictors, decoders": papers_sequence.FAMILIES,
     "language models of the transformers package": library_decoders.FAMILIES,
     "other steps of the transformers package": library_others.FAMILIES,
 }

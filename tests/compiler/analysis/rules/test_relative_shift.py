@@ -145,3 +145,52 @@ def test_what_the_trials_do_not_reach_is_not_taken_for_granted(last: int) -> Non
     node = node_named(model, "p")
     facts = [fact if value is model.graph.inputs[0] else None if value is None else Fact() for value in node.inputs]
     assert match(Case(node, facts, "batch", {"time": Side.LEFT})) is None
+
+
+WINDOW = """(float[batch,2,3,w] x) => (float[a,b,c,d] out) <int64[1] one = {1}, int64[1] two = {2},
+    int64[1] three = {3}, int64[1] zero = {0}, int64[1] less = {-1}, int64[1] end = {9223372036854775807},
+    int64[8] front = {0, 0, 0, 1, 0, 0, 0, 0}>
+    { n = Shape<start = 0, end = 1>(x)  long = Shape<start = 3, end = 4>(x)  p = Pad(x, front)
+      wide = Concat<axis = 0>(n, two, less, three)  a = Reshape(p, wide)  b = Slice(a, one, end, two)
+      narrow = Concat<axis = 0>(n, two, three, less)  c = Reshape(b, narrow)  count = Sub(long, two)
+      y = Slice(c, zero, count, three)  out = Relu(y) }"""
+"""A step of three new frames: distances of each to all cached ones and to themselves, cache + 5 of them."""
+
+
+def shifted_on_a_step(text: str, axis: Axis) -> Chain | None:
+    model = parse(text)
+    scores = model.graph.inputs[0]
+    scores.shape = ir.Shape(["batch", 2, 3, "cache + 5"])
+    house.forget_shapes(model)
+    house.infer_shapes(model)
+    fact = make_fact({0: (Rows(BATCH),), 3: axis}, lambda region: ANYTHING if region else SCORES)
+    node = node_named(model, "p")
+    facts = [fact if value is scores else None if value is None else Fact() for value in node.inputs]
+    return match(Case(node, facts, "batch", {"cache": Side.RIGHT}))
+
+
+CACHED = house.symbol("cache")
+
+
+def test_scores_of_a_window_lie_at_its_end_again() -> None:
+    chain = shifted_on_a_step(WINDOW, joined([Segment(CACHED + 5, Side.RIGHT)]))
+    assert chain is not None
+    assert str(chain.verdict.outputs[0]).startswith("{0: rows(batch), 3: [cache + 3, right]}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Slice(a, one", "Slice(a, two"),
+        ("(n, two, less, three)", "(n, two, three, less)"),
+        ("Slice(c, zero, count", "Slice(c, two, end"),
+        ("Slice(c, zero, count", "Slice(c, zero, end"),
+    ],
+)
+def test_wrong_shifts_of_a_window_are_not_recognised(old: str, new: str) -> None:
+    assert WINDOW.count(old) == 1
+    assert shifted_on_a_step(WINDOW.replace(old, new), joined([Segment(CACHED + 5, Side.RIGHT)])) is None
+
+
+def test_scores_of_a_window_that_come_first_are_not_shifted_so() -> None:
+    assert shifted_on_a_step(WINDOW, suffix(CACHED + 5)) is None

@@ -1,0 +1,159 @@
+"""Numbers that every slot holds alike whatever a row's length: distances between frames at the end of their slots.
+
+    k = Range(0, n);  q = Range(n - 4, n);  d = k[None] - q[:, None]         n = cached + 4
+
+Frames at the end of their slots are counted from there: slot p of n is place p - (slots - entries) of a row. So what is
+computed of places changes by a known number from the slots to a row, k and q both by entries - slots, and d by none.
+What changes by none is the same for all rows and for the slots: it is computed of slots, as it stands in the graph.
+"""
+
+from collections.abc import Callable, Mapping
+
+import onnx_ir as ir
+import sympy
+
+from compiler.analysis.case import Case
+from compiler.analysis.facts import Fact, make_fact
+from compiler.analysis.interval import ANYTHING, Interval, of_array
+from compiler.analysis.known_sizes import numbers_of
+from compiler.analysis.layout import Axis, Side, frames_of, symbols_of
+from compiler.analysis.place_numbers import uniform
+from compiler.analysis.transfer import limits_of
+from compiler.ir import Dim, array_of, dims_of, int_attribute, is_op
+from compiler.operator_traits import OF_POSITIONS
+
+MOVING = frozenset({"Expand", "Identity", "Squeeze", "Transpose", "Unsqueeze"})
+"""A list of its own: operators after which every entry still lies at the slot that its axes say."""
+
+DEEPEST = 64
+"""Nodes that are looked through."""
+
+
+def fact_alike(case: Case, operand: int) -> Fact | None:
+    """The fact of an operand that follows from axis lengths and is the same for every row; None where it may differ.
+
+    Args:
+        case: the node that reads it.
+        operand: index of the input.
+    """
+    value = case.node.inputs[operand]
+    axes: dict[int, Axis] = {}
+    for at, dim in enumerate(case.dims(operand)):
+        if not isinstance(dim, int):
+            if not _lies_at_end(case, dim):
+                return None
+            axes[at] = case.layout(dim) or ()
+    if not axes or _change(case, value, DEEPEST) != 0:
+        return None
+    content = _content(value)
+    return make_fact(axes, lambda region: content)
+
+
+def _lies_at_end(case: Case, dim: Dim) -> bool:
+    """Whether an axis of a size that follows from windows has its entries in the last slots."""
+    if {case.sides.get(str(name)) for name in symbols_of(dim)} != {Side.RIGHT}:
+        return False
+    layout = case.layout(dim)
+    frames = None if layout is None else frames_of(layout)
+    return frames is not None and frames.is_prefix_padded
+
+
+def _content(value: ir.Value | None) -> Interval:
+    """What a value may hold that is looked up in a constant table; of others, whatever their type may."""
+    node = None if value is None else value.producer()
+    if is_op(node, *MOVING):
+        assert node is not None
+        return _content(node.inputs[0])
+    table = array_of(node.inputs[0]) if is_op(node, "Gather", "GatherND") and node is not None else None
+    if table is not None and table.dtype.kind == "f":
+        return of_array(table)
+    return ANYTHING if value is None or value.dtype is None else limits_of(value.dtype) or ANYTHING
+
+
+def _change(case: Case, value: ir.Value | None, depth: int) -> sympy.Expr | None:
+    """What the number at a slot is more in a row than computed of slots, by lengths; None where that is not known.
+
+    A length stands for how many entries a row has more than there are slots.
+    """
+    if value is None or depth == 0:
+        return None
+    if array_of(value) is not None:
+        return sympy.Integer(0)
+    known = numbers_of(value) if value.dtype is not None and value.dtype.is_integer() else None
+    if known is not None:
+        changes = {_change_of_size(each) for each in known}
+        return changes.pop() if len(changes) == 1 else None
+    node = value.producer()
+    if node is None or node.domain not in ("", "ai.onnx"):
+        return None
+    rule = RULES.get(node.op_type)
+    return None if rule is None else rule(case, node, depth - 1)
+
+
+def _change_of_size(size: Dim) -> sympy.Expr | None:
+    """That of a size that is a sum of multiples of lengths."""
+    if isinstance(size, int):
+        return sympy.Integer(0)
+    names = sorted(symbols_of(size), key=str)
+    if not size.is_polynomial(*names) or sympy.Poly(size, *names).total_degree() > 1:
+        return None
+    return sympy.expand(size - size.subs(dict.fromkeys(names, 0)))
+
+
+def _range(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
+    """Of a Range, its start and the slots in front of a row's entries."""
+    start, step = numbers_of(node.inputs[0]), array_of(node.inputs[2])
+    dim = (dims_of(node.outputs[0]) or (None,))[0]
+    if start is None or step is None or dim is None or step.dtype.kind != "i":
+        return None
+    begin = _change_of_size(start[0])
+    if isinstance(dim, int) or begin is None:
+        return begin
+    size = _change_of_size(dim) if _lies_at_end(case, dim) else None
+    return None if size is None else sympy.expand(begin + int(step.item()) * size)
+
+
+def _entrywise(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
+    """Sums, differences and multiples of whole numbers change as their operands do; all else if nothing changes."""
+    changes = [_change(case, each, depth) for each in node.inputs if each is not None]
+    if any(each is None for each in changes):
+        return None
+    known = [each for each in changes if each is not None]
+    if not any(known):
+        return sympy.Integer(0)
+    dtype = node.outputs[0].dtype
+    if dtype is None or not dtype.is_integer():
+        return None
+    if is_op(node, "Add", "Sub"):
+        return sympy.expand(known[0] + known[1] if is_op(node, "Add") else known[0] - known[1])
+    if is_op(node, "Neg", "Cast"):
+        return sympy.expand(-known[0]) if is_op(node, "Neg") else known[0]
+    if is_op(node, "Mul"):
+        factors = [uniform(each) for each in node.inputs]
+        at = next((at for at, each in enumerate(factors) if each is not None), None)
+        return None if at is None else sympy.expand(known[1 - at] * int(factors[at] or 0))
+    return None
+
+
+def _moved(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
+    return _change(case, node.inputs[0], depth)
+
+
+def _looked_up(case: Case, node: ir.Node, depth: int) -> sympy.Expr | None:
+    """Rows of a constant table are the same where their numbers are; a GatherND of one number each looks up rows."""
+    by_rows = int_attribute(node, "axis", 0) == 0
+    numbers = node.inputs[1]
+    if is_op(node, "GatherND"):
+        dims = None if numbers is None else dims_of(numbers)
+        by_rows = (dims or (0,))[-1] == 1 and not int_attribute(node, "batch_dims", 0)
+    is_table = by_rows and array_of(node.inputs[0]) is not None
+    return sympy.Integer(0) if is_table and _change(case, numbers, depth) == 0 else None
+
+
+RULES: Mapping[str, Callable[[Case, ir.Node, int], sympy.Expr | None]] = {
+    **dict.fromkeys(OF_POSITIONS, _entrywise),
+    **dict.fromkeys(MOVING, _moved),
+    "Gather": _looked_up,
+    "GatherND": _looked_up,
+    "Range": _range,
+}
