@@ -1,5 +1,7 @@
 """fold_chunk_lengths: fixed cuts where every chunk has one length."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from compiler.stages import Array, Lowered
 from tests.kit.attention import attention, feeds
 from tests.kit.contract import content_of
 from tests.kit.derived import in_chunks, steps_of
-from tests.kit.graphs import copy_of, ops_of
+from tests.kit.graphs import copy_of, ops_of, parse
 
 SLOTS = 6
 
@@ -91,3 +93,17 @@ def test_places_that_follow_the_length_of_the_cache_are_looked_up() -> None:
         node.replace_input_with(1, insert.op("Sub", [places, shift], name="moved"))
     after = FoldChunkLengths((("time", 1),)).apply(copy_of(before)).lowered
     assert ops_of(after.model).count("GatherND") == 2
+
+
+def test_a_selection_that_writes_one_zero_more_than_there_are_stays() -> None:
+    model = parse(
+        """(float[1,4] cache, int64[1] past_length, int64[1] time_length) => (float[1,3] y)
+        <int64[1,4] slots = {0, 1, 2, 3}, int64[1,3] later = {0, 1, 2}, int64 all = {4}, float zero = {0},
+         int64[1] one = {1}, int64[1] end = {4}> {
+            first = Sub(all, past_length)  valid = GreaterOrEqual(slots, first)  clean = Where(valid, cache, zero)
+            cut = Slice(clean, one, end, one)  fewer = GreaterOrEqual(later, first)  y = Where(fewer, cut, zero)
+        }"""
+    )
+    record = steps_of(attention(), 4)
+    lowered = dataclasses.replace(record, model=model)
+    assert FoldChunkLengths((("time", 1),)).apply(lowered).rewritten == 0
