@@ -40,6 +40,7 @@ DIFFERENT = {
     "products": "v = Mul(keys, queries)",
     "steps of two": "j = Range(nought, n, step)  v = Unsqueeze(j, zero)",
     "fractions of places": "e = Div(f, half)  h = Div(g, half)  v = Sub(e, h)",
+    "places in float32": "v = Sub(f, g)",
     "remainders": "a = Mod(keys, two)  b = Mod(queries, two)  v = Sub(a, b)",
     "the size": "v = Add(whole, d)",
     "data of no row": "v = Mul(given, f)",
