@@ -79,7 +79,8 @@ def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
         for version in versions:
             own = known.get(domain, op, version=version)
             assert own is not None
-            extended.register(domain, op, since_version=version)(_where_it_can(own))
+            careful = _of_data_with_a_shape(own) if op == "Expand" else own
+            extended.register(domain, op, since_version=version)(_where_it_can(careful))
     for (op, versions), extension in EXTENSIONS.items():
         for version in versions:
             before = extended.get("", op, version=version)
@@ -125,6 +126,22 @@ def _where_it_can(known: Inference) -> Inference:
 
     def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
         with contextlib.suppress(Exception):
+            known(context, node)
+
+    return infer
+
+
+def _of_data_with_a_shape(known: Inference) -> Inference:
+    """The library's inference of Expand, which says nothing of data whose shape it does not know.
+
+    It takes the sizes that are asked for, where a one asks for as many entries as there are.
+    """
+
+    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+        data = node.inputs[0]
+        if data is not None and data.shape is None:
+            context.set_shape_and_dtype(node.outputs[0], None, data.dtype)
+        else:
             known(context, node)
 
     return infer

@@ -64,6 +64,16 @@ def test_the_last_entries_of_a_table_are_counted(start: str) -> None:
     assert house.dims_of(model.graph.outputs[0]) == (1, expression("time"), 4)
 
 
+def test_nothing_is_said_of_an_expansion_of_what_has_no_shape() -> None:
+    # regression: the sizes asked for were taken for the result, where a one keeps what is there
+    text = """(float[batch,time] x, int64[k] sizes) => (float[batch,time,2] y) <int64[3] as_is = {1, 1, 1}>
+        { r = Reshape(x, sizes)  e = Expand(r, as_is)  y = Neg(e) }"""
+    model = parse(text)
+    house.infer_shapes(model)
+    (expanded,) = (node.outputs[0] for node in model.graph if node.op_type == "Expand")
+    assert expanded.shape is None
+
+
 def test_an_axis_that_is_turned_round_keeps_its_size() -> None:
     model = parse(
         """(float[batch,time] x) => (float[batch,t] y)
