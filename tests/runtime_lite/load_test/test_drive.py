@@ -142,11 +142,11 @@ def test_the_collector_looks_at_no_arrivals_while_a_load_runs() -> None:
     looked_at: list[int] = []
 
     def submit() -> "PuppetStream":
-        looked_at.append(sum(isinstance(each, Arrival) for each in gc.get_objects()))
+        looked_at.append(sum(type(each) is Arrival for each in gc.get_objects()))
         return PuppetStream(puppet, left=5)
 
     puppet = Puppet()
     puppet.open_stream = submit  # type: ignore[method-assign]
     run(puppet, arrivals)
     assert looked_at and max(looked_at) == 0
-    assert sum(isinstance(each, Arrival) for each in gc.get_objects()) >= len(arrivals)
+    assert sum(type(each) is Arrival for each in gc.get_objects()) >= len(arrivals)
