@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from rich import progress
 
+from examples import command
 from examples.codec_tts import codec, judges, recordings, sentences, speak
 from examples.streaming_asr import metric
 
@@ -114,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

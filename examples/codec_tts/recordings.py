@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from examples import command
 from examples.codec_tts import pitch, sentences
 from examples.streaming_asr import features, synthesize, text
 
@@ -90,7 +91,8 @@ def record(sentence: str, voice: int) -> Recording:
         The recording, loudest sample about 0.5.
 
     Raises:
-        RuntimeError: if espeak-ng is missing or says nothing.
+        FileNotFoundError: espeak-ng is missing.
+        RuntimeError: it says nothing.
     """
     spoken = synthesize.speak(sentence, synthesize.Voice(ACCENT, VOICES[voice]), WORDS_PER_MINUTE, PITCH)
     samples = np.asarray(np.round(trim(spoken) * 32767), np.int16)
@@ -161,4 +163,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from examples import command
 from examples.codec_tts import codec, recordings, sentences, speech_model, training_run
 
 IGNORED = -100
@@ -201,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -20,6 +20,7 @@ import safetensors.torch
 import torch
 from rich import progress
 
+from examples import command
 from examples.streaming_asr import data, decode, metric, model, text
 
 SETS = {
@@ -129,4 +130,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

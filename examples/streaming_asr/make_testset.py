@@ -17,6 +17,7 @@ import numpy as np
 import soundfile
 import soxr
 
+from examples import command
 from examples.streaming_asr import data, features, synthesize, text
 
 SHORT_RECORDINGS = 220
@@ -159,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

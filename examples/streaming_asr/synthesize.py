@@ -20,6 +20,7 @@ import numpy.typing as npt
 import soundfile
 import soxr
 
+from examples import command
 from examples.streaming_asr import features, text
 
 ACCENTS = (
@@ -129,13 +130,14 @@ def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Sam
         float32 [samples] at 16 kHz, loudest sample 0.5 in magnitude.
 
     Raises:
-        RuntimeError: if espeak-ng is missing or says nothing.
+        FileNotFoundError: espeak-ng is missing.
+        RuntimeError: it says nothing.
     """
-    command = ["espeak-ng", "-v", voice.name, "-s", str(words_per_minute), "-p", str(pitch), "--stdout", sentence]
+    call = ["espeak-ng", "-v", voice.name, "-s", str(words_per_minute), "-p", str(pitch), "--stdout", sentence]
     try:
-        spoken = subprocess.run(command, check=True, capture_output=True).stdout
+        spoken = subprocess.run(call, check=True, capture_output=True).stdout
     except FileNotFoundError as error:
-        raise RuntimeError(
+        raise FileNotFoundError(
             "speak: expected the program 'espeak-ng', got none; install the package espeak-ng"
         ) from error
     # The header of a piped WAV file states no true length: skip it and read the 16-bit samples as they are.
@@ -311,4 +313,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -29,6 +29,7 @@ import safetensors.torch
 import torch
 from torch.nn import functional
 
+from examples import command
 from examples.streaming_asr import data, decode, features, metric, model, text
 
 
@@ -327,4 +328,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -17,6 +17,7 @@ NOT_RUN = {
     ".venv/bin/python -m pip": "changes the environment",
     ".venv/bin/python -m benchmarks.": "measures for minutes",
     ".venv/bin/python -m examples.streaming_asr.evaluate": "decodes all recordings, for minutes",
+    ".venv/bin/python -m examples.codec_tts.": "trains for an hour, with a synthesizer that not every machine has",
     ".venv/bin/python -m tests.property.": "searches for minutes; a short run of each is a test",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",

@@ -46,7 +46,7 @@ def test_every_accent_takes_variants(accent: str) -> None:
 
 def test_missing_espeak_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(RuntimeError, match="expected the program 'espeak-ng', got none; install"):
+    with pytest.raises(FileNotFoundError, match="expected the program 'espeak-ng', got none; install"):
         synthesize.speak("harbour", synthesize.Voice("en", "m1"), 160, 50)
 
 
