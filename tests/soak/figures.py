@@ -65,7 +65,7 @@ virtual clock, with every promise checked by a bookkeeping of its own. Over 1 00
 promise was broken.
 
 ```sh
-.venv/bin/python -m tests.property.serving --interleavings 1000000 --seed 2000000        # a quarter of an hour of one core
+.venv/bin/python -m tests.property.serving --interleavings 1000000 --seed 2000000    # 15 minutes of one core
 ```
 
 Row 30, the same promises on other hosts: rows 1, 5, 9, 10, 13 and 14 in this process and inside a Triton server, by
