@@ -147,8 +147,8 @@ def _learnt(measured: Measured) -> CostTable:
     costs = CostTable()
     for key, rows in measured.items():
         costs.add(key, {size: spread.p50 for size, spread in rows.items()})
-        for size, spread in rows.items():
-            for run in range(AVERAGED - TABLE_RUNS):
+        for run in range(AVERAGED - TABLE_RUNS):
+            for size, spread in rows.items():  # in turns: what has not run for long is forgotten
                 costs.observe(key, size, spread.at((run % WINDOW + 0.5) / WINDOW))
     return costs
 

@@ -21,11 +21,14 @@ WINDOW = 20
 FORGET = 200
 """Runs of a key after which what a bucket took is forgotten; else a dear one, as it is not chosen, stays dear."""
 
-AVERAGED = 200
+AVERAGED = 1000
 """Runs of a bucket that are averaged: streams are let in for minutes, and a machine is slower for seconds."""
 
-TABLE_RUNS = 50
-"""Runs that a measured table stands for in an average: a handful of slow ones, as after a start, turn none away."""
+TABLE_RUNS = 100
+"""Runs that a measured table stands for in an average, as many as `bench` times.
+
+A handful of slow ones, as after a start, turn none away; nor do those of a large bucket that runs in slow moments only.
+"""
 
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""

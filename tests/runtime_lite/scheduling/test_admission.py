@@ -3,7 +3,7 @@
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
-from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, WINDOW, CostTable
+from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, CostTable
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
@@ -48,7 +48,7 @@ def test_streams_are_counted_at_what_runs_take_on_the_average() -> None:
     assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.02)
     made.observe(CHUNKS, 1, 5000 * MS)
     assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.03)
-    for _ in range(WINDOW):
+    for _ in range(AVERAGED // 10):
         made.observe(CHUNKS, 1, 40 * MS)
     assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(25.6 * MS, rel=0.03)
     for _ in range(5 * AVERAGED):
@@ -66,6 +66,17 @@ def test_a_handful_of_slow_runs_after_a_start_turns_hardly_a_stream_away() -> No
     for _ in range(TABLE_RUNS - TABLE_RUNS // 10):
         made.observe(CHUNKS, 1, 40 * MS)
     assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(30 * MS, rel=0.01)
+
+
+def test_a_large_bucket_that_runs_in_slow_moments_only_turns_no_stream_away() -> None:
+    """Ten runs of 16 rows at 1.6 times the table's: what a neighbour of a second brings about."""
+    made = table({CHUNKS: {1: 5 * MS, 16: 56 * MS}})
+    costs = made.of(CHUNKS)
+    for run in range(200):
+        made.observe(CHUNKS, 1, 8 * MS)
+        if run % 20 == 0:
+            made.observe(CHUNKS, 16, 90 * MS)
+    assert rate_of_streams(costs, 320 * MS, 10_000, PERIOD) < 1.06 * 56 * MS / 16
 
 
 def test_a_table_that_one_run_has_made_stands_for_that_run() -> None:

@@ -72,9 +72,10 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert plan_streams(Machine(varying, 1), work(), 50) == plan_streams(Machine(varying, 1), work(), 50)
 
 
-def test_what_a_runtime_has_learnt_decides_who_is_let_in() -> None:
+@pytest.mark.parametrize("others", [{}, {4: spread(60, 60), 8: spread(120, 120)}], ids=["alone", "beside others"])
+def test_what_a_runtime_has_learnt_decides_who_is_let_in(others: dict[int, Spread]) -> None:
     """A run in ten takes three times as long: on the average a fifth of the lane more, which admission knows of."""
-    steady, varying = ({CHUNKS: {1: spread(10, slow)}} for slow in (10, 30))
+    steady, varying = ({CHUNKS: {1: spread(10, slow), **others}} for slow in (10, 30))
     streams = [most_streams(Machine(costs, 1), work()).streams for costs in (steady, varying)]
     assert streams[0] == pytest.approx(0.88 * 64, rel=0.03)
     assert streams[1] == pytest.approx(streams[0] / 1.2, rel=0.05)
