@@ -261,10 +261,31 @@ def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 
 def _joined(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
-    at = int_attribute(node, "axis", 0) % len(dims)
-    if layouts[at] is not None or not isinstance(dims[at], int):
+    at, count = int_attribute(node, "axis", 0) % len(dims), len(node.inputs)
+    layout = layouts[at]
+    if layout is None and isinstance(dims[at], int):
+        own: list[Axis | None] | None = [None] * count
+    else:
+        own = None if layout is None else parted(layout, [_dims(node, each)[at] for each in range(count)])
+    if own is None:
         raise refuse("Concat of axis lengths along an axis of unknown size is used as data", CURE)
-    return _applied(planner, node, layouts, dims, [(operand, layouts) for operand in range(len(node.inputs))])
+    operands = [(each, (*layouts[:at], axis, *layouts[at + 1 :])) for each, axis in enumerate(own)]
+    return _applied(planner, node, layouts, dims, operands)
+
+
+def parted(layout: Axis, sizes: Sequence[Dim]) -> list[Axis | None] | None:
+    """The layouts of what lies one behind the other along an axis; None where a segment would be cut."""
+    frames = layout[0] if len(layout) == 1 else None
+    segments = list(frames.segments) if isinstance(frames, Frames) else []
+    found: list[Axis | None] = []
+    for size in sizes:
+        taken: list[Segment] = []
+        while segments and not (taken and same(size, Frames(tuple(taken)).size)):
+            taken.append(segments.pop(0))
+        if not taken or not same(size, Frames(tuple(taken)).size):
+            return None
+        found.append((Frames(tuple(taken)),))
+    return None if segments else found
 
 
 def _cut(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:

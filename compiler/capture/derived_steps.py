@@ -13,6 +13,7 @@ from compiler import ir as house
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import derive
+from compiler.derivation.emission import CachedValue
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.simplify import simplify_model
@@ -58,7 +59,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         CanonicalizeAttention().apply(Lowered(graph, model))
         simplify_model(model)
         past = cache_axis_name(spec)
-        derived = derive(model, spec.derive_steps.along, past, spec.derive_steps.window)
+        derived = derive(model, spec.derive_steps.along, past, spec.derive_steps.window, _largest(spec))
     except SlipwayError as error:
         raise error.at(stage=STAGE, graph=graph) from None
     if derived.certificate["first"]:
@@ -77,11 +78,32 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
             place=Place(stage=STAGE, graph=graph),
         ) from None
     for each in derived.cached:
-        insert = house.Inserter(model, STAGE)
-        named = insert.op("Identity", [each.value], name=each.output, shape=each.value.shape, dtype=each.value.dtype)
-        model.graph.outputs.append(named)
+        model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
     house.infer_shapes(derived.model)
     return DerivedModel(derived.model, model, derived.certificate, steps)
+
+
+def _largest(spec: Graph) -> dict[str, int]:
+    """The largest size of every axis that is no window."""
+    sizes = {name: each.buckets or (() if each.fixed is None else (each.fixed,)) for name, each in spec.axes.items()}
+    return {name: max(each) for name, each in sizes.items() if each}
+
+
+def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
+    """What is cached, as a result of the whole graph: its frames, without the prefix in front of them."""
+    insert = house.Inserter(model, STAGE)
+    value, kind = cached.value, cached.value.dtype
+    if cached.before == 0:
+        return insert.op("Identity", [value], name=cached.output, shape=value.shape, dtype=kind)
+    timed, frames = next(
+        (each, at) for each in model.graph.inputs for at, dim in enumerate(each.shape or ()) if str(dim) == time
+    )
+    bounds = {"start": frames, "end": frames + 1}
+    count = insert.op("Shape", [timed], bounds, name="frames", shape=[1], dtype=ir.DataType.INT64)
+    start = insert.op("Neg", [count], name="first_frame", shape=[1])
+    shape = [time if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
+    operands = [value, start, insert.int64s(2**62), insert.int64s(cached.axis)]
+    return insert.op("Slice", operands, name=cached.output, shape=shape, dtype=kind)
 
 
 def cache_axis_name(spec: Graph) -> str:

@@ -39,6 +39,10 @@ PICKING = frozenset(
 """A list of its own: operators whose results hold indices that they were given."""
 
 
+PARTS = ("new", "first", "since", "all")
+"""Of an axis of frames: those of a call, what lies in front of all frames, all frames so far, and both."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Graphs:
     whole: onnxruntime.InferenceSession
@@ -156,12 +160,13 @@ class _Replay:
 
     def _compare(self, told: Mapping[str, Any], whole: Array, part: Array, at: int, count: int) -> None:
         expected = whole
-        for axis, which, inside in told["parts"]:
-            inner = self._entries(inside)
-            if which not in ("new", "all") or expected.shape[axis] % (self.frames * inner):
+        for axis, which, inside, in_front in told["parts"]:
+            inner, before = self._entries(inside), self._sum(in_front)
+            if which not in PARTS or expected.shape[axis] % ((before + self.frames) * inner):
                 raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r} of {inside}")
-            places = np.arange(at if which == "new" else 0, at + count)
-            split = [*expected.shape[:axis], -1, self.frames, inner, *expected.shape[axis + 1 :]]
+            starts = {"new": before + at, "since": before}
+            places = np.arange(starts.get(which, 0), before if which == "first" else before + at + count)
+            split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
             kept = expected.reshape(split).take(places, axis + 1)
             expected = kept.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
         if expected.shape != part.shape or not _agree(expected, part):
@@ -175,15 +180,19 @@ class _Replay:
         factors = [factor for size in sizes for factor in size.split("*")]
         return math.prod(int(each) if each.isdigit() else self.sizes.get(each, ROWS) for each in factors)
 
+    def _sum(self, size: str) -> int:
+        """A sum of products of numbers and axis names."""
+        return sum(self._entries([each]) for each in size.split(" + "))
+
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
         """Nothing that is cached or answered moves with what comes later."""
         names = [each.name for each in self.graphs.whole.get_outputs()]
-        kept = {(each["value"], axis) for each in self.certificate["caches"] for axis in [each["axis"]]}
+        kept = {(each["value"], each["axis"], self._sum(each["before"])) for each in self.certificate["caches"]}
         kept |= {
-            (each["value"], axis)
+            (each["value"], axis, self._sum(in_front))
             for each in self.certificate["values"]
             if each["value"] in _outputs(self.whole)
-            for axis, *_ in each["parts"]
+            for axis, *_, in_front in each["parts"]
         }
         first = min(max(int(self.certificate["first"]), 1), self.frames)
         for at in sorted({first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1} - {0}):
@@ -191,8 +200,8 @@ class _Replay:
                 continue
             feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
             other = dict(zip(names, self.graphs.whole.run(names, feeds), strict=True))
-            for name, axis in kept:
-                before, after = (each[name].take(range(at), axis) for each in (answers, other))
+            for name, axis, in_front in kept:
+                before, after = (each[name].take(range(in_front + at), axis) for each in (answers, other))
                 if not _agree(before, after):
                     raise Rejected(f"{name!r} moves with frames behind {at}: {_difference(before, after)}")
 

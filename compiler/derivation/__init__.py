@@ -20,6 +20,8 @@ What is proved (reference: conditions 1 to 4 for prefill and step):
 Then a call over frames past..past+n-1 computes the rows that the whole graph has there, by induction over calls. It
 holds for sequences up to the capacity; a longer one is refused at run time.
 
+A prefix may be joined to the frames (`prefixes`): it reads no frame, so that every call computes it alone.
+
 `links` says of an operator how the axes of its result come from those of its operands; `judging` follows what is read
 through them; `reading` tells what convolutions and recurrent layers read; `masks` evaluates masks, `placed` what else
 is computed of places in ways that no rule follows, and `placing` writes that for a call; `emission` writes the graph,

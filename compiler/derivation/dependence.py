@@ -61,11 +61,18 @@ class Along:
     Attributes:
         factors: sizes of which its places are counted, the outermost first: the number of frames alone, or the batch
             and it where a Reshape has merged them.
-        reach: what an entry reads, by its place here.
+        reach: what a frame reads, by its place here.
+        before: entries in front of the frames, which read no frame: a prefix that was joined to them.
     """
 
     factors: tuple[Dim, ...]
     reach: Reach
+    before: Dim = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether frames, and what lies in front of them, share the axis with nothing."""
+        return len(self.factors) == 1
 
 
 Kind: TypeAlias = Literal["zero", "low"]
@@ -79,9 +86,11 @@ class Outside:
         kind: exactly zero; or so low a number that a softmax gives exactly zero.
         row: axis of the value along which the support has its rows.
         column: axis along which it has its columns.
-        support: bool [longest, longest], for the longest sequence; that of a shorter one is its upper left part.
+        support: bool [longest, longest], of the frames of the longest sequence; that of a shorter one is its upper
+            left part.
         level: of `low`, the largest number there.
         made_by: names of the nodes that have masked.
+        is_closed: whether rows in front of the frames hold nothing inside in columns of frames.
     """
 
     kind: Kind
@@ -90,6 +99,7 @@ class Outside:
     support: npt.NDArray[np.bool_]
     level: float = 0.0
     made_by: tuple[str, ...] = ()
+    is_closed: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

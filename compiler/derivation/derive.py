@@ -1,6 +1,7 @@
 """Derives the graph of a call from a stateless graph, and writes down why it may."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -29,7 +30,7 @@ class DerivedSteps:
     certificate: dict[str, Any]
 
 
-def derive(model: ir.Model, time: str, past: str, longest: int) -> DerivedSteps:
+def derive(model: ir.Model, time: str, past: str, longest: int, most: Mapping[str, int] | None = None) -> DerivedSteps:
     """The graph of a call.
 
     Args:
@@ -37,12 +38,13 @@ def derive(model: ir.Model, time: str, past: str, longest: int) -> DerivedSteps:
         time: name of the time axis in the shapes of its inputs.
         past: name for the axis of cached frames.
         longest: frames of the longest sequence; masks are evaluated up to it.
+        most: the largest sizes of other axes, by name: a prefix that is joined to the frames has so many entries.
 
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
-    _require_lengths(model, time, longest)
-    judging = Judging(model, time, longest)
+    _require_lengths(model, time, longest, most or {})
+    judging = Judging(model, time, longest, most)
     if judging.offences:
         first = judging.offences[0]
         raise Refused(
@@ -57,19 +59,19 @@ def derive(model: ir.Model, time: str, past: str, longest: int) -> DerivedSteps:
     return DerivedSteps(emission.model, tuple(emission.cached), _certificate(judging, emission, time, past, longest))
 
 
-def _require_lengths(model: ir.Model, time: str, longest: int) -> None:
+def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str, int]) -> None:
     """Infer shapes, and hold the lengths for which they are true to those of a stream: from 1 frame to the longest.
 
     Raises:
         Refused: a table has fewer rows, or the graph needs more frames than one.
     """
-    for size, most in infer_settled(model):
+    for size, limit in infer_settled(model):
         for frames in (1, longest):
-            found = size.subs(house.symbol(time), frames)
-            if found.is_number and found > most:
+            found = size.subs({**{house.symbol(name): each for name, each in most.items()}, house.symbol(time): frames})
+            if found.is_number and found > limit:
                 raise Refused(
                     f"no steps can be derived: sequences of {frames} frames do not fit, as {house.written(size)} may "
-                    f"be at most {most}",
+                    f"be at most {limit}",
                     cure="choose a window that the tables of the model hold, and let it answer a single frame",
                     place=Place(axis=time),
                 )
@@ -84,13 +86,13 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
             step: told for step, told in emission.standing.items() if step in kept and step not in emission.graph.inputs
         },
         **{step: (each, _all_new(judging, each)) for step, each in results.items()},
-        **{emission.joined[each.value]: (each.value, ((each.axis, Part.ALL),)) for each in emission.cached},
+        **{emission.joined[each.value]: (each.value, ((each.axis, Part.SINCE),)) for each in emission.cached},
     }
     values = [
         {
             "step": str(step.name),
             "value": str(value.name),
-            "parts": [[axis, part.value, _inner(judging, value, axis)] for axis, part in parts],
+            "parts": [[axis, part.value, *_around(judging, value, axis)] for axis, part in parts],
             "reach": {str(axis): str(each.reach) for axis, each in sorted(judging.of(value).along.items())},
         }
         for step, (value, parts) in standing.items()
@@ -109,7 +111,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "reach": str(each.reach)}
+             "before": house.written(each.before), "reach": str(each.reach)}
             for each in emission.cached
         ],
         "masks": masks,
@@ -118,10 +120,11 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
     }  # fmt: skip
 
 
-def _inner(judging: Judging, value: ir.Value, axis: int) -> list[str]:
-    """Sizes that count entries of one frame along an axis that frames share with others."""
-    factors = judging.of(value).along[axis].factors
-    return [str(each) for each in factors[factors.index(judging.frames) + 1 :]]
+def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], str]:
+    """Along an axis of frames: sizes that count entries of one of them, and the entries in front of the first."""
+    along = judging.of(value).along[axis]
+    at = next(at for at, each in enumerate(along.factors) if house.mentions(each, str(judging.frames)))
+    return [str(each) for each in along.factors[at + 1 :]], house.written(along.before)
 
 
 def _all_new(judging: Judging, value: ir.Value) -> Parts:

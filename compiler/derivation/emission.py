@@ -1,13 +1,14 @@
 """Writes the graph of a call, by demand: the rows of its own frames, and of what they are mixed with all frames.
 
-Every time axis of a value that is asked for is asked for in one of two ways:
+Every time axis of a value that is asked for is asked for in one of three ways:
 
     NEW     the frames of this call, places past .. past + n - 1
-    ALL     all frames so far, places 0 .. past + n - 1
+    ALL     all frames so far, places 0 .. past + n - 1, behind the prefix that is joined to them, if there is one
+    FIRST   the prefix alone
 
-Results are asked for NEW; an axis along which entries mix is asked for ALL. What is computed of places alone is
-computed as it is asked for. What callers feed is known for NEW alone: where ALL of it is asked for, it is cached, and
-the cache is joined in front. Sizes are written anew from the axes.
+Results are asked for NEW; an axis along which entries mix is asked for ALL, or FIRST where rows of a prefix ask.
+What is computed of places alone is computed as it is asked for. What callers feed is known for NEW alone: where ALL of
+it is asked for, it is cached, and the cache is joined in front. Sizes are written anew from the axes.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from compiler.derivation.dependence import HERE, Along, Reach
 from compiler.derivation.judging import Judging
 from compiler.derivation.links import RULE_CURE, Links, dims, links_of, regrouped
 from compiler.derivation.placing import Placing
+from compiler.derivation.prefixes import start_of
 from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
@@ -39,6 +41,7 @@ class CachedValue:
         input: of the derived graph, with the frames of earlier calls.
         output: of the derived graph, with all frames.
         reach: what its entries read.
+        before: entries of the value in front of the frames, which are not cached.
     """
 
     value: ir.Value
@@ -46,6 +49,7 @@ class CachedValue:
     input: str
     output: str
     reach: Reach = HERE
+    before: Dim = 0
 
 
 class Emission:
@@ -114,8 +118,10 @@ class Emission:
             for value in node.outputs:
                 for parts in list(asked.get(value, {})):
                     if self._is_cut(value, dict(parts)):
-                        (axis,) = self.judging.of(value).along
+                        ((axis, each),) = self.judging.of(value).along.items()
                         asked[value][((axis, Part.NEW),)] = None
+                        if each.before != 0:
+                            asked[value][((axis, Part.FIRST),)] = None
                     if node.op_type == "CumSum" and Part.NEW in dict(parts).values():
                         asked[value][tuple((at, Part.ALL) for at, _ in parts)] = None
                 for parts in asked.get(value, {}):
@@ -135,6 +141,8 @@ class Emission:
             operand = node.inputs[0]
             assert operand is not None
             return [(operand, {old: parts[new] for old, new in self._places_before(operand, value).items()})]
+        if node in self.judging.shifted:
+            return self._shifted_from(node, parts)
         links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
         for at, operand in enumerate(node.inputs):
             if operand is not None and house.array_of(operand) is None and not self.judging.is_number(operand):
@@ -147,6 +155,18 @@ class Emission:
         before = [along[at].factors if at in along else (dim,) for at, dim in enumerate(dims(operand))]
         places = regrouped(before, dims(value), self.frames) if along else {}
         return {old: new for old, (new, _) in places.items()}
+
+    def _shifted_from(self, node: ir.Node, parts: Mapping[int, Part]) -> list[tuple[ir.Value, dict[int, Part]]]:
+        """The parts that a node is computed of that joins a prefix to frames or cuts it off."""
+        axis = self.judging.shifted[node]
+        part = parts.get(axis, Part.FIRST)
+        operands = [each for each in node.inputs if each is not None]
+        *front, last = operands if node.op_type == "Concat" else operands[:1]
+        if node.op_type == "Concat" and part is Part.FIRST and self.judging.of(last).along[axis].before == 0:
+            asked = front
+        else:
+            asked = [*([] if part is Part.NEW else front), last]
+        return [(each, {at: part if at == axis else parts[at] for at in self.judging.of(each).along}) for each in asked]
 
     def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
         """Whether a part is written without parts of operands."""
@@ -185,7 +205,9 @@ class Emission:
         if fact.is_data and Part.ALL in parts.values() and len(fact.along) == 1:
             (axis,) = fact.along
             if self._cut(value, axis) is value:
-                return self._joined(value, axis)
+                joined, has_prefix = self._joined(value, axis), fact.along[axis].before != 0
+                front = [self.part(value, {axis: Part.FIRST})] if has_prefix else []
+                return self._behind([*front, joined], value, parts, axis)
         if value in self.inputs:
             return self.inputs[value]
         if value in self.judging.tables:
@@ -215,6 +237,8 @@ class Emission:
             return self._regrouped(node, value, parts)
         links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
+        if node in self.judging.shifted:
+            return self._shifted(node, value, parts)
         if links is not None and node.op_type in special:
             return special[node.op_type](node, value, parts, links)
         if links is not None and node.op_type == "Trilu" and len(parts) == 2:
@@ -236,8 +260,10 @@ class Emission:
         along = self.judging.of(value).along
         if not along or links is None:
             return {}
-        wanted = dict.fromkeys(along, Part.ALL)
         mixed = {own for group in links.mixed for at, own in group.items() if at == operand}
+        known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
+        rows = {own: at for own, at in known if at is not None}
+        wanted = {own: Part.FIRST if parts.get(rows.get(own, -1)) is Part.FIRST else Part.ALL for own in along}
         for at, pairs in links.axes.items():
             own = pairs.get(operand)
             if own is not None and own in along and own not in mixed:
@@ -258,7 +284,9 @@ class Emission:
         return outputs[index]
 
     def _fresh(self, stem: str, parts: Mapping[int, Part]) -> str:
-        return house.fresh_name(self.graph, f"{stem}_of_all" if Part.ALL in parts.values() else stem)
+        asked = set(parts.values())
+        ending = "_of_all" if Part.ALL in asked else "_of_first" if Part.FIRST in asked else ""
+        return house.fresh_name(self.graph, f"{stem}{ending}")
 
     def _op(self, op_type: str, operands: Sequence[ir.Value], like: ir.Value, name: str, **attributes: int) -> ir.Value:
         insert = house.Inserter(self.model, STAMP, source=house.source_of(like.producer()))
@@ -278,8 +306,8 @@ class Emission:
             if found is None:
                 return chosen
             current, at = found
-            is_better = not _can_be_cached(chosen) or self._frame_size(current) < self._frame_size(chosen)
-            if _can_be_cached(current) and is_better:
+            is_better = not self._can_be_cached(chosen) or self._frame_size(current) < self._frame_size(chosen)
+            if self._can_be_cached(current) and is_better:
                 chosen = current
 
     def _moved_from(self, node: ir.Node, value: ir.Value, axis: int) -> tuple[ir.Value, int] | None:
@@ -293,23 +321,39 @@ class Emission:
         operand = timed[0]
         assert operand is not None
         along = self.judging.of(operand).along
-        if len(along) != 1 or any(each.factors != (self.frames,) for each in along.values()):
+        if len(along) != 1 or not all(each.is_alone for each in along.values()):
             return None
         return operand, next(iter(along))
 
+    def _can_be_cached(self, value: ir.Value) -> bool:
+        """Whether every axis of a value but that of frames is a number, or an axis of some input.
+
+        A running sum goes on from its operand.
+        """
+        if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
+            return False
+        return all(
+            isinstance(dim, int) or dim.is_Symbol or self._is_alone(value, at) for at, dim in enumerate(dims(value))
+        )
+
+    def _is_alone(self, value: ir.Value, axis: int) -> bool:
+        along = self._along(value)
+        return axis in along and along[axis].is_alone
+
     def _frame_size(self, value: ir.Value) -> float:
-        sizes = [1 if dim == self.frames else dim for dim in dims(value)]
+        sizes = [1 if self._is_alone(value, at) else dim for at, dim in enumerate(dims(value))]
         entries = sympy.sympify(sympy.prod(sizes))
         width = 4 if value.dtype is None else value.dtype.itemsize
         return float(entries.subs(dict.fromkeys(entries.free_symbols, 1))) * width
 
     def _joined(self, value: ir.Value, axis: int) -> ir.Value:
-        """All frames of a value: those of earlier calls in front of the new ones."""
+        """All frames of a value: those of earlier calls in front of the new ones, behind what is no frame."""
         if value in self.joined:
             return self.joined[value]
-        if self.judging.of(value).along[axis].factors != (self.frames,):
+        along = self.judging.of(value).along[axis]
+        if not along.is_alone:
             raise self._refusal(value, "all frames of a value are needed that shares their axis with others")
-        if not _can_be_cached(value):
+        if not self._can_be_cached(value):
             raise self._refusal(
                 value, f"a value of shape {[*map(str, dims(value))]} is no cache: its rows lie in no axis alone"
             )
@@ -317,25 +361,54 @@ class Emission:
         name, output = (house.fresh_name(self.graph, f"{stem}_{number:02}") for stem in ("cache", "next_cache"))
         shape = [self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
         old = ir.Value(name=name, shape=ir.Shape(shape), type=value.type)
-        self.cached.append(CachedValue(value, axis, name, output, self.judging.of(value).along[axis].reach))
+        self.cached.append(CachedValue(value, axis, name, output, along.reach, along.before))
         self.graph.inputs.append(old)
         self.joined[value] = old  # sizes may be read of it while the new frames are written
-        new = self.part(value, {axis: Part.NEW})
-        joined = self._op("Concat", [old, new], value, f"{value.name}_joined", axis=axis)
-        joined.shape = ir.Shape([written_size(size) for size in self._shape(value, {axis: Part.ALL})])
+        joined = self._behind([old, self.part(value, {axis: Part.NEW})], value, {axis: Part.SINCE}, axis)
         self.joined[value] = joined
+        return joined
+
+    def _behind(self, operands: Sequence[ir.Value], value: ir.Value, parts: Mapping[int, Part], axis: int) -> ir.Value:
+        """Parts of a value, one behind the other."""
+        if len(operands) == 1:
+            return operands[0]
+        joined = self._op("Concat", operands, value, f"{value.name}_joined", axis=axis)
+        joined.shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
         return joined
 
     # Sizes
 
     def _shape(self, value: ir.Value, parts: Mapping[int, Part]) -> list[Dim]:
         """The shape of a part, in terms of the axes of the derived graph."""
+        along = self.judging.of(value).along
         return [
-            house.normal_form(dim.subs(self.frames, self.sizes.total))
-            if not isinstance(dim, int) and parts.get(at) is Part.ALL
-            else dim
+            self._size_of(along[at], parts[at]) if at in along and at in parts else dim
             for at, dim in enumerate(dims(value))
         ]
+
+    def _size_of(self, along: Along, part: Part) -> Dim:
+        """The size of a part of an axis."""
+        count = self.sizes.count(part, along.before)
+        sizes = [count if house.mentions(each, str(self.frames)) else each for each in along.factors]
+        return house.normal_form(sympy.sympify(sympy.prod(sizes)))
+
+    # A prefix
+
+    def _shifted(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+        """A part of what joins a prefix to frames, or cuts it off."""
+        axis = self.judging.shifted[node]
+        operands = [self.part(each, dict(asked)) for each, asked in self._shifted_from(node, parts)]
+        if node.op_type == "Concat" or parts.get(axis) is Part.NEW:
+            return self._behind(operands, value, parts, axis)
+        start = start_of(node, axis)
+        end = start + self._shape(value, parts)[axis]
+        if start == 0 and axis not in parts and end == self._along(node.inputs[0])[axis].before:
+            return operands[0]
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+        bounds = [self.sizes.one(house.normal_form(each)) for each in (start, end)]
+        shape = [written_size(size) for size in self._shape(value, parts)]
+        name = self._fresh(str(value.name), parts)
+        return insert.op("Slice", [*operands, *bounds, insert.int64s(axis)], name=name, shape=shape, dtype=value.dtype)
 
     # Operators whose sizes are written anew
 
@@ -361,15 +434,27 @@ class Emission:
         start = (numbers_of(node.inputs[0]) or (0,))[0]
         if not parts:
             return self._node(node, [None if v is None else self.part(v, {}) for v in node.inputs], value, parts)
-        assert isinstance(start, int) and node.inputs[0] is not None and node.inputs[2] is not None
+        assert node.inputs[0] is not None and node.inputs[2] is not None
+        before, kind = self.judging.of(value).along[0].before, value.dtype or ir.DataType.INT64
+        if before != 0:
+            return self._range_behind(value, start, parts[0], before)
         is_new = parts[0] is Part.NEW
-        count: Dim = self.frames if is_new else self.sizes.total
-        kind = value.dtype or ir.DataType.INT64
-        limit = self.sizes.scalar(house.normal_form(count + start), kind)
+        limit = self.sizes.scalar(house.normal_form(self.sizes.count(parts[0]) + start), kind)
         counted = self._node(node, [self.part(node.inputs[0], {}), limit, self.part(node.inputs[2], {})], value, parts)
         if not is_new:
             return counted
         return self._op("Add", [counted, self.sizes.scalar(self.sizes.past, kind)], value, f"{value.name}_placed")
+
+    def _range_behind(self, value: ir.Value, start: Dim, part: Part, before: Dim) -> ir.Value:
+        """Places of a prefix and frames."""
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
+        kind, name = value.dtype or ir.DataType.INT64, str(value.name)
+        found = self.sizes.places(part, insert.source, before)
+        if kind != ir.DataType.INT64:
+            found = insert.op("Cast", [found], {"to": int(kind)}, name=name, shape=found.shape, dtype=kind)
+        if start == 0:
+            return found
+        return insert.op("Add", [found, self.sizes.scalar(start, kind)], name=name, shape=found.shape, dtype=kind)
 
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A triangle by the places of its rows and columns, of which a call has a part."""
@@ -379,10 +464,8 @@ class Emission:
         given = self.part(node.inputs[0], {at: part for at, part in parts.items() if at in self._along(node.inputs[0])})
         diagonal = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         shift = insert.int64s(0 if diagonal is None else int(diagonal.reshape(-1)[0]))
-        rows = insert.op(
-            "Unsqueeze", [self.sizes.places(parts[row], house.source_of(node)), insert.int64s(1)], name="rows"
-        )
-        columns = self.sizes.places(parts[column], house.source_of(node))
+        each = {at: self.sizes.places(parts[at], insert.source, self._along(value)[at].before) for at in parts}
+        rows, columns = insert.op("Unsqueeze", [each[row], insert.int64s(1)], name="rows"), each[column]
         limits = insert.op("Add", [rows, shift], name="diagonal")
         kind = "GreaterOrEqual" if house.int_attribute(node, "upper", 1) else "LessOrEqual"
         kept = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
@@ -409,10 +492,3 @@ class Emission:
         place = Place(node=str(node.name) if node else "", op=node.op_type if node else "", tensor=str(value.name),
                       source=house.source_of(node))  # fmt: skip
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
-
-
-def _can_be_cached(value: ir.Value) -> bool:
-    """Whether every axis of a value is a number, or an axis of some input; a running sum goes on from its operand."""
-    if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # backends select no truths by row
-        return False
-    return all(isinstance(dim, int) or dim.is_Symbol for dim in dims(value))

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
@@ -24,6 +23,7 @@ from compiler.derivation.dependence import (
 from compiler.derivation.links import RULE_CURE, Links, NotLinked, dims, links_of, regrouped
 from compiler.derivation.masks import Masks
 from compiler.derivation.placed import NotPlaced, Placed, placed
+from compiler.derivation.prefixes import before_frames, joined_along, kept_along
 from compiler.derivation.reading import READING, reach_along
 from compiler.errors import Place, Refused
 from compiler.operator_traits import RANDOM, VIEWS
@@ -76,22 +76,27 @@ class Judging:
         model: a simplified graph with inferred shapes.
         time: name of the time axis.
         longest: frames of the longest sequence that is asked about.
+        most: the largest sizes of axes that count entries of prefixes, by name.
 
     Attributes:
         known: by value; numbers computed of sizes are not in it.
         offences: nodes that read too much, in graph order.
         tables: what values of places hold that no rule follows, where data is computed of them.
+        shifted: the axis of frames on which a Concat joins a prefix to them, or a Slice cuts it off, by node.
+        rows: where entries mix under a mask, the axis of the result that has its rows, by node, operand and its axis.
 
     Raises:
         Refused: there is no rule for what a node does along time.
     """
 
-    def __init__(self, model: ir.Model, time: str, longest: int) -> None:
+    def __init__(self, model: ir.Model, time: str, longest: int, most: Mapping[str, int] | None = None) -> None:
         self.model, self.frames, self.longest = model, house.symbol(time), longest
-        self.masks = Masks(self.frames, longest)
+        self.masks = Masks(self.frames, longest, most or {})
         self.offences: list[Offence] = []
         self.known: dict[ir.Value, Dependence] = {}
         self.tables: dict[ir.Value, Placed] = {}
+        self.shifted: dict[ir.Node, int] = {}
+        self.rows: dict[tuple[ir.Node, int, int], int] = {}
         self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
             along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
@@ -186,12 +191,16 @@ class Judging:
                 place = reason.place
                 raise Refused(f"{reason.message}, and {never}", cure=RULE_CURE, place=place) from None
             self.offences.append(reason)
-            along = {at: Along((dim,), NOWHERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
-            self.known[value] = Dependence(along, whole=str(reason))
+            self.known[value] = Dependence(self._made(value), whole=str(reason))
             return
         self.tables[value] = table
         self.masks.evaluated[value] = table.array
-        self.known[value] = Dependence({at: Along((self.frames,), NOWHERE) for at in table.along})
+        self.known[value] = Dependence({at: each for at, each in self._made(value).items() if at in table.along})
+
+    def _made(self, value: ir.Value) -> dict[int, Along]:
+        """Axes of frames of what is computed of places."""
+        befores = ((at, dim, before_frames(dim, self.frames)) for at, dim in enumerate(dims(value)))
+        return {at: Along((dim,), NOWHERE, before) for at, dim, before in befores if before is not None}
 
     def _is_shape(self, value: ir.Value) -> bool:
         is_whole = value.dtype is not None and value.dtype.is_integer() and value.type is not None
@@ -217,7 +226,7 @@ class Judging:
             return fact
         before = [fact.along[at].factors if at in fact.along else (dim,) for at, dim in enumerate(shape)]
         places = regrouped(before, dims(node.outputs[0]), self.frames)
-        along = {places[at][0]: Along(places[at][1], each.reach) for at, each in fact.along.items()}
+        along = {places[at][0]: dataclasses.replace(each, factors=places[at][1]) for at, each in fact.along.items()}
         return dataclasses.replace(
             fact, along=along, outside=_moved(fact.outside, {o: n for o, (n, _) in places.items()})
         )
@@ -252,10 +261,12 @@ class Judging:
             whole = self._offend(node, EVERYWHERE, "computes with the length of the sequence")
         if whole is None:
             whole = self._starts_late(node)
+        along = self._shift(node, facts)
         self._require_sizes(node, operands)
-        along = self._axes(node, links, facts)
+        along = self._axes(node, links, facts, along)
         mixed = self._mixed(node, links, facts)
-        outside = self.masks.outside_of(node, self, links)
+        kept = {at: {0: at} for at in along if node.op_type == "Slice" and self.shifted.get(node) == at}
+        outside = self.masks.outside_of(node, self, dataclasses.replace(links, axes={**links.axes, **kept}))
         if mixed:
             along, whole = self._over_frames(node, links, facts, along, mixed, whole)
         return Dependence(along, is_data, whole, outside)
@@ -265,7 +276,8 @@ class Judging:
         for at, value in enumerate(node.inputs):
             if at in operands or value is None or house.array_of(value) is not None:
                 continue
-            if not self.is_number(value) or (self.is_length(value) and node.op_type not in SIZED):
+            is_sized = node.op_type in SIZED or node in self.shifted
+            if not self.is_number(value) or (self.is_length(value) and not is_sized):
                 raise NotLinked(f"input {at} of {node.op_type} is computed")
 
     def _starts_late(self, node: ir.Node) -> str | None:
@@ -273,27 +285,52 @@ class Judging:
         if node.op_type == "Range":
             numbers = [numbers_of(value) for value in node.inputs]
             known = [each[0] for each in numbers if each]
-            if len(known) != 3 or not isinstance(known[0], int) or known[2] != 1:
+            if len(known) != 3 or house.mentions(known[0], str(self.frames)) or known[2] != 1:
                 return self._offend(node, EVERYWHERE, "counts otherwise than upwards from a number")
         if node.op_type == "Trilu" and len(node.inputs) > 1 and house.array_of(node.inputs[1]) is None:
             return self._offend(node, EVERYWHERE, "cuts along a diagonal that is computed")
         return None
 
-    def _axes(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> dict[int, Along]:
+    def _shift(self, node: ir.Node, facts: Mapping[int, Dependence]) -> dict[int, Along]:
+        """The axis on which a node joins a prefix to the frames, or cuts it off."""
+        if node.op_type not in ("Concat", "Slice"):
+            return {}
+        changed = {own for links in links_of(node).mixed for own in links.values()}
+        axes = [at for at in changed if any(at in fact.along for fact in facts.values())]
+        if not axes:
+            return {}
+        if len(changed) > 1:
+            raise NotLinked(f"{node.op_type} acts along time, and along other axes at once")
+        (axis,) = axes
+        if node.op_type == "Concat":
+            found: Along | None = joined_along(
+                node, [fact.along.get(axis) for fact in facts.values()], axis, self.frames
+            )
+        else:
+            found = kept_along(node, facts[0].along[axis], axis, self.frames)
+        self.shifted[node] = axis
+        return {} if found is None else {axis: found}
+
+    def _axes(
+        self, node: ir.Node, links: Links, facts: Mapping[int, Dependence], shifted: Mapping[int, Along]
+    ) -> dict[int, Along]:
         """The time axes of the result, as entries that stay where they are have them."""
-        found: dict[int, Along] = {}
+        found: dict[int, Along] = dict(shifted)
         for at, dim in enumerate(dims(node.outputs[0])):
+            if at == self.shifted.get(node):
+                continue
             meeting = {k: facts[k].along[own] for k, own in links.axes.get(at, {}).items() if own in facts[k].along}
             if meeting:
                 factors = {each.factors for each in meeting.values()}
                 others = [k for k, own in links.axes[at].items() if k in facts and k not in meeting]
                 if len(factors) > 1 or others:
                     raise NotLinked("an axis of time meets one of another size or kind")
-                found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()))
-            elif dim == self.frames:
+                before = next(each.before for each in meeting.values())
+                found[at] = Along(factors.pop(), hull(each.reach for each in meeting.values()), before)
+            elif (own_before := before_frames(dim, self.frames)) is not None:
                 if node.op_type == "Slice" or any(k in facts for k in links.axes.get(at, {})):
                     raise NotLinked("an axis as long as the sequence is made of another")
-                found[at] = Along((dim,), NOWHERE)
+                found[at] = Along((dim,), NOWHERE, own_before)
             elif house.mentions(dim, str(self.frames)):
                 raise NotLinked(f"an axis of {dim} entries is made")
         return found
@@ -301,7 +338,7 @@ class Judging:
     def _mixed(self, node: ir.Node, links: Links, facts: Mapping[int, Dependence]) -> list[dict[int, int]]:
         """The time axes among those along which entries mix."""
         mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
-        found = [each for each in mixed if each]
+        found = [each for each in mixed if each and node not in self.shifted]
         if node.op_type == "Gather" and facts[1].along and not (facts[0].is_data or facts[1].is_data):
             raise NotLinked("a table is looked up by places")
         if node.op_type == "Gather" and found:
@@ -326,7 +363,7 @@ class Judging:
         if node.op_type == "CumSum":
             return self._running(node, facts, along), whole
         for group in mixed:
-            if any(facts[k].along[own].factors != (self.frames,) for k, own in group.items()):
+            if not all(facts[k].along[own].is_alone for k, own in group.items()):
                 raise NotLinked("frames are mixed along an axis that they share with others")
             masked = _masked(facts, group, "low" if node.op_type == "Softmax" else "zero")
             beyond = hull(facts[k].along[own].reach for k, own in group.items())
@@ -335,13 +372,14 @@ class Judging:
                     whole = whole or self._offend(node, EVERYWHERE, "computes with all places of the sequence")
                     continue
                 whole_reach = EVERYWHERE
-                along = {at: Along(each.factors, whole_reach) for at, each in along.items()}
+                along = {at: dataclasses.replace(each, reach=whole_reach) for at, each in along.items()}
                 why = f"reads all frames of the sequence, {whole_reach}"
                 offence = self._offend(node, whole_reach, why)
                 whole = whole or (None if along else offence)
                 continue
-            operand, row, support = masked
-            reach = reach_of(support).behind(hull((beyond, HERE)))
+            operand, outside = masked
+            row = outside.row
+            reach = reach_of(outside.support).behind(hull((beyond, HERE)))
             if not any(facts[k].is_data for k in facts) and (not reach.is_causal or reach.first):
                 whole = whole or self._offend(node, EVERYWHERE, "computes with later places of the sequence")
                 continue
@@ -350,20 +388,23 @@ class Judging:
                     joined = hull((each.reach, reach))
                     if joined.high > 0 and joined.high > each.reach.high:
                         self._offend(node, joined, f"reads frames {joined} around its own")
-                    along[at] = Along(each.factors, joined)
+                    elif each.before and not outside.is_closed:
+                        self._offend(node, EVERYWHERE, "lets what lies in front of the frames read them")
+                    along[at] = dataclasses.replace(each, reach=joined)
+                    self.rows |= {(node, k, own): at for k, own in group.items()}
         return along, whole
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:
         """A running sum of what callers feed reads all that came before; of places it is a table."""
         ((axis,),) = (tuple(each.values()) for each in links_of(node).mixed)
-        if not facts[0].is_data or along[axis].factors != (self.frames,):
+        if not facts[0].is_data or along[axis].factors != (self.frames,):  # nor is there a prefix to go on from
             raise NotLinked("a running sum along time")
         backwards = house.int_attribute(node, "reverse", 0)
         own = Reach(0, math.inf) if backwards else Reach(-math.inf, -house.int_attribute(node, "exclusive", 0))
         reach = own.behind(along[axis].reach)
         if backwards:
             self._offend(node, reach, f"reads frames {reach} around its own")
-        return {**along, axis: Along(along[axis].factors, reach)}
+        return {**along, axis: dataclasses.replace(along[axis], reach=reach)}
 
     def _offend(self, node: ir.Node, reach: Reach, why: str) -> str:
         offence = Offence(node, reach, why)
@@ -382,15 +423,18 @@ def _moved(outside: Outside | None, places: Mapping[int, int]) -> Outside | None
     return dataclasses.replace(outside, row=places[outside.row], column=places[outside.column])
 
 
-def _masked(facts: Mapping[int, Dependence], group: Mapping[int, int], kind: str) -> tuple[int, int, np.ndarray] | None:
-    """The operand that is masked along an axis over which entries mix, its other axis, and the support by rows."""
+def _masked(facts: Mapping[int, Dependence], group: Mapping[int, int], kind: str) -> tuple[int, Outside] | None:
+    """The operand that is masked along an axis over which entries mix, and what the mask leaves, by its other axis."""
     for operand, own in group.items():
         outside = facts[operand].outside
         if outside is not None and outside.kind == kind:
             if outside.column == own:
-                return operand, outside.row, outside.support
+                return operand, outside
             if outside.row == own:
-                return operand, outside.column, outside.support.T
+                is_closed = not any(each.before for each in facts[operand].along.values())
+                return operand, dataclasses.replace(
+                    outside, row=outside.column, column=own, support=outside.support.T, is_closed=is_closed
+                )
     return None
 
 

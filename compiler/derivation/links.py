@@ -307,7 +307,7 @@ def regrouped(
                 here.append(at + len(here))
             else:
                 raise NotLinked(f"a Reshape of {[*before]} to {[*after]}")
-        times = [each for each in here if frames in before[each]]
+        times = [each for each in here if any(_counts(size, frames) for size in before[each])]
         if times:
             found |= _group(before, here, after, there, times, frames)
         at, to = at + len(here), to + len(there)
@@ -331,7 +331,7 @@ def _group(
             taken.append(factors.pop(0))
         if sympy.expand(sympy.prod([size for size, _ in taken]) - after[axis]) != 0:
             raise NotLinked(f"a Reshape that parts or merges time into an axis of {after[axis]} entries")
-        held = [each for size, each in taken if size == frames]
+        held = [each for size, each in taken if _counts(size, frames)]
         if len(held) > 1:
             raise NotLinked("a Reshape that merges two time axes")
         if held:
@@ -339,3 +339,8 @@ def _group(
     if len(found) != len(times):
         raise NotLinked("a Reshape that merges two time axes")
     return found
+
+
+def _counts(size: Dim, frames: Dim) -> bool:
+    """Whether a size counts frames, and what may lie in front of them."""
+    return house.mentions(size, str(frames))

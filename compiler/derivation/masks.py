@@ -1,10 +1,13 @@
 """Masks, evaluated: which pairs of places have weight zero, or so low a score that a softmax makes it zero.
 
 A mask is computed of places alone, so for a shorter sequence it is the upper left part of the longest one's, which is
-what is evaluated: whatever wrote it (comparisons, a table, a triangle, sums of ones), its support is read off.
+what is evaluated: whatever wrote it (comparisons, a table, a triangle, sums of ones), its support is read off. Where a
+prefix is joined to the frames, that is done for every number of entries that it may have.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,16 +41,32 @@ class Known(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inside:
+    """What a mask leaves of frames.
+
+    Attributes:
+        support: bool [longest, longest], of their rows and columns.
+        is_closed: whether rows in front of them have nothing in their columns.
+        level: the largest of the low numbers; -inf where there is none.
+    """
+
+    support: npt.NDArray[np.bool_]
+    is_closed: bool
+    level: float
+
+
 class Masks:
     """Evaluates what is computed of places.
 
     Args:
         frames: the number of frames.
         longest: for which it is evaluated.
+        most: the largest sizes of axes that count entries of prefixes, by name.
     """
 
-    def __init__(self, frames: house.Dim, longest: int) -> None:
-        self.frames, self.longest = frames, longest
+    def __init__(self, frames: house.Dim, longest: int, most: Mapping[str, int]) -> None:
+        self.frames, self.longest, self.most = frames, longest, most
         self.evaluated: dict[ir.Value, npt.NDArray[Any] | None] = {}
 
     def array(self, value: ir.Value) -> npt.NDArray[Any] | None:
@@ -66,25 +85,51 @@ class Masks:
         except ValueError:
             return None
 
-    def support(self, value: ir.Value, row: int, column: int, *, of_low: bool) -> npt.NDArray[np.bool_] | None:
-        """Where a value is not zero, or not low, anywhere along its other axes: bool [rows, columns].
+    def inside(
+        self, value: ir.Value, judging: Known, kept: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    ) -> Inside | None:
+        """What a value leaves of frames, by its first and its second axis of them; None where that is not known.
 
         Args:
-            value: computed of places alone.
-            row: its axis of rows, counted from the back.
-            column: its axis of columns, counted from the back.
-            of_low: whether low numbers are looked for.
+            value: computed of places alone, along two axes of frames.
+            judging: what has been found out.
+            kept: of its entries, which are inside.
         """
-        array = self.array(value)
-        if array is None:
-            return None
-        left = ~(array <= LOW) if of_low else array != 0
-        rank = max(left.ndim, -row, -column)
-        left = left.reshape((1,) * (rank - left.ndim) + left.shape)
-        others = tuple(at for at in range(rank) if at not in (row + rank, column + rank))
-        found = np.any(left, axis=others)
-        found = found if row < column else found.T
-        return np.broadcast_to(found, (self.longest, self.longest))
+        along = judging.of(value).along
+        row, column = sorted(along)
+        support = np.zeros((self.longest, self.longest), np.bool_)
+        is_closed, level, count = True, -np.inf, 0
+        for array, befores in self._arrays(value, along[row].before, along[column].before):
+            if array is None:
+                return None
+            left = np.any(kept(array), axis=tuple(at for at in range(array.ndim) if at not in (row, column)))
+            if left.shape != tuple(self.longest + each for each in befores):
+                return None
+            support |= left[befores[0] :, befores[1] :]
+            is_closed &= not left[: befores[0], befores[1] :].any()
+            level, count = max(level, float(np.max(array, where=array <= LOW, initial=-np.inf))), count + 1
+        return Inside(support, is_closed, level) if count else None
+
+    def _arrays(self, value: ir.Value, *befores: house.Dim) -> Iterator[tuple[npt.NDArray[Any] | None, list[int]]]:
+        """The entries of a value for the longest sequence and every number of entries in front of it."""
+        names = sorted({name for each in befores if not isinstance(each, int) for name in each.free_symbols}, key=str)
+        if not names:
+            yield self.array(value), [int(each) for each in befores]
+            return
+        try:
+            made = ShapeOnly([value])
+        except ValueError:
+            return
+        if any(str(name) not in self.most for name in names):
+            return
+        for sizes in itertools.product(*(range(1, self.most[str(name)] + 1) for name in names)):
+            given = dict(zip(names, sizes, strict=True))
+            lengths = {name: self.longest if name == self.frames else given.get(name, 1) for name in made.names}
+            try:
+                array = made.at(lengths)[0]
+            except ValueError:
+                array = None
+            yield array, [int(each if isinstance(each, int) else each.subs(given)) for each in befores]
 
     def outside_of(self, node: ir.Node, judging: Known, links: Links) -> Outside | None:
         """What a node leaves outside of a mask, its own or one in front of it."""
@@ -146,14 +191,11 @@ class Masks:
         along = sorted(judging.of(condition).along)
         if judging.of(condition).whole is not None or len(along) != 2:
             return None
-        own = len(dims(condition))
-        array = self.array(condition)
-        if array is None:
+        inside = self.inside(condition, judging, lambda array: array.astype(bool) != turned)
+        if inside is None:
             return None
-        kept = ~array.astype(bool) if turned else array.astype(bool)
-        row, column = (at - own for at in along)
-        found = np.any(kept.reshape(array.shape), axis=tuple(at for at in range(own) if at not in along))
-        return Outside("zero", rank + row, rank + column, np.broadcast_to(found, (self.longest, self.longest)))
+        row, column = (rank + at - len(dims(condition)) for at in along)
+        return Outside("zero", row, column, inside.support, is_closed=inside.is_closed)
 
     def _kind(self, value: ir.Value | None) -> tuple[Kind, float] | None:
         array = None if value is None else self.array(value)
@@ -195,17 +237,13 @@ class Masks:
         along = sorted(fact.along)
         if fact.is_data or fact.whole is not None or len(along) != 2 or judging.is_number(value):
             return None
-        own = len(dims(value))
-        support = self.support(value, along[0] - own, along[1] - own, of_low=is_sum)
-        if support is None or support.all():
+        inside = self.inside(value, judging, lambda array: ~(array <= LOW) if is_sum else array != 0)
+        if inside is None or inside.support.all():
             return None
-        array = self.array(value)
-        level = 0.0
-        if is_sum and array is not None:
-            low = array[array <= LOW]
-            level = float(low.max()) if low.size else 0.0
-        row, column = (rank + at - own for at in along)
-        return Outside("low" if is_sum else "zero", row, column, support, level, (str(node.name),))
+        row, column = (rank + at - len(dims(value)) for at in along)
+        kind: Kind = "low" if is_sum else "zero"
+        level = inside.level if is_sum else 0.0
+        return Outside(kind, row, column, inside.support, level, (str(node.name),), inside.is_closed)
 
 
 def _spread(outside: Outside | None, shift: int) -> Outside | None:
@@ -231,4 +269,7 @@ def _both(first: Outside | None, second: Outside | None) -> Outside | None:
         return first
     support = first.support & (second.support.T if turned else second.support)
     made = (*first.made_by, *(name for name in second.made_by if name not in first.made_by))
-    return dataclasses.replace(first, support=support, level=max(first.level, second.level), made_by=made)
+    is_closed = first.is_closed or (second.is_closed and not turned)
+    return dataclasses.replace(
+        first, support=support, level=max(first.level, second.level), made_by=made, is_closed=is_closed
+    )

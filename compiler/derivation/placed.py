@@ -8,6 +8,7 @@ function of its places: a value that hangs on the length of the sequence differs
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import sympy
 from compiler import ir as house
 from compiler.analysis.shape_only import ShapeOnly
 from compiler.derivation.links import dims
+from compiler.derivation.prefixes import before_frames
 
 Array = npt.NDArray[Any]
 
@@ -37,12 +39,14 @@ class Placed:
     """A value as a table.
 
     Attributes:
-        array: for the longest sequence; axes of other names have one entry, which is repeated.
+        array: for the longest sequence, behind its prefix; axes of other names have one entry, which is repeated.
         along: its axes of time, ascending.
+        prefixes: entries in front of the frames, by axis; none where an axis is not named.
     """
 
     array: Array
     along: tuple[int, ...]
+    prefixes: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 def placed(value: ir.Value, frames: sympy.Symbol, longest: int) -> Placed:
@@ -56,11 +60,14 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int) -> Placed:
     Raises:
         NotPlaced: it is no beginning of itself on a longer sequence, or cannot be evaluated.
     """
-    shape = dims(value)
-    along = tuple(at for at, dim in enumerate(shape) if dim == frames)
-    for dim in shape:
-        if dim != frames and house.mentions(dim, str(frames)):
-            raise NotPlaced(f"an axis of {dim} entries is made")
+    prefixes: dict[int, int] = {}
+    for axis, dim in enumerate(dims(value)):
+        if house.mentions(dim, str(frames)):
+            before = before_frames(dim, frames)
+            if not isinstance(before, int):
+                reason = "is made" if before is None else "has a prefix of another length at every call"
+                raise NotPlaced(f"an axis of {dim} entries {reason}")
+            prefixes[axis] = before
     try:
         made = ShapeOnly([value])
     except ValueError as error:
@@ -76,18 +83,19 @@ def placed(value: ir.Value, frames: sympy.Symbol, longest: int) -> Placed:
     if whole.nbytes > MOST_BYTES:
         raise NotPlaced(f"a table of {whole.nbytes} bytes for {longest} frames is too large")
     for length in range(1, longest):
-        if not _same(at(length, 1), _beginning(whole, along, length)):
+        if not _same(at(length, 1), _beginning(whole, prefixes, length)):
             raise NotPlaced(f"it is not the same for {length} frames and for {longest}")
     for other in OTHERS if any(name != frames for name in made.names) else ():
         for length in {1, min(2, longest), longest}:
             found = at(length, other)
-            if not _same(found, np.broadcast_to(_beginning(whole, along, length), found.shape)):
+            if not _same(found, np.broadcast_to(_beginning(whole, prefixes, length), found.shape)):
                 raise NotPlaced("it differs between rows, or with an axis that is not time")
-    return Placed(whole, along)
+    return Placed(whole, tuple(prefixes), prefixes)
 
 
-def _beginning(array: Array, along: tuple[int, ...], length: int) -> Array:
-    return array[tuple(slice(length) if at in along else slice(None) for at in range(array.ndim))]
+def _beginning(array: Array, prefixes: Mapping[int, int], length: int) -> Array:
+    ends = (prefixes[at] + length if at in prefixes else None for at in range(array.ndim))
+    return array[tuple(slice(end) for end in ends)]
 
 
 def _same(first: Array, second: Array) -> bool:

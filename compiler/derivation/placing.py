@@ -11,6 +11,7 @@ What was evaluated is a table over one or two axes of places. The first form tha
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -20,6 +21,9 @@ from compiler.derivation.links import dims
 from compiler.derivation.placed import Array, Placed
 from compiler.derivation.written_sizes import STAMP, Part, Sizes, written_size
 from compiler.ir import Dim
+
+Asked: TypeAlias = Mapping[int, tuple[Part, int]]
+"""By time axis: which part is asked for, and how many entries lie in front of its frames."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ def varying(table: Placed) -> tuple[int, ...]:
 
 
 def by_distance(array: Array, row: int, column: int) -> Array | None:
-    """The entries per row - column, from the largest column on: [2 * longest - 1, ...]; None where they differ.
+    """The entries per row - column, from the largest column on: [2 * longest - 1, ...]; None where that does not tell.
 
     Args:
         array: over both axes.
@@ -59,6 +63,8 @@ def by_distance(array: Array, row: int, column: int) -> Array | None:
     """
     square = np.moveaxis(array, (row, column), (0, 1))
     longest = len(square)
+    if square.shape[1] != longest:
+        return None
     places = np.arange(longest)
     found: Array = np.concatenate([square[0, :0:-1], square[:, 0]])
     return found if _equal(found[places[:, None] - places + longest - 1], square) else None
@@ -102,25 +108,24 @@ class Placing:
         """
         insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
         moving, array, name = varying(table), table.array, str(value.name)
+        asked = {at: (part, table.prefixes.get(at, 0)) for at, part in parts.items()}
         for at in table.along:
             array = array if at in moving else np.take(array, [0], at)
         if not moving:
             found = insert.constant(array, name)
         elif len(moving) == 1:
-            found = self._along_one(insert, array, moving[0], parts, name)
+            found = self._along_one(insert, array, moving[0], asked, name)
         else:
-            found = self._along_two(insert, array, moving, parts, name)
+            found = self._along_two(insert, array, moving, asked, name)
         if any(not isinstance(dim, int) and at not in moving for at, dim in enumerate(dims(value))):
             found = insert.op("Expand", [found, self.sizes.several(shape, name)], name=name)
         found.shape = ir.Shape([written_size(each) for each in shape])
         return found
 
-    def _along_one(
-        self, insert: house.Inserter, array: Array, axis: int, parts: Mapping[int, Part], name: str
-    ) -> ir.Value:
+    def _along_one(self, insert: house.Inserter, array: Array, axis: int, asked: Asked, name: str) -> ir.Value:
         longest = array.shape[axis]
         start = int(array.flat[0]) if array.dtype.kind in "iu" else 0
-        places = self._places(insert, parts, axis, 1, 0)
+        places = self._places(insert, asked, axis, 1, 0)
         if array.dtype == np.int64 and array.size == longest and _equal(array.reshape(-1), start + np.arange(longest)):
             found = insert.op("Add", [places, insert.int64s(start)], name=name) if start else places
             others = [at for at in range(array.ndim) if at != axis]
@@ -130,16 +135,17 @@ class Placing:
         )
 
     def _along_two(
-        self, insert: house.Inserter, array: Array, axes: tuple[int, ...], parts: Mapping[int, Part], name: str
+        self, insert: house.Inserter, array: Array, axes: tuple[int, ...], asked: Asked, name: str
     ) -> ir.Value:
         row, column = axes
         distances = by_distance(array, row, column)
         bounds = None if distances is None else compared(distances)
         if bounds is not None:
-            return self._compared(insert, bounds, array.ndim, axes, parts, name)
-        longest = array.shape[row]
+            return self._compared(insert, bounds, array.ndim, axes, asked, name)
+        longest = array.shape[column]
         rows, columns = (
-            self._bounded(insert, self._places(insert, parts, each, 2, at), longest) for at, each in enumerate(axes)
+            self._bounded(insert, self._places(insert, asked, each, 2, at), array.shape[each])
+            for at, each in enumerate(axes)
         )
         if distances is None:
             square = np.moveaxis(array, axes, (0, 1))
@@ -156,10 +162,10 @@ class Placing:
         bounds: Compared,
         rank: int,
         axes: tuple[int, ...],
-        parts: Mapping[int, Part],
+        asked: Asked,
         name: str,
     ) -> ir.Value:
-        rows, columns = (self._places(insert, parts, at, rank) for at in axes)
+        rows, columns = (self._places(insert, asked, at, rank) for at in axes)
         found: ir.Value | None = None
         for bound, compares in ((bounds.low, "LessOrEqual"), (bounds.high, "GreaterOrEqual")):
             if bound is None:
@@ -188,11 +194,10 @@ class Placing:
         """Places within the table: frames behind the end of a chunk, which are padding, may lie behind it."""
         return insert.op("Min", [places, insert.int64s(longest - 1)], name="places_within")
 
-    def _places(
-        self, insert: house.Inserter, parts: Mapping[int, Part], axis: int, rank: int, to: int | None = None
-    ) -> ir.Value:
+    def _places(self, insert: house.Inserter, asked: Asked, axis: int, rank: int, to: int | None = None) -> ir.Value:
         """Places along an axis, of a rank, at that axis or another."""
-        places = self.sizes.places(parts[axis], insert.source)
+        part, before = asked[axis]
+        places = self.sizes.places(part, insert.source, before)
         others = [at for at in range(rank) if at != (axis if to is None else to)]
         return insert.op("Unsqueeze", [places, insert.int64s(*others)], name="places_along") if others else places
 

@@ -19,9 +19,11 @@ INT64S = ir.TensorType(ir.DataType.INT64)
 
 
 class Part(enum.Enum):
-    """Which frames of a time axis."""
+    """Which entries of a time axis: new frames, the prefix in front of all frames, all frames, or both."""
 
     NEW = "new"
+    FIRST = "first"
+    SINCE = "since"
     ALL = "all"
 
 
@@ -106,16 +108,32 @@ class Sizes:
         assert value.dtype is not None
         return insert.op("Cast", [found], {"to": int(value.dtype)}, name=name)
 
-    def places(self, part: Part, source: str) -> ir.Value:
-        """The places of a part, int64 [frames]."""
+    def count(self, part: Part, before: Dim = 0) -> Dim:
+        """The entries of a part of an axis.
+
+        Args:
+            part: it.
+            before: entries of the axis in front of its frames.
+        """
+        counts = {Part.NEW: self.frames, Part.FIRST: before, Part.SINCE: self.total}
+        return counts.get(part, house.normal_form(before + self.total))
+
+    def places(self, part: Part, source: str, before: Dim = 0) -> ir.Value:
+        """The places of a part, int64 [entries]; those of frames are counted from behind their prefix."""
         insert = house.Inserter(self.model, STAMP, source=source)
+        if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
+            both = [self.places(each, source, before) for each in (Part.FIRST, Part.SINCE)]
+            shape = [written_size(self.count(part, before))]
+            return insert.op("Concat", both, {"axis": 0}, name="places_of_all", shape=shape)
         zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
-        count: Dim = self.frames if part is Part.NEW else self.total
+        count = self.count(part, before)
         shape = [written_size(count)]
         counted = insert.op("Range", [zero, self.scalar(count), one], name="places", shape=shape)
-        if part is Part.ALL:
+        if part is Part.NEW:
+            counted = insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
+        if part is Part.FIRST or before == 0:
             return counted
-        return insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
+        return insert.op("Add", [counted, self.one(before)], name="places_behind", shape=shape)
 
     def measure(self, caches: Sequence[tuple[ir.Value, ir.Value, int]]) -> None:
         """How many frames are cached, and how many there are with the new ones, read of caches.

@@ -1,6 +1,7 @@
 """Random stateless graphs over whole sequences: attention under masks of many makes, and what makes it no stream.
 
-Every graph is [batch, time] of tokens to scores [batch, time, 13]. What is drawn is written down in a `Drawing`.
+Every graph is [batch, time] of tokens to scores [batch, time, 13]; before some of them lies a text, which sees itself
+and is seen by all. What is drawn is written down in a `Drawing`.
 """
 
 import dataclasses
@@ -18,6 +19,9 @@ LABELS, WIDTH, HEADS, SIZE = 13, 8, 2, 4
 LONGEST = 24
 """Frames of the longest sequence: rows of tables."""
 
+LETTERS = 5
+"""Of the longest text."""
+
 POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed")
 MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted", "packed")
 PREFIX = "prefix"
@@ -29,6 +33,18 @@ SPOILERS = (
     "length_bias", "soft_mask",
 )  # fmt: skip
 """What makes a graph no stream, or a stream that looks ahead."""
+
+TEXTS = ("", "fixed", "named")
+"""No text, one of a fixed number of letters, or one of any number."""
+
+NOT_BEHIND = {
+    "fixed": ("summed",),
+    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed"),
+}
+"""Positions and masks that are refused behind a text."""
+
+TEXT_SPOILERS = ("text_hears", "text_behind")
+"""What makes a graph with a text no stream."""
 
 Array = npt.NDArray[np.generic]
 
@@ -51,6 +67,7 @@ class Drawing:
         width: of the band or chunk of the mask.
         spoiler: what makes it no stream, or empty.
         seed: of the weights.
+        text: what lies before the frames.
     """
 
     positions: str = "none"
@@ -66,6 +83,12 @@ class Drawing:
     width: int = 3
     spoiler: str = ""
     seed: int = 0
+    text: str = ""
+
+    @property
+    def longest(self) -> int:
+        """Frames of the longest sequence, which tables hold with the text before it."""
+        return LONGEST - LETTERS if self.text else LONGEST
 
 
 def drawn(seed: int, *, spoiled: bool) -> Drawing:
@@ -76,7 +99,7 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
         return str(of[int(random.integers(len(of)))])
 
     mask, writing = one(MASKS), one(WRITINGS)
-    return Drawing(
+    drawing = Drawing(
         one(POSITIONS),
         mask,
         writing,
@@ -91,6 +114,17 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
         spoiler=one(SPOILERS) if spoiled else "",
         seed=seed,
     )
+    if random.integers(3):
+        return drawing
+    text = one(TEXTS[1:])
+    if drawing.positions in NOT_BEHIND[text]:
+        drawing = dataclasses.replace(drawing, positions="rotary")
+    if drawing.mask in NOT_BEHIND[text]:
+        drawing = dataclasses.replace(drawing, mask="band")
+    is_spoiled_by_text = spoiled and bool(random.integers(2))
+    return dataclasses.replace(
+        drawing, text=text, spoiler=one(TEXT_SPOILERS) if is_spoiled_by_text else drawing.spoiler
+    )
 
 
 class _Writer:
@@ -103,7 +137,14 @@ class _Writer:
         self.model = ir.Model(graph, ir_version=10)
         self.insert = house.Inserter(self.model, "kit")
         self.tokens = tokens
-        self.length = self.op("Squeeze", self.op("Shape", tokens, start=1, end=2))
+        self.length = self.frames = self.op("Squeeze", self.op("Shape", tokens, start=1, end=2))
+        if drawing.text:
+            letters: int | str = LETTERS if drawing.text == "fixed" else "letters"
+            kind = ir.TensorType(ir.DataType.INT64)
+            self.text = ir.Value(name="text", shape=ir.Shape(["batch", letters]), type=kind)
+            graph.inputs.append(self.text)
+            self.letters = self.op("Squeeze", self.op("Shape", self.text, start=1, end=2))
+            self.length = self.op("Add", self.letters, self.frames)
         self.places = self.op("Range", self.number(0), self.length, self.number(1))
 
     def op(self, op_type: str, *operands: ir.Value | None, **attributes: int | str | Sequence[int]) -> ir.Value:
@@ -178,7 +219,11 @@ class _Writer:
             ),
             "counted": lambda: self.op("LessOrEqual", self._counted(0), self.op("Add", self._counted(1), ahead)),
         }  # fmt: skip
-        return made[drawing.mask]()
+        mask = made[drawing.mask]()
+        if not drawing.text:
+            return mask
+        mask = self.op("Or", mask, self.op("Less", columns, self.letters))
+        return self.op("Or", mask, self.op("Less", rows, self.letters)) if drawing.spoiler == "text_hears" else mask
 
     def _ahead(self) -> int:
         return self.drawing.width if self.drawing.spoiler == "ahead" else 0
@@ -334,14 +379,25 @@ class _Writer:
             return self.op("CumSum", x, self.number(1), reverse=1)
         return x
 
+    def embedded(self) -> ir.Value:
+        frames = self.op("Gather", self.weights(LABELS, WIDTH), self.tokens, axis=0)
+        if not self.drawing.text:
+            return frames
+        both = self.op("Gather", self.weights(LABELS, WIDTH), self.text, axis=0), frames
+        return self.op("Concat", *(both[::-1] if self.drawing.spoiler == "text_behind" else both), axis=1)
+
     def written(self) -> ir.Model:
-        x = self.positioned(self.op("Gather", self.weights(LABELS, WIDTH), self.tokens, axis=0))
+        x = self.positioned(self.embedded())
         x = self.spoiled(x)
         for _ in range(self.drawing.layers):
             y = self.normal(x)
             x = self.op("Add", x, self.attention(y))
             y = y if self.drawing.parallel else self.normal(x)
             x = self.op("Add", x, self.forward_part(y))
+        if self.drawing.text:
+            x = self.op(
+                "Slice", x, self.op("Unsqueeze", self.letters, self.ints(0)), self.ints(2**63 - 1), self.ints(1)
+            )
         scores = self.op("MatMul", self.normal(x), self.weights(WIDTH, LABELS))
         scores.name = "scores"
         scores.dtype = ir.DataType.FLOAT
@@ -370,7 +426,7 @@ def in_calls(
     Args:
         steps: the derived graph; frames are the second axis of inputs and answers.
         caches: outputs by the inputs that they feed.
-        feeds: whole sequences.
+        feeds: whole sequences, and what every call is given.
         lengths: frames of every call.
         name: of the answer.
     """
@@ -383,9 +439,10 @@ def in_calls(
         kind = inputs[each].dtype
         assert kind is not None
         states[each] = np.zeros(shape, kind.numpy())
+    timed = {key for key in feeds if "time" in map(str, inputs[key].shape or ())}
     answers, at = [], 0
     for length in lengths:
-        chunk = {key: array[:, at : at + length] for key, array in feeds.items()}
+        chunk = {key: array[:, at : at + length] if key in timed else array for key, array in feeds.items()}
         found = runs.run([name, *caches.values()], {**chunk, **states})
         answers.append(found[0])
         states = dict(zip(caches, found[1:], strict=True))

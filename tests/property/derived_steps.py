@@ -2,9 +2,10 @@
 
     python -m tests.property.derived_steps --graphs 10000 --seed 0
 
-Half of the graphs are streams; the other half are spoiled: their attention sees later frames, or something depends
-on the length of the sequence. A graph counts as unsound when steps are derived whose answers differ from the whole
-graph's, and as disputed when the checker refuses what was derived.
+Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
+attention sees later frames, the text hears some, or something depends on the length of the sequence. A graph counts
+as unsound when steps are derived whose answers differ from the whole graph's, and as disputed when the checker
+refuses what was derived.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import collections
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -22,11 +23,11 @@ from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import DerivedSteps, derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import LABELS, LONGEST, Drawing, drawn, in_calls, lengths_of_calls, session, whole_graph
+from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, drawn, in_calls, lengths_of_calls, session, whole_graph
 
 TOLERANCE = 1.0e-4
 
-Derive = Callable[[ir.Model, str, str, int], DerivedSteps]
+Derive = Callable[[ir.Model, str, str, int, Mapping[str, int]], DerivedSteps]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +48,16 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     whole = whole_graph(drawing)
     random = np.random.default_rng(drawing.seed)
     try:
-        derived = derived_by(whole, "time", "past", LONGEST)
+        derived = derived_by(whole, "time", "past", drawing.longest, {"letters": LETTERS})
     except Refused as refused:
         return Trial("refused", refused.message)
     first = derived.certificate["first"]
     caches = {each.input: each.output for each in derived.cached}
-    for frames in (LONGEST, int(random.integers(2, LONGEST))):
+    for frames in (drawing.longest, int(random.integers(2, drawing.longest))):
         feeds = {"tokens": random.integers(0, LABELS, (2, frames))}
+        if drawing.text:
+            letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
+            feeds["text"] = random.integers(0, LABELS, (2, letters))
         expected = session(whole).run(["scores"], feeds)[0]
         lengths = lengths_of_calls(frames, random)
         lengths = [min(max(lengths[0], first), frames), *lengths[1:]]

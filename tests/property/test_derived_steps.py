@@ -1,6 +1,7 @@
 """Steps of random graphs are those of the whole graph; planted weaknesses of what derives them are noticed."""
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -14,7 +15,7 @@ from compiler.derivation.dependence import Reach
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import Part, Sizes
 from compiler.ir import Dim
-from tests.kit.whole_sequences import SPOILERS, Drawing, drawn
+from tests.kit.whole_sequences import SPOILERS, TEXT_SPOILERS, Drawing, drawn
 from tests.property.derived_steps import Trial, tried
 
 FEW = range(100, 112)
@@ -27,7 +28,7 @@ def test_steps_are_refused_or_right(seed: int) -> None:
 
 
 def test_seeds_draw_every_spoiler() -> None:
-    assert {drawn(seed, spoiled=True).spoiler for seed in range(150)} == set(SPOILERS)
+    assert {drawn(seed, spoiled=True).spoiler for seed in range(200)} == {*SPOILERS, *TEXT_SPOILERS}
 
 
 def _reach_is_causal(support: np.ndarray) -> Reach:
@@ -39,6 +40,21 @@ RIGHT_SIZE = Sizes.one
 
 def _places_from_zero(self: Sizes, size: Dim) -> ir.Value:
     return RIGHT_SIZE(self, 0 if size == self.past else size)
+
+
+RIGHT_INSIDE = masks.Masks.inside
+
+
+def _always_closed(self: masks.Masks, *given: Any) -> masks.Inside | None:
+    found = RIGHT_INSIDE(self, *given)
+    return None if found is None else dataclasses.replace(found, is_closed=True)
+
+
+RIGHT_PLACES = Sizes.places
+
+
+def _places_without_a_prefix(self: Sizes, part: Part, source: str, before: Dim = 0) -> ir.Value:
+    return RIGHT_PLACES(self, part, source, before if part in (Part.FIRST, Part.ALL) else 0)
 
 
 RIGHT_DISTANCES = placing.by_distance
@@ -80,6 +96,14 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "new places begin at 0": (
         mock.patch.object(Sizes, "one", _places_from_zero),
         Drawing(positions="looked_up"),
+    ),
+    "a text may hear": (
+        mock.patch.object(masks.Masks, "inside", _always_closed),
+        Drawing(spoiler="text_hears", text="fixed", layers=2),
+    ),
+    "places behind a text begin at 0": (
+        mock.patch.object(Sizes, "places", _places_without_a_prefix),
+        Drawing(positions="looked_up", text="fixed"),
     ),
 }
 

@@ -7,7 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.analysis.layout import Frames, Segment, Side
+from compiler.analysis.row_numbers import parted
 from compiler.errors import Refused
+from compiler.ir import symbol
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
 from compiler.passes.pad_axes import PadAxes
@@ -174,3 +177,16 @@ def test_what_cannot_be_per_row_is_refused_with_a_cure(name: str) -> None:
     with pytest.raises(Refused) as raised:
         PadAxes().apply(lowered)
     assert cure in raised.value.cure
+
+
+PAST_AND_NEW = (Segment(symbol("past"), Side.RIGHT), Segment(symbol("time")))
+
+
+def test_what_is_joined_has_its_part_of_the_axis() -> None:
+    letters, past, time = (symbol(name) for name in ("letters", "past", "time"))
+    text = Segment(letters)
+    whole = (Frames((text, *PAST_AND_NEW)),)
+    assert parted(whole, [letters, past + time]) == [(Frames((text,)),), (Frames(PAST_AND_NEW),)]
+    assert parted(whole, [letters + past, time]) == [(Frames((text, PAST_AND_NEW[0])),), (Frames(PAST_AND_NEW[1:]),)]
+    assert parted(whole, [letters, past]) is None
+    assert parted(whole, [2 * letters, past + time]) is None

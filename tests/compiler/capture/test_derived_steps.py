@@ -1,5 +1,6 @@
 """A model of whole sequences goes through the front door, and is pushed to call by call."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
 from runtime_lite.errors import BadInput
 from tests.kit.models.project import Project
-from tests.kit.whole_sequences import LABELS, Drawing, session, whole_graph
+from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, session, whole_graph
 
 WINDOW = 20
 
@@ -73,6 +74,41 @@ def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_pa
     again = project(tmp_path, drawing).build(recipe="whole.yaml")
     assert again.code == 0
     assert "net:capture" in again.stages(cached=True)
+
+
+TEXT_DATA = f"""
+import numpy as np
+
+def streams():
+    random = np.random.default_rng(0)
+    while True:
+        text = random.integers(0, {LABELS}, (1, int(random.integers(1, {LETTERS + 1}))))
+        yield [{{"text": text, "tokens": random.integers(0, {LABELS}, (1, n))}} for n in (6, *[1] * 12)]
+"""
+
+
+@pytest.mark.slow
+def test_a_text_before_the_frames_is_padded_row_by_row(tmp_path: Path) -> None:
+    drawing = Drawing(positions="rotary", groups=1, text="named")
+    made = project(tmp_path, drawing)
+    made.write("tokens.py", TEXT_DATA)
+    recipe = copy.deepcopy(RECIPE)
+    net = recipe["graphs"]["net"]  # type: ignore[index]
+    net["inputs"]["text"] = {"shape": ["batch", "letters"], "dtype": "int64", "range": [0, LABELS - 1]}
+    net["axes"]["letters"] = {"buckets": [2, LETTERS], "length_input": "letters_length"}
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    tokens = np.random.default_rng(5).integers(0, LABELS, (1, WINDOW - 1))
+    with runtime_lite.Runtime() as runtime:
+        model = runtime.load(tmp_path / "bundle")
+        for letters in (1, 2, 4):
+            text = tokens[:, :letters]
+            expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens, "text": text})[0]
+            with model.open_stream() as stream:
+                for at in range(0, 15, 3):
+                    got = stream.push({"text": text, "tokens": tokens[:, at : at + 3]})["scores"]
+                    assert np.allclose(got, expected[:, at : at + 3], atol=1e-5)
 
 
 def test_what_is_no_stream_is_refused_at_the_front_door(tmp_path: Path) -> None:

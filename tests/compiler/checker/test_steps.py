@@ -35,10 +35,10 @@ def _value(told: Told, name: str) -> Told:
 
 TAMPERED: dict[str, Callable[[Told], Any]] = {
     "a result is not told of": lambda told: told["values"].remove(_value(told, "scores")),
-    "other places": lambda told: _value(told, "scores").update(parts=[[1, "all", []]]),
+    "other places": lambda told: _value(told, "scores").update(parts=[[1, "all", [], "0"]]),
     "another value": lambda told: _value(told, "scores").update(value="gather"),
     "no such value": lambda told: _value(told, "scores").update(value="nothing"),
-    "no such part": lambda told: _value(told, "scores").update(parts=[[1, "some", []]]),
+    "no such part": lambda told: _value(told, "scores").update(parts=[[1, "some", [], "0"]]),
     "a cache is not told of": lambda told: told["caches"].pop(),
 }
 

@@ -17,7 +17,7 @@ def test_the_certificate_tells_caches_masks_and_every_value() -> None:
     ]
     assert {each["reach"] for each in told["masks"]} == {"[-3, 0]"}
     results = [each for each in told["values"] if each["step"] == "scores"]
-    assert results == [{"step": "scores", "value": "scores", "parts": [[1, "new", []]], "reach": {"1": "[-3, 0]"}}]
+    assert results == [{"step": "scores", "value": "scores", "parts": [[1, "new", [], "0"]], "reach": {"1": "[-3, 0]"}}]
     assert told["assumes"]
 
 

@@ -17,7 +17,7 @@ SPOILED = {
     "reversed": ("Sub", "computes with the length of the sequence"),
     "scaled": ("Cast", "length of the sequence"),
     "length_bias": ("Sub", "computes with the length of the sequence"),
-    "shifted": ("Slice", "acts along time|as long as the sequence|entries is made"),
+    "shifted": ("Slice", "Slice leaves out frames"),
     "future_sum": ("CumSum", r"reads frames \[0, inf\] around its own"),
     "wrong_axis": ("MatMul", "reads frames"),
 }

@@ -54,9 +54,15 @@ def test_what_differs_between_rows_is_none() -> None:
         placed(made(rows), FRAMES, LONGEST)
 
 
-def test_an_axis_of_more_entries_than_frames_is_none() -> None:
-    with pytest.raises(NotPlaced, match=r"an axis of time \+ 1 entries"):
-        placed(made(lambda g: g.op("Concat", g.ints(-1), g.places, axis=0)), FRAMES, LONGEST)
+def test_what_lies_in_front_of_the_frames_is_part_of_the_table() -> None:
+    found = placed(made(lambda g: g.op("Concat", g.ints(-1), g.places, axis=0)), FRAMES, LONGEST)
+    assert found.prefixes == {0: 1}
+    assert found.array.tolist() == [-1, *range(LONGEST)]
+
+
+def test_an_axis_of_other_entries_than_frames_is_none() -> None:
+    with pytest.raises(NotPlaced, match=r"an axis of 2\*time entries is made"):
+        placed(made(lambda g: g.op("Concat", g.places, g.places, axis=0)), FRAMES, LONGEST)
 
 
 def test_what_hangs_on_data_cannot_be_evaluated() -> None:

@@ -50,7 +50,7 @@ def written(array: Array, along: tuple[int, ...], part: Part) -> tuple[ir.Model,
     return model, found
 
 
-@pytest.mark.parametrize("part", Part)
+@pytest.mark.parametrize("part", [Part.NEW, Part.ALL])
 @pytest.mark.parametrize("name", TABLES)
 def test_every_form_gives_the_entries_of_a_call(name: str, part: Part) -> None:
     array, along, form = TABLES[name]

@@ -30,15 +30,17 @@ def test_sizes_and_places_of_a_call() -> None:
     batch = house.symbol("batch")
     asked = [
         sizes.several([2 * batch, TIME + PAST, 4], "shape"),
-        *(sizes.places(part, "") for part in Part),
+        *(sizes.places(part, "") for part in (Part.NEW, Part.ALL)),
+        *(sizes.places(part, "", 3) for part in Part),
         sizes.scalar(PAST, ir.DataType.FLOAT),
     ]
     joined = house.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 1}, name="joined")
     sizes.measure([(inputs[1], joined, 1)])
-    shape, new, every, past = run(model, asked)
+    shape, new, every, *behind, past = run(model, asked)
     assert shape.tolist() == [6, 7, 4]
     assert new.tolist() == [5, 6]
     assert every.tolist() == [*range(7)]
+    assert [each.tolist() for each in behind] == [[8, 9], [0, 1, 2], [*range(3, 10)], [*range(10)]]
     assert float(past) == 5.0
     assert past.dtype.name == "float32"
 

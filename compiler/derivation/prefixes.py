@@ -1,0 +1,91 @@
+"""A prefix that is joined to the frames: text in front of audio, a voice in front of speech.
+
+    x [batch, letters + time] = Concat(text [batch, letters], audio [batch, time])
+    y [batch, time] = x[:, letters:]
+
+A joined axis counts the entries of the prefix, then the frames. A call is given the whole prefix and its own frames. No
+entry of the prefix reads a frame, so that all of them are computed of the prefix alone.
+"""
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import sympy
+
+from compiler import ir as house
+from compiler.analysis.known_sizes import numbers_of
+from compiler.derivation.dependence import Along
+from compiler.derivation.links import NotLinked, dims
+from compiler.ir import Dim
+
+
+def is_count(size: Dim) -> bool:
+    """Whether a size is a sum of counts, which never falls below 0."""
+    if isinstance(size, int):
+        return size >= 0
+    terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(size)))
+    return all(coefficient > 0 and (rest == 1 or rest.is_Symbol) for coefficient, rest in terms)
+
+
+def before_frames(size: Dim, frames: sympy.Symbol) -> Dim | None:
+    """The entries in front of the frames on an axis of a size; None where it is no prefix and all frames.
+
+    Args:
+        size: of the axis.
+        frames: the number of frames.
+    """
+    if size == frames:
+        return 0
+    rest = house.normal_form(size - frames)
+    return rest if is_count(rest) and not house.mentions(rest, str(frames)) else None
+
+
+def joined_along(node: ir.Node, joined: Sequence[Along | None], axis: int, frames: sympy.Symbol) -> Along:
+    """The axis that a Concat makes of a prefix and frames.
+
+    Args:
+        node: a Concat.
+        joined: of every operand, what is known of the axis on which they are joined.
+        axis: it.
+        frames: the number of frames.
+
+    Raises:
+        NotLinked: frames lie in front of something.
+    """
+    last, size = joined[-1], dims(node.outputs[0])[axis]
+    before = before_frames(size, frames)
+    if last is None or any(each is not None for each in joined[:-1]) or not last.is_alone or before is None:
+        raise NotLinked("Concat joins frames to what lies behind them")
+    return Along((size,), last.reach, before)
+
+
+def kept_along(node: ir.Node, along: Along, axis: int, frames: sympy.Symbol) -> Along | None:
+    """What a Slice leaves of an axis: frames with the end of their prefix, or a part of the prefix: None.
+
+    Args:
+        node: a Slice along that axis alone.
+        along: what is known of the axis.
+        axis: it.
+        frames: the number of frames.
+
+    Raises:
+        NotLinked: some frames are left out.
+    """
+    bounds = [numbers_of(value) for value in node.inputs[1:]]
+    if not along.is_alone or any(each is None or len(each) != 1 for each in bounds):
+        raise NotLinked("Slice cuts frames that share their axis, or several axes at once")
+    left, start = dims(node.outputs[0])[axis], start_of(node, axis)
+    if len(bounds) > 3 and bounds[3] != (1,):
+        raise NotLinked("Slice leaves out frames")
+    before = before_frames(left, frames)
+    if before is not None and house.normal_form(along.before - before - start) == 0:
+        return Along((left,), along.reach, before)
+    if not house.mentions(left, str(frames)) and is_count(house.normal_form(along.before - start - left)):
+        return None
+    raise NotLinked("Slice leaves out frames")
+
+
+def start_of(node: ir.Node, axis: int) -> Dim:
+    """Where a Slice along one axis begins, counted from the front."""
+    (start,) = numbers_of(node.inputs[1]) or (0,)
+    return start if is_count(start) else house.normal_form(start + dims(node.inputs[0])[axis])
