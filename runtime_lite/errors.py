@@ -53,6 +53,10 @@ class _WithReason(RuntimeLiteError):
         super().__init__(message)
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type["_WithReason"], tuple[str, str]]:
+        """Both texts go along to another process."""
+        return type(self), (str(self), self.reason)
+
 
 class ExecutorFailed(_WithReason):
     """A run took its process along, lacked memory or does not end.

@@ -1,5 +1,7 @@
 """Errors say whose fault it is by their exit code, and untrusted values are shown short and harmless."""
 
+import copy
+
 import pytest
 
 from runtime_lite import (
@@ -31,3 +33,11 @@ def test_untrusted_values_are_shown_short_and_printable(value: object) -> None:
     assert text.isascii()
     assert text.isprintable()
     assert len(text) < 100
+
+
+@pytest.mark.parametrize("kind", [Dropped, ExecutorFailed, Overloaded])
+def test_a_copy_has_the_reason_as_one_for_another_process_needs(
+    kind: type[Dropped | ExecutorFailed | Overloaded],
+) -> None:
+    for error in (copy.copy(kind("why", "hang")), copy.deepcopy(kind("why", "hang"))):
+        assert (type(error), str(error), error.reason) == (kind, "why", "hang")
