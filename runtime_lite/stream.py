@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime_lite.calls.flush import flush_feed
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.calls.state import StreamState, copy_of_state
+from runtime_lite.calls.state import StreamState, check_state, copy_of_state
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.batch import LiveStream, Part
@@ -191,22 +191,26 @@ class Stream:
         """Go on from a snapshot of this stream or of another one of the same graph.
 
         Raises:
-            BadInput: it is of another bundle, graph or number of rows, the stream is closed, or a chunk is on its way.
+            BadInput: it is of another bundle, graph or number of rows, or no snapshot (one that was stored is looked at
+                again), the stream is closed, or a chunk is on its way.
         """
         live = self._live
         where = f"{live.runner.name}.restore"
         if not isinstance(snapshot, Snapshot):
             raise BadInput(f"{where}: expected a snapshot, got {show(snapshot)}; take one with snapshot()")
-        if (snapshot.bundle, snapshot.graph) != (live.version.bundle.manifest_sha256, live.runner.name):
+        given = snapshot.bundle, snapshot.graph
+        own = live.version.bundle.manifest_sha256, live.runner.name
+        if any(type(text) is not str for text in given) or given != own:
             raise BadInput(
                 f"{where}: expected a snapshot of the graph {live.runner.name!r} of {live.version.bundle.path}, got "
-                f"one of {snapshot.graph!r} of another bundle or graph; a state belongs to the weights that made it"
+                f"one of {show(snapshot.graph)} of another bundle or graph; a state belongs to the weights that made it"
             )
-        if snapshot.state.rows != live.rows:
+        if type(snapshot.sequence) is not int or snapshot.sequence < 0:
             raise BadInput(
-                f"{where}: expected a snapshot of {live.rows} rows, got {snapshot.state.rows}; "
-                f"open a stream with rows={snapshot.state.rows}"
+                f"{where}: expected a number of chunks from 0 on, got {show(snapshot.sequence)}; "
+                "restore what snapshot() gave"
             )
+        check_state(where, snapshot.state, live.runner.initial_state(live.rows), live.runner.slots)
         self._server.exchange(live, where, lambda _: Start(copy_of_state(snapshot.state), snapshot.sequence))
 
     def fork(self) -> "Stream":

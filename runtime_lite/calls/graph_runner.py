@@ -66,6 +66,11 @@ class GraphRunner:
         """Rows of the largest bucket."""
         return self.graph.row_buckets[-1]
 
+    @property
+    def slots(self) -> dict[str, int]:
+        """Cached frames that a stream has room for, by cache axis."""
+        return {cache.axis: cache.slots for cache in self.graph.caches}
+
     def initial_state(self, rows: int) -> StreamState:
         """Return the state of a new stream."""
         values = self._blocks.initial(rows) if self.graph.states else {}

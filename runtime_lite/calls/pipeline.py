@@ -102,6 +102,11 @@ class Pipeline:
         """Return why rows of several callers may not share a run, or None when they may."""
         return next((fault for runner in self._runners.values() if (fault := runner.batching_fault())), None)
 
+    @property
+    def slots(self) -> dict[str, int]:
+        """Cached frames that a stream has room for, by `graph.axis`."""
+        return {f"{name}.{axis}": most for name, runner in self._runners.items() for axis, most in runner.slots.items()}
+
     def initial_state(self, rows: int) -> StreamState:
         """Return the state of a new stream: those of all graphs, as one."""
         return join_states(rows, {name: runner.initial_state(rows) for name, runner in self._runners.items()})

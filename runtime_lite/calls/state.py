@@ -7,9 +7,11 @@ and changes nothing in the one that it was given; `blocks.py` says where the arr
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
+from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph, static_shape
 
@@ -40,6 +42,36 @@ def initial_state(graph: Graph, rows: int) -> StreamState:
 def initial_lengths(graph: Graph, rows: int) -> dict[str, Array]:
     """Return the lengths of new caches, by cache axis."""
     return {cache.axis: np.zeros(rows, np.int64) for cache in graph.caches}
+
+
+def check_state(where: str, found: object, initial: StreamState, slots: Mapping[str, int]) -> None:
+    """Refuse what is not the state of a stream: it may have been stored and read back. Values are not looked at.
+
+    Args:
+        where: names the call in messages.
+        found: what a caller gives.
+        initial: state of a new stream of the same graphs and rows.
+        slots: cached frames that there is room for, by cache axis.
+
+    Raises:
+        BadInput: its rows, names, shapes or dtypes are others, or a length is none.
+    """
+    if not isinstance(found, StreamState) or type(found.rows) is not int:
+        _refuse(where, "the state of a stream", found if type(found) is not StreamState else found.rows)
+    if found.rows != initial.rows:
+        cure = f"open a stream with rows={show(found.rows)}"
+        raise BadInput(f"{where}: expected a state of {initial.rows} rows, got {show(found.rows)}; {cure}")
+    for what, given, wanted in (("lengths", found.lengths, initial.lengths), ("values", found.values, initial.values)):
+        if not isinstance(given, Mapping) or given.keys() != wanted.keys():
+            _refuse(where, f"{what} of {', '.join(wanted) or 'nothing'}", given)
+        for name, like in wanted.items():
+            array = given[name]
+            if type(array) is not np.ndarray or (array.dtype, array.shape) != (like.dtype, like.shape):
+                got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else array
+                _refuse(f"{where}: {name!r}", f"{like.dtype} {list(like.shape)}", got)
+    for axis, most in slots.items():
+        if not np.all((found.lengths[axis] >= 0) & (found.lengths[axis] <= most)):
+            _refuse(f"{where}: {axis!r}", f"lengths from 0 to {most}", found.lengths[axis].tolist())
 
 
 def next_states(
@@ -85,3 +117,7 @@ def copy_of_state(state: StreamState) -> StreamState:
     """Return a state that shares no memory with another one."""
     lengths = {axis: rows.copy() for axis, rows in state.lengths.items()}
     return StreamState(state.rows, lengths, {name: value.copy() for name, value in state.values.items()})
+
+
+def _refuse(where: str, expected: str, got: object) -> NoReturn:
+    raise BadInput(f"{where}: expected {expected}, got {show(got)}; restore what snapshot() gave")

@@ -1,6 +1,7 @@
 """Streams: order, numbers, snapshots and forks, idle ones, and no cross-talk whatever happens beside them."""
 
 import contextlib
+import copy
 import dataclasses
 import random
 import threading
@@ -8,12 +9,14 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.serving.no_op import write_no_op
 from runtime_lite import Runtime
+from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput, Cancelled, Dropped, Overloaded
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.golden import npz_from_golden
@@ -216,11 +219,32 @@ def test_a_fork_and_a_snapshot_go_on_from_where_they_were_taken(place: Place) ->
         assert_close(other.push(chunks[0])["y"], trunk[0])
 
 
+def test_a_snapshot_may_be_stored_and_a_forged_one_is_refused(place: Place) -> None:
+    stream, chunks = place.model.open_stream(), [{"x": chunk} for chunk in random_chunks(3)]
+    stream.push(chunks[0])
+    snapshot = copy.deepcopy(stream.snapshot())
+    expected = stream.push(chunks[1])["y"]
+    forged: list[dict[str, Any]] = [
+        {"sequence": -1},
+        {"sequence": "1"},
+        {"bundle": np.zeros(3)},
+        {"graph": None},
+        {"state": None},
+        {"state": StreamState(1, snapshot.state.lengths, {})},
+    ]
+    for fields in forged:
+        with pytest.raises(BadInput, match="restore: expected "):
+            stream.restore(dataclasses.replace(snapshot, **fields))
+    assert stream.sequence == 2
+    stream.restore(snapshot)
+    assert_close(stream.push(chunks[1])["y"], expected)
+
+
 def test_a_snapshot_of_something_else_is_refused(place: Place, tmp_path: Path) -> None:
     stream = place.model.open_stream()
     with pytest.raises(BadInput, match="expected a snapshot, got 3"):
         stream.restore(3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="expected a snapshot of 1 rows, got 2"):
+    with pytest.raises(BadInput, match="expected a state of 1 rows, got 2"):
         stream.restore(place.model.open_stream(rows=2).snapshot())
     with serve(write_double_bundle(tmp_path / "double")) as other:
         foreign = other.model.open_stream("streaming").snapshot()
