@@ -26,7 +26,7 @@ from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
 from runtime_lite.serving.batch import StreamOptions, Version, make_task
 from runtime_lite.serving.course import make_parts
-from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_limit
+from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
 from runtime_lite.serving.server import Server
 from runtime_lite.serving.ticket import Outputs, Ticket, deadline_at
 from runtime_lite.stream import Stream
@@ -362,7 +362,7 @@ class Model:
             ExecutorFailed: a run has not ended by then; the bundle is closed when it does.
         """
         where = f"{self.bundle.path}: close"
-        check_limit(where, limit_s)
+        check_seconds(where, "limit_s", limit_s)
         self._server.unload(where, self.leave(), limit_s)
 
     def leave(self) -> list[Version]:

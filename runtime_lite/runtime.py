@@ -25,7 +25,7 @@ from runtime_lite.serving.batch import Version
 from runtime_lite.serving.events import Observer
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
-from runtime_lite.serving.refusals import CLOSE_S, check_limit
+from runtime_lite.serving.refusals import CLOSE_S, check_seconds
 from runtime_lite.serving.server import Server
 
 MAX_THREADS = 1024
@@ -201,7 +201,7 @@ class Runtime:
         Raises:
             BadInput: the limit is no number from 0 on.
         """
-        check_limit("Runtime.drain", limit_s)
+        check_seconds("Runtime.drain", "limit_s", limit_s)
         return self._server.drain(limit_s)
 
     def close(self, limit_s: float = CLOSE_S) -> None:
@@ -214,7 +214,7 @@ class Runtime:
             BadInput: the limit is no number from 0 on.
             ExecutorFailed: a run has not ended by then. Everything else is closed.
         """
-        check_limit("Runtime.close", limit_s)
+        check_seconds("Runtime.close", "limit_s", limit_s)
         self._closed = True
         with self._changing:
             models, self._models = self._models, []

@@ -157,4 +157,8 @@ class News:
             getattr(observer, method)(*told)
         except Exception as error:  # noqa: BLE001 - what an observer does wrong reaches no caller
             self._observers.remove(observer)
-            self.fault = f"{type(observer).__name__}.{method}: {type(error).__name__}: {error}"
+            self.blame(f"{type(observer).__name__}.{method}", error)
+
+    def blame(self, call: str, error: Exception) -> None:
+        """Keep what somebody did wrong who was told."""
+        self.fault = f"{call}: {type(error).__name__}: {error}"

@@ -5,6 +5,7 @@ that will not run are dropped, and whoever waits is woken. Used under the server
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ class Fates:
         self.tickets: dict[int, Ticket[Any]] = {}
         self.queued = 0
         self._scheduler, self._versions, self._news, self._dismiss = scheduler, versions, news, dismiss
-        self._bells: list[Callable[[], object]] = []
+        self._bells: deque[Callable[[], object]] = deque()
         self._quiet: threading.Event | None = None
 
     def enter(self, ticket: Ticket[Any]) -> None:
@@ -176,13 +177,20 @@ class Fates:
 
     @property
     def any_bells(self) -> bool:
-        """Whether somebody should ask `bells`."""
+        """Whether somebody should `ring`."""
         return bool(self._bells)
 
-    def bells(self) -> list[Callable[[], object]]:
-        """What wakes those whose requests have ended or been answered, to be called outside of the lock; once."""
-        bells, self._bells = self._bells, []
-        return bells
+    def ring(self) -> None:
+        """Wake those whose requests have ended or been answered, outside of the lock; each once, by whichever thread.
+
+        What a thread that is interrupted leaves is rung by the next.
+        """
+        while self._bells:
+            try:
+                bell = self._bells.popleft()
+            except IndexError:  # another thread took the last
+                return
+            bell()
 
     def quiet(self) -> threading.Event:
         """Return what is set as soon as no request is alive."""

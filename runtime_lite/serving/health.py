@@ -25,7 +25,7 @@ class Health:
         running: runs in flight.
         streams: open streams.
         draining: whether new work is refused.
-        observer_fault: what an observer did wrong that is not asked any more; empty while all are.
+        observer_fault: what an observer did wrong that is not asked any more, or a call of `when_done`; else empty.
     """
 
     healthy: bool

@@ -39,11 +39,11 @@ def still_busy(where: str, limit_s: float, hanging: Sequence[str]) -> ExecutorFa
     )
 
 
-def check_limit(where: str, limit_s: float) -> None:
-    """Refuse a limit that is no time.
+def check_seconds(where: str, name: str, value: float) -> None:
+    """Refuse a limit of a wait that is no time.
 
     Raises:
         BadInput: it is no number of seconds from 0 on.
     """
-    if type(limit_s) not in (int, float) or not 0 <= limit_s < MOST_LIMIT_S:
-        raise BadInput(f"{where}: expected limit_s as seconds from 0 on, got {show(limit_s)}; correct it")
+    if type(value) not in (int, float) or not 0 <= value < MOST_LIMIT_S:
+        raise BadInput(f"{where}: expected {name} as seconds from 0 on, got {show(value)}; correct it")

@@ -143,7 +143,13 @@ class Runs:
             following = self.dispatch(now, None if hand.done is not None and hand.done() else hand)
             if following is None:
                 self._crew.rest(hand)
-        self._after()
+        try:
+            self._after()
+        except BaseException:  # an interrupt: what the thread was to run next goes to another
+            if following is not None:
+                with self._lock:
+                    self._crew.hand_over(following, None)
+            raise
         return following
 
     def _attempt(self, batch: Batch, parts: Sequence[Part], retry: bool) -> list[Answer]:

@@ -86,7 +86,7 @@ class Server:
         me: Hand[Batch] = Hand(ticket.done)
         batch = self._enter(ticket, version, parts, me)
         try:
-            while batch is not None or ticket.outcome is None:
+            while batch is not None or ticket.outcome is None or me.work is not None:  # handed over, then ended
                 if batch is None:
                     self._after()
                     batch = me.sleep()
@@ -165,7 +165,7 @@ class Server:
         stream = parts[0].stream if parts else None
         if stream is not None:
             self._streams.check_chunk(stream, ticket)
-        if version.retired and stream is None:
+        if version.retired and parts and stream is None:  # what asks for nothing needs no version
             raise RetiredError
         self._fates.enter(ticket)
         if self._news.wanted:
@@ -208,6 +208,10 @@ class Server:
                 return
             self._runs.dispatch(now, None)
         self._after()
+
+    def note_fault(self, call: str, error: Exception) -> None:
+        """What was called for its caller has raised: his affair, and nobody's request."""
+        self._news.blame(call, error)
 
     # Streams
 
@@ -401,11 +405,12 @@ class Server:
         if self._fates.any_bells or self._versions.any_to_close or self._streams.any_left:
             with self.lock:
                 self._streams.sweep(self.clock())
-                bells, versions = self._fates.bells(), self._versions.leaving()
-            for ring in bells:
-                ring()
-            for version in versions:
-                version.close()
+                versions = self._versions.leaving()
+            try:
+                self._fates.ring()
+            finally:
+                for version in versions:
+                    version.close()
         self._news.spread()
 
 

@@ -16,6 +16,7 @@ from runtime_lite.errors import BadInput, Cancelled, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.serving.events import Outcome, Request
+from runtime_lite.serving.refusals import check_seconds
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -35,6 +36,10 @@ class Owner(Protocol):
 
     def response_taken(self, ticket: "Responses") -> None:
         """There is room in a ring again."""
+        ...
+
+    def note_fault(self, call: str, error: Exception) -> None:
+        """What the caller wanted to be called has raised."""
         ...
 
 
@@ -100,13 +105,22 @@ class Ticket(Generic[Answer]):
         """Have something called once the request has ended, at once if it has.
 
         Args:
-            call: quick, and raises nothing: it is called by the thread that ends the request.
+            call: quick: it is called by the thread that ends the request. What it raises reaches nobody's request, and
+                is the `observer_fault` of the runtime's health.
+
+        Raises:
+            BadInput: it cannot be called.
         """
+        if not callable(call):
+            raise BadInput(f"{self.where}: expected something to call, got {show(call)}; pass a function")
         with self._owner.lock:
             if not self.done():
                 self.wakers.append(lambda: self.when_done(call))  # a response wakes too
                 return
-        call()
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - it would end the thread that serves others, or their wait
+            self._owner.note_fault("when_done", error)
 
     def result(self, timeout: float | None = None) -> Answer:
         """Wait for the answer.
@@ -115,12 +129,13 @@ class Ticket(Generic[Answer]):
             timeout: seconds; None waits until the end.
 
         Raises:
+            BadInput: the timeout is no number from 0 on.
             TimeoutError: it is not there yet; the request goes on.
             Cancelled: it was taken back.
             Dropped: the runtime let go of it, for a reason.
             RuntimeLiteError: it failed.
         """
-        if self.outcome is None:
+        if self.outcome is None or timeout is not None:
             self._wait(self.done, timeout)
         return self._result()
 
@@ -145,6 +160,8 @@ class Ticket(Generic[Answer]):
             raise Cancelled(f"{self.where}: expected a request in progress, got one that was cancelled; submit another")
 
     def _wait(self, ready: Callable[[], bool], timeout: float | None) -> None:
+        if timeout is not None:
+            check_seconds(self.where, "timeout", timeout)
         until = None if timeout is None else time.monotonic() + timeout
         bell = threading.Lock()
         bell.acquire()

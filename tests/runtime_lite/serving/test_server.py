@@ -12,7 +12,7 @@ import pytest
 from runtime_lite import Bundle, Runtime
 from runtime_lite import stream as stream_module
 from runtime_lite.calls.state import StreamState, copy_of_state
-from runtime_lite.errors import BadInput, Dropped, ExecutorFailed, InternalError, Overloaded
+from runtime_lite.errors import BadInput, Cancelled, Dropped, ExecutorFailed, InternalError, Overloaded
 from runtime_lite.executors.executor import Executor, ExecutorFactory, make_executor
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
 from runtime_lite.serving import server
@@ -169,6 +169,67 @@ def test_a_stream_is_forked_in_one_step_or_not_at_all(place: Place, monkeypatch:
         with pytest.raises(BadInput, match="got one of a closed model"):
             fork.push({"x": random_chunks(1)[0]})
     assert place.closed == 2 and place.server.health().streams == 0
+
+
+class Gatekeeper:
+    """An observer that stops the first thread that tells of a run, or tears it away."""
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        self._stops = [stop]
+
+    def executed(self, execution: Execution) -> None:
+        if self._stops:
+            self._stops.pop()()
+
+    def submitted(self, request: Request) -> None: ...
+    def responded(self, request: Request, index: int, now: int) -> None: ...
+    def ended(self, request: Request, outcome: Outcome, reason: str, now: int) -> None: ...
+    def stream_changed(self, model: str, stream: int, change: StreamChange, reason: str, now: int) -> None: ...
+    def model_changed(self, model: str, change: ModelChange, now: int) -> None: ...
+
+
+def test_a_run_that_was_handed_to_a_caller_whose_request_then_ended_is_run(bundle: Path) -> None:
+    held = gate()
+    with serve(bundle, observers=[Gatekeeper(held)]) as place:
+
+        def hold(*_: object) -> None:
+            place.scheduler.held = True
+
+        place.scheduler.held = True
+        first = place.model.submit(feed(1), "plain")
+        place.scheduler.held, place.hook = False, hold
+        raised: list[type[BaseException]] = []
+
+        def call() -> None:
+            try:
+                place.model.run({"x": random_chunks(1)[0]}, "streaming")
+            except Cancelled as error:
+                raised.append(type(error))
+
+        caller = in_thread(call)
+        assert held.inside.wait(PATIENCE_S)  # it has run the first, and would go to sleep
+        (its_own,) = place.server._fates.tickets.values()
+        place.hook = lambda *_: None
+        place.release()  # its own run is handed to it
+        assert its_own.cancel()
+        held.leave.set()
+        caller.join(PATIENCE_S)
+        assert raised == [Cancelled] and first.done()
+        assert place.model.submit(feed(2), "plain").result(PATIENCE_S)  # the lane is free
+
+
+def test_a_thread_that_is_interrupted_behind_its_run_gives_on_what_it_was_to_run_next(bundle: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with serve(bundle, observers=[Gatekeeper(interrupt)]) as place:
+        place.scheduler.held = True
+        first = place.model.submit(feed(1), "plain")
+        place.scheduler.held = False
+        with pytest.raises(KeyboardInterrupt):
+            place.model.run({"x": random_chunks(1)[0]}, "streaming")
+        assert first.result(PATIENCE_S)
+        assert place.model.submit(feed(2), "plain").result(PATIENCE_S)
 
 
 class Ear:

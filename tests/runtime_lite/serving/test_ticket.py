@@ -152,3 +152,41 @@ def test_whoever_asks_is_called_once_when_a_request_has_ended_in_whatever_way(pl
         many.when_done(ends[3].set)
         assert len(list(many)) == 3
         assert ends[3].wait(PATIENCE_S) and calls == [True]
+
+
+def test_what_a_callback_raises_reaches_no_request(place: Place) -> None:
+    """It is called by the thread that serves everybody."""
+
+    def fail() -> None:
+        raise ValueError("of the caller")
+
+    chunk = chunks_of(1)[0]
+    with place.model.open_stream() as stream, place.model.open_stream() as other:
+        place.scheduler.held = True
+        failing, beside = stream.submit(chunk), other.submit(chunk)
+        failing.when_done(fail)
+        place.release()
+        assert beside.result(PATIENCE_S) and failing.result(PATIENCE_S)
+        wait_until(lambda: place.server.health().observer_fault == "when_done: ValueError: of the caller")
+        failing.when_done(fail)  # it has ended: at once, and as quietly
+        assert place.server.health().healthy and stream.submit(chunk).result(PATIENCE_S)
+        with pytest.raises(BadInput, match="submit: expected something to call, got 3; pass a function"):
+            failing.when_done(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("odd", [-1, float("nan"), float("inf"), 10**30, "x", True])
+def test_a_timeout_is_seconds(place: Place, odd: Any) -> None:
+    with place.model.open_stream() as stream:
+        for ticket in (stream.submit(chunks_of(1)[0]), stream.submit_all(chunks_of(2))):
+            with pytest.raises(BadInput, match="expected timeout as seconds from 0 on, got "):
+                ticket.result(odd)
+            assert ticket.result(PATIENCE_S)
+            with pytest.raises(BadInput, match="expected timeout as seconds from 0 on, got "):
+                ticket.result(odd)
+
+
+def test_nothing_is_asked_of_a_swapped_version_too(place: Place, bundle: Path) -> None:
+    with place.model.open_stream() as stream:
+        place.model.swap(place.load(bundle))
+        assert stream.submit_all([]).result(PATIENCE_S) == []
+        assert stream.push(chunks_of(1)[0])
