@@ -23,6 +23,7 @@ from compiler.records.drift_curves import curve_of
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
+from compiler.verify.chunk_lengths import Flush
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates import run_gates
 from compiler.verify.pipeline_answers import golden_together
@@ -186,6 +187,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: LoadedRecipe) -> ShippedGraph:
     """What gates look at of one graph whose artefacts lie in a folder."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
+    spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
         UtteranceArtefacts(folder, final, built.artifacts, limits.max_abs, steps, open_artifact)
@@ -198,7 +200,7 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
             steps,
             lowering.original.streams(),
             open_artifact,
-            loaded.recipe.graphs[lowering.name].flush,
+            Flush(spec.flush, spec.flush_values),
         )
     )
     return ShippedGraph(

@@ -203,7 +203,7 @@ def for_capture(spec: Graph) -> Graph:
         )
         for name, axis in spec.axes.items()
     }
-    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}})
+    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}, "flush_values": {}})
 
 
 def for_data(spec: Graph) -> Graph:
@@ -217,7 +217,7 @@ def for_lowering(spec: Graph) -> Graph:
         name: axis.model_copy(update={"buckets": None if axis.buckets is None else (1,)})
         for name, axis in spec.axes.items()
     }
-    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}})
+    return spec.model_copy(update={"axes": axes, "passes": (), "flush": {}, "flush_values": {}})
 
 
 def task_for_lowering(gate: TaskGate | None) -> TaskGate | None:

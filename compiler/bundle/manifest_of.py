@@ -139,7 +139,11 @@ def bundle_files(
     if together is not None:
         files[TOGETHER] = together
     records = {
-        name: dataclasses.replace(graph_record(name, graph), flush=dict(loaded.recipe.graphs[name].flush))
+        name: dataclasses.replace(
+            graph_record(name, graph),
+            flush=dict(loaded.recipe.graphs[name].flush),
+            flush_values=dict(loaded.recipe.graphs[name].flush_values),
+        )
         for name, graph in graphs.items()
     }
     for name, graph in graphs.items():

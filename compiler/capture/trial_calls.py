@@ -54,6 +54,8 @@ class TrialCalls:
         try:
             return self._run(given, rows, slots)
         except RecipeError as error:
+            if not feeds:
+                error.cure += "; no data were drawn: write at an input which number to try, as in example: 3"
             if rows > 1 and self._runs_alone(given, slots):
                 raise Refused(
                     f"the model takes one row and not {rows}: {error.message}",
@@ -215,17 +217,22 @@ def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, 
 
 
 def example_feed(spec: Graph) -> Feed:
-    """A feed where no data are drawn: normal numbers; whole ones in the middle of their range, or 1."""
+    """A feed where no data are drawn: the examples of the recipe; else numbers of the range, normal ones, or 1."""
     random = np.random.default_rng(0)
-    feed = {}
-    for name, given in spec.inputs.items():
-        if given.is_data:
-            shape = [_example_size(spec, dim) for dim in given.shape]
-            if given.dtype.startswith("float"):
-                feed[name] = random.standard_normal(shape).astype(given.dtype)
-            else:
-                feed[name] = np.full(shape, 1 if given.range is None else sum(given.range) // 2).astype(given.dtype)
-    return feed
+    return {
+        name: _example(given, [_example_size(spec, dim) for dim in given.shape], random)
+        for name, given in spec.inputs.items()
+        if given.is_data
+    }
+
+
+def _example(given: Input, shape: Sequence[int], random: np.random.Generator) -> Array:
+    if given.example is not None:
+        return np.full(shape, given.example).astype(given.dtype)
+    if not given.dtype.startswith(("float", "bfloat")):
+        return np.full(shape, 1 if given.range is None else sum(given.range) // 2).astype(given.dtype)
+    numbers = random.standard_normal(shape) if given.range is None else random.uniform(*given.range, shape)
+    return numbers.astype(given.dtype)
 
 
 def _example_size(spec: Graph, dim: int | str) -> int:

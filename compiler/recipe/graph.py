@@ -11,6 +11,7 @@ from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, PassSpec, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
+from runtime_lite.format.arrays import holds
 
 
 class Graph(Record):
@@ -24,7 +25,8 @@ class Graph(Record):
         axes: how each named axis becomes static.
         derive_steps: of a model that takes whole sequences, how it is called chunk by chunk.
         passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
-        flush: of a stream whose outputs lag, the entries of zeros that are fed at its end, by input.
+        flush: of a stream whose outputs lag, the entries that are fed at its end, by input: zeros, or `flush_values`.
+        flush_values: the number that is fed there in place of 0, by input: what the model's author pads with.
     """
 
     source: Source
@@ -35,6 +37,7 @@ class Graph(Record):
     derive_steps: DeriveSteps | None = None
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
     flush: dict[TensorName, Positive] = Field(default_factory=dict)
+    flush_values: dict[TensorName, float] = Field(default_factory=dict)
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -69,6 +72,7 @@ class Graph(Record):
         _check_counts(self)
         _check_padded(self)
         _check_flush(self)
+        _check_flush_values(self)
         _check_derived(self)
         _check_originals(self)
         return self
@@ -213,7 +217,7 @@ def _check_chunks(graph: Graph) -> None:
 
 
 def _check_flush(graph: Graph) -> None:
-    """What is fed at the end of a stream is one more chunk, of zeros."""
+    """What is fed at the end of a stream is one more chunk."""
     if not graph.flush:
         return
     if graph.has_utterances or not graph.padded:
@@ -236,6 +240,24 @@ def _check_flush(graph: Graph) -> None:
             if lengths.setdefault(axis, count) != count:
                 message = f"expected {lengths[axis]} entries along {axis!r} as of the other inputs, got {count}"
                 raise disagree(message, "write one number for all of them", "flush", name)
+
+
+def _check_flush_values(graph: Graph) -> None:
+    """It is filled with a number that each input can have."""
+    for name in graph.flush_values:
+        if name not in graph.flush:
+            cure = f"write the entries of {name!r} under flush, or delete it; {did_you_mean(name, graph.flush)}"
+            raise disagree(f"expected an input that flush names, got {name!r}", cure, "flush_values", name)
+    for name in graph.flush:
+        given, value = graph.inputs[name], graph.flush_values.get(name, 0.0)
+        place = ("flush_values" if name in graph.flush_values else "flush", name)
+        cure = f"write flush_values: {{{name}: NUMBER}} with what the model's author pads with"
+        if not holds("float32" if given.dtype == "bfloat16" else given.dtype, value):
+            raise disagree(f"expected a number that {given.dtype} has, got {value:g}", cure, *place)
+        if given.range is not None and not given.range[0] <= value <= given.range[1]:
+            low, high = given.range
+            message = f"expected what is fed at the end from {low:g} to {high:g}, the declared range, got {value:g}"
+            raise disagree(message, cure, *place)
 
 
 def _check_derived(graph: Graph) -> None:

@@ -6,6 +6,7 @@ import pydantic
 from pydantic import Field
 
 from compiler.recipe.field_types import Dtype, FilePath, Name, ObjectName, Positive, Record, TensorName, disagree
+from runtime_lite.format.arrays import holds
 
 CACHE_DEFAULTS = {"length_input": "real_length", "update": "replace"}
 """Of a window; an axis with buckets has a length input only where the recipe asks for it."""
@@ -56,6 +57,8 @@ class Input(Record):
         original: the shape that the original takes, where it is written for one row: `shape` without its batch axis, or
             with a 1 for it anywhere; or with the batch axis elsewhere. None where the original has it in front.
         range: the smallest and the largest number that callers feed; None takes them from the data.
+        example: the number that is tried where no data are drawn, as `explain` draws none; None takes numbers of the
+            range, or normal ones, and 1 of whole ones.
     """
 
     shape: tuple[Positive | Name, ...]
@@ -66,6 +69,7 @@ class Input(Record):
     counts: Name | None = None
     original: tuple[Positive | Name, ...] | None = None
     range: tuple[float, ...] | None = None
+    example: float | None = None
 
     @pydantic.model_validator(mode="after")
     def _hold_range(self) -> Self:
@@ -82,6 +86,21 @@ class Input(Record):
             raise disagree(f"expected the smaller number first, got [{low:g}, {high:g}]", "swap them", "range")
         if self.dtype.startswith(("int", "uint")) and not (low.is_integer() and high.is_integer()):
             raise disagree(f"expected whole numbers for {self.dtype}, got [{low:g}, {high:g}]", "round them", "range")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _hold_example(self) -> Self:
+        if self.example is None:
+            return self
+        got = f"{self.example:g}"
+        if not self.is_data:
+            kind = "a state, count, mask or length, which begins as the stream does"
+            raise disagree(f"expected an example of what callers feed, got one of {kind}", "delete it", "example")
+        if not holds("float32" if self.dtype == "bfloat16" else self.dtype, self.example):
+            raise disagree(f"expected a number that {self.dtype} has, got {got}", "write one that it has", "example")
+        if self.range is not None and not self.range[0] <= self.example <= self.range[1]:
+            message = f"expected a number from {self.range[0]:g} to {self.range[1]:g}, the declared range, got {got}"
+            raise disagree(message, "write one that callers feed", "example")
         return self
 
     @property

@@ -3,7 +3,8 @@
 chunks of 8 -> 8, 1, 8, 2, 8, 3, ...    a chunk of every length follows a whole one, in one stream
 """
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -36,14 +37,34 @@ def cut(lowered: Lowered, axis: PaddedAxis, feed: Feed, length: int) -> Feed:
     }
 
 
-def zeros(lowered: Lowered, feed: Feed, axis: PaddedAxis, length: int) -> Feed:
-    """A chunk of zeros, of this length, as a feed is otherwise."""
-    symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
-    shapes = {
-        name: [length if dim == symbol else size for dim, size in zip(dims[name], array.shape, strict=True)]
-        for name, array in feed.items()
-    }
-    return {name: np.zeros(shapes[name], array.dtype) for name, array in feed.items()}
+@dataclasses.dataclass(frozen=True)
+class Flush:
+    """What completes a stream whose outputs lag.
+
+    Attributes:
+        entries: that are fed, by input; none where nothing lags.
+        values: the number that they are, by input; 0 for others.
+    """
+
+    entries: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def feeds(self, lowered: Lowered, feed: Feed, axis: PaddedAxis) -> list[Feed]:
+        """The chunk that is fed, otherwise as a feed of the stream is; none where nothing lags."""
+        symbol, dims = house.symbol(axis.axis), caller_dims(lowered)
+        filled = {
+            name: np.full(
+                [
+                    self.entries[name] if dim == symbol else size
+                    for dim, size in zip(dims[name], array.shape, strict=True)
+                ],
+                self.values.get(name, 0.0),
+                array.dtype,
+            )
+            for name, array in feed.items()
+            if name in self.entries
+        }
+        return [filled] if filled else []
 
 
 def lengths_to_try(least: int, most: int) -> list[int]:

@@ -7,7 +7,6 @@ that are shorter than their slots, and rows that nobody uses. A chunk runs in th
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from compiler.runners.stream import Advance, OriginalCall
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets.base import Emitted
 from compiler.verify.bucket_runner import BucketRunners
-from compiler.verify.chunk_lengths import chunk_axis, varied, zeros
+from compiler.verify.chunk_lengths import Flush, chunk_axis, varied
 from compiler.verify.differences import Difference, compare, max_abs_difference
 from compiler.verify.edge_agreement import Disagreement, EdgeCase, first_disagreement
 from compiler.verify.invariance_check import Invariance, check_invariance
@@ -44,7 +43,7 @@ class StreamArtefacts:
         steps: the original's calls on one stream.
         streams: feeds to draw partners from.
         open_artifact: opens what stands for an artefact, by the path of its main file.
-        flush: the entries of zeros that complete a stream whose outputs lag, by input.
+        flush: what completes a stream whose outputs lag.
     """
 
     unit = "chained steps"
@@ -58,7 +57,7 @@ class StreamArtefacts:
         steps: Sequence[OriginalCall],
         streams: Sequence[Sequence[Feed]],
         open_artifact: Callable[[Path], Session],
-        flush: Mapping[str, int] = MappingProxyType({}),
+        flush: Flush,
     ) -> None:
         self.flush = flush
         self.artifacts, self.tolerance, self.steps, self.streams = artifacts, tolerance, steps, streams
@@ -95,8 +94,8 @@ class StreamArtefacts:
         states = {state.output for state in lowered.states}
         calls = varied(lowered, [step.feed for step in self._repeated(self.steps[:GOLDEN_STEPS])])
         axis = chunk_axis(lowered)
-        if axis is not None and self.flush:
-            calls = [*calls, zeros(lowered, calls[-1], axis, max(self.flush.values()))]
+        if axis is not None:
+            calls = [*calls, *self.flush.feeds(lowered, calls[-1], axis)]
         recorded = []
         for index, feed in enumerate(calls):
             outputs = _first_row(lowered, runner.step(feed))

@@ -1,4 +1,4 @@
-"""What completes a stream whose outputs lag: one more chunk, of zeros, as long as the bundle says."""
+"""What completes a stream whose outputs lag: one more chunk, as long as the bundle says and of the number it says."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from runtime_lite.format.manifest import Graph, static_shape
 
 
 def flush_feed(where: str, graph: Graph, rows: int) -> dict[str, Array]:
-    """Return the chunk of zeros that completes a stream.
+    """Return the chunk that completes a stream.
 
     Args:
         where: what to call the call in messages.
@@ -28,5 +28,6 @@ def flush_feed(where: str, graph: Graph, rows: int) -> dict[str, Array]:
         if tensor.role == "data":
             sizes = dict.fromkeys(graph.axes, graph.flush[tensor.name])
             sizes |= {} if graph.batch_axis is None else {graph.batch_axis: rows}
-            feeds[tensor.name] = np.zeros(static_shape(tensor.shape, sizes), tensor.dtype)
+            value = graph.flush_values.get(tensor.name, 0.0)
+            feeds[tensor.name] = np.full(static_shape(tensor.shape, sizes), value, tensor.dtype)
     return feeds

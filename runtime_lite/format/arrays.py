@@ -28,6 +28,16 @@ _HEADER = re.compile(
 )
 
 
+def holds(dtype: str, number: float) -> bool:
+    """Return whether an element type has a finite number, exactly or rounded to a finite one of its own."""
+    if dtype == "bool":
+        return number in (0.0, 1.0)
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return abs(number) <= float(np.finfo(kind).max)
+    return number.is_integer() and int(np.iinfo(kind).min) <= int(number) <= int(np.iinfo(kind).max)
+
+
 def npz_from_arrays(arrays: Mapping[str, Array]) -> bytes:
     """Return an uncompressed `.npz` of the arrays, sorted by name; equal arrays give equal bytes."""
     buffer = io.BytesIO()

@@ -158,8 +158,9 @@ class Graph:
         certificate: file that holds the proofs.
         batch_axis: the axis of rows, one of `axes`, whatever it is called; None for a graph without one.
         engine: for a target with a compiler of its vendor, what came of it; None where the graph files are run.
-        flush: entries of zeros that complete the outputs of a stream at its end, by input of role `data`; none where
-            nothing lags.
+        flush: entries that complete the outputs of a stream at its end, by input of role `data`; none where nothing
+            lags.
+        flush_values: the number that these entries are, by input; 0 for others.
     """
 
     target: str
@@ -177,6 +178,7 @@ class Graph:
     batch_axis: str | None
     engine: Engine | None = None
     flush: Mapping[str, int] = field(default_factory=dict)
+    flush_values: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def row_buckets(self) -> tuple[int, ...]:

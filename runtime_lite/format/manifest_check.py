@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 
 from runtime_lite.errors import show
+from runtime_lite.format.arrays import holds
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.formula import parse_formula
@@ -274,7 +275,13 @@ def _check_caches(where: str, graph: Graph) -> None:
 
 
 def _check_flush(where: str, graph: Graph) -> None:
-    """Check that what completes a stream is one chunk of zeros, of every input that callers feed."""
+    """Check that what completes a stream is one chunk of every input that callers feed, of numbers it can have."""
+    for name, value in graph.flush_values.items():
+        dtypes = {tensor.name: tensor.dtype for tensor in graph.inputs if tensor.name in graph.flush}
+        if name not in dtypes:
+            refuse(f"{where}.flush_values", f"inputs that flush names ({show(sorted(dtypes))})", show(name))
+        if not holds(dtypes[name], value):
+            refuse(f"{where}.flush_values.{name}", f"a number that {dtypes[name]} has", str(value))
     if not graph.flush:
         return
     shapes = {tensor.name: tensor.shape for tensor in graph.inputs if tensor.role == "data"}

@@ -7,6 +7,7 @@ so that nothing is written that would be refused later.
 
 import itertools
 import re
+import sys
 from dataclasses import asdict, fields
 
 from runtime_lite.errors import BundleRefused, show
@@ -38,6 +39,7 @@ from runtime_lite.format.schema_3 import upgraded
 
 MAX_MANIFEST_BYTES = 4 * 2**20
 MAX_FILE_BYTES = 16 * 2**30
+MAX_NUMBER = sys.float_info.max
 
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -234,4 +236,7 @@ def _graph(value: JsonValue) -> Graph:
         batch_axis=None if batch_axis.value is None else _axis_name(batch_axis),
         engine=_engine(value.key("engine")),
         flush=value.key("flush").table(lambda count: count.integer(1, MAX_DIMENSION), keys=JsonValue.identifier),
+        flush_values=value.key("flush_values").table(
+            lambda each: each.number(-MAX_NUMBER, MAX_NUMBER), keys=JsonValue.identifier
+        ),
     )

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 from runtime_lite.format.checked_json import JsonValue
+from runtime_lite.format.later_keys import OF_GRAPH
 from runtime_lite.format.manifest import Graph, State
 from runtime_lite.format.manifest_check import MAX_DIMENSION
 
@@ -17,7 +18,7 @@ _BATCH_AXIS = "batch"
 _CACHE_AXIS = "cache"  # schema 3 does not say what it is called
 _STREAM = ("length_input", "mask_input", "window", "step_frames", "alignment")
 _STATE = {field.name for field in dataclasses.fields(State)} - {"cache"} | {"update", "window"}
-_GRAPH = {field.name for field in dataclasses.fields(Graph)} - {"caches", "batch_axis", "flush"} | {"stream"}
+_GRAPH = {field.name for field in dataclasses.fields(Graph)} - {"caches", "batch_axis", *OF_GRAPH} | {"stream"}
 _CONTRACT = ("inputs", "outputs", "axes", "rows_independent")
 
 

@@ -307,6 +307,14 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "a stream completed without end": (set_at("flush", to={"x": 2**60}), "flush.x: expected an integer from 1"),
     "a stream completed by a list": (set_at("flush", to=["x"]), "flush: expected an object"),
+    "a stream completed by a number of nothing": (
+        set_at("flush_values", to={"x": 3}),
+        "flush_values: expected inputs that flush names ([]), got 'x'",
+    ),
+    "a stream completed by what is no number": (
+        set_at("flush_values", to={"x": "1"}),
+        "flush_values.x: expected a number",
+    ),
     "endless step": (set_at("caches", 0, "step", to=2**40), "step: expected an integer from 1"),
 }
 

@@ -13,6 +13,7 @@ from tests.kit.graphs import parse
 from tests.kit.models.project import Project
 
 AHEAD = 3
+SILENCE = -1.5
 
 TEXT = """
 (float[batch,chunk,4] features, float[batch,6,4] context, float[4,4,7] kernel)
@@ -43,6 +44,7 @@ graphs:
       batch: {buckets: [1]}
       chunk: {buckets: [8], length_input: chunk_length}
     flush: {features: 3}
+    flush_values: {features: -1.5}
 data:
   verification: {feeds: "late_data:verification", count: 1}
 targets: [{kind: onnx_static}]
@@ -76,7 +78,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def offline(recording: Array) -> Array:
     """The author's model on a whole recording: every frame hears three before it and three behind it."""
-    framed = np.pad(recording, ((0, 0), (AHEAD, AHEAD), (0, 0)))
+    framed = np.pad(recording, ((0, 0), (AHEAD, AHEAD), (0, 0)), constant_values=((0, 0), (0, SILENCE), (0, 0)))
     windows = np.stack([framed[:, at : at + recording.shape[1]] for at in range(2 * AHEAD + 1)], axis=-1)
     result: Array = np.einsum("ntck,ock->nto", windows, kernel()) + recording
     return result
@@ -96,6 +98,7 @@ def test_a_flushed_stream_is_the_whole_recording(built: Project, length: int) ->
 def test_the_recipe_says_what_completes_a_stream(built: Project) -> None:
     with runtime_lite.read_bundle(built.folder / "bundle") as bundle:
         assert bundle.manifest.graphs["net"].flush == {"features": 3}
+        assert bundle.manifest.graphs["net"].flush_values == {"features": SILENCE}
 
 
 def test_the_golden_feeds_end_with_what_completes_a_stream(built: Project) -> None:
@@ -103,16 +106,35 @@ def test_the_golden_feeds_end_with_what_completes_a_stream(built: Project) -> No
     with runtime_lite.read_bundle(folder) as bundle:
         graph = bundle.manifest.graphs["net"]
     steps = golden_from_npz((folder / graph.golden).read_bytes(), "golden", graph).steps
-    np.testing.assert_array_equal(steps[-1].feeds["features"], np.zeros((1, AHEAD, 4), np.float32))
+    np.testing.assert_array_equal(steps[-1].feeds["features"], np.full((1, AHEAD, 4), SILENCE, np.float32))
     assert all(step.feeds["features"].any() for step in steps[:-1])
 
 
 WRONG = {
-    "another input": ("{features: 3}", "{context: 3}", "flush: expected every input that callers feed"),
+    "another input": (
+        "    flush: {features: 3}",
+        "    flush: {context: 3}",
+        "flush: expected every input that callers feed",
+    ),
     "more than a chunk": (
-        "{features: 3}",
-        "{features: 9}",
+        "    flush: {features: 3}",
+        "    flush: {features: 9}",
         "flush.features: expected at most 8 entries, a whole",
+    ),
+    "a number of another input": (
+        "{features: -1.5}",
+        "{context: -1.5}",
+        "flush_values.context: expected an input that flush names, got 'context'",
+    ),
+    "a number that the type lacks": (
+        "{features: -1.5}",
+        "{features: 1.0e+300}",
+        "flush_values.features: expected a number that float32 has, got 1e+300",
+    ),
+    "a number out of the range": (
+        "features: {shape: [batch, chunk, 4], dtype: float32}",
+        "features: {shape: [batch, chunk, 4], dtype: float32, range: [-1.0, 1.0]}",
+        "flush_values.features: expected what is fed at the end from -1 to 1, the declared range, got -1.5",
     ),
     "chunks of one size": (
         "chunk: {buckets: [8], length_input: chunk_length}",

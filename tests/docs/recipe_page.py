@@ -196,6 +196,15 @@ EXAMPLES: Mapping[str, Example] = {
             f"{GRAPH}.axes.chunk={{buckets: [8], length_input: chunk_length}}",
         ),
     ),
+    "Graph.flush_values": Example(
+        "{features: -11.5}",
+        f"{GRAPH}.flush_values",
+        (
+            f"{GRAPH}.inputs.features.shape=[batch, chunk, 40]",
+            f"{GRAPH}.axes.chunk={{buckets: [8], length_input: chunk_length}}",
+            f"{GRAPH}.flush={{features: 6}}",
+        ),
+    ),
     "Source.factory": Example('"my_model:build"', f"{GRAPH}.source.factory"),
     "Source.onnx": Example("model.onnx", f"{GRAPH}.source.onnx", (f"{GRAPH}.source.factory=null",)),
     "Source.checkpoint": Example("weights.safetensors", f"{GRAPH}.source.checkpoint"),
@@ -213,6 +222,7 @@ EXAMPLES: Mapping[str, Example] = {
         (f"{GRAPH}.inputs.cache.original=[cached, 64]",),
     ),
     "Input.range": Example("[-1.0, 1.0]", f"{GRAPH}.inputs.features.range"),
+    "Input.example": Example("0.5", f"{GRAPH}.inputs.features.example"),
     "Axis.fixed": Example("1", f"{GRAPH}.axes.batch.fixed", (f"{GRAPH}.axes.batch.buckets=null",)),
     "Axis.buckets": Example("[1, 4, 16]", f"{GRAPH}.axes.batch.buckets"),
     "Axis.window": Example("128", f"{GRAPH}.axes.cached.window"),

@@ -12,6 +12,7 @@ from compiler.runners.stream import OriginalCall
 from compiler.stages import Feed, Lowered
 from compiler.targets.base import Built, Emitted
 from compiler.targets.onnx_static import OnnxStatic
+from compiler.verify.chunk_lengths import Flush
 from compiler.verify.edge_agreement import EdgeCase
 from compiler.verify.gate import Artefacts, OriginalGraph, Shipped, ShippedGraph
 from compiler.verify.stream_artefacts import StreamArtefacts
@@ -48,7 +49,7 @@ def stream_artefacts(
     folder: Path, artifacts: Sequence[Emitted], streams: Sequence[Sequence[Feed]], steps: Sequence[OriginalCall] = ()
 ) -> StreamArtefacts:
     lowered = artifacts[0].lowered
-    return StreamArtefacts(folder, lowered, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open)
+    return StreamArtefacts(folder, lowered, artifacts, GATE.max_abs, steps, streams, OnnxStatic().open, Flush())
 
 
 def shipped(

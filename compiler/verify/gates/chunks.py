@@ -9,7 +9,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.runners.stream import Advance, OriginalCall
 from compiler.verify.bucket_runner import BucketRunners
-from compiler.verify.chunk_lengths import chunk_axis, length_of, of_every_length, streams_that_fit, zeros
+from compiler.verify.chunk_lengths import Flush, chunk_axis, length_of, of_every_length, streams_that_fit
 from compiler.verify.differences import compare
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.parity import require_parity
@@ -25,9 +25,9 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     graph, original = shipped.graph, shipped.original
     axis, emitted = chunk_axis(graph.lowered), graph.built.artifacts[0]
     assert axis is not None
-    flush = shipped.loaded.recipe.graphs[shipped.name].flush
+    spec = shipped.loaded.recipe.graphs[shipped.name]
     feeds = of_every_length(graph.lowered, original.streams()[0])
-    feeds += [zeros(graph.lowered, feeds[-1], axis, count) for count in sorted(set(flush.values()))]
+    feeds += Flush(spec.flush, spec.flush_values).feeds(graph.lowered, feeds[-1], axis)
     lengths = [length_of(graph.lowered, axis, feed) for feed in feeds]
     try:
         streams = [
@@ -49,7 +49,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         done = functools.partial(_advanced, advance, compared, len(feeds))
         differences += compare(runners.record(emitted), runners.runner(emitted), repeated, done)
         compared += len(steps)
-    told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}{', flushed' if flush else ''}"
+    told = f"{len(set(lengths))} lengths from {min(lengths)} to {max(lengths)}{', flushed' if spec.flush else ''}"
     try:
         require_parity(shipped.name, "verify chunks", differences, graph.limits, "report the graph and the length")
     except GateFailed as error:

@@ -147,12 +147,35 @@ def test_without_data_whole_numbers_are_in_their_range_and_never_0() -> None:
         "x": Input(shape=("batch", "time", 2), dtype="float32"),
         "ids": Input(shape=("batch",), dtype="int64", range=(10, 20)),
         "kind": Input(shape=("batch",), dtype="int32"),
+        "level": Input(shape=("batch",), dtype="float32", range=(40.0, 50.0)),
+        "speaker": Input(shape=("batch",), dtype="uint8", example=7.0),
+        "gain": Input(shape=("batch",), dtype="float32", example=0.25),
         "count": Input(shape=("batch",), dtype="int64", length_of="time"),
     }
     axes = {"batch": Axis(buckets=(1, 2)), "time": Axis(buckets=(8,), length_input="count")}
     feed = example_feed(Graph(source=Source(factory="m:f"), inputs=inputs, outputs=("y",), axes=axes))
-    assert {name: array.shape for name, array in feed.items()} == {"x": (1, 8, 2), "ids": (1,), "kind": (1,)}
+    assert {name: array.shape for name, array in feed.items()} == {
+        "x": (1, 8, 2), "ids": (1,), "kind": (1,), "level": (1,), "speaker": (1,), "gain": (1,),
+    }  # fmt: skip
+    assert 40 <= feed["level"].item() <= 50
+    assert (feed["speaker"].tolist(), str(feed["speaker"].dtype), feed["gain"].tolist()) == ([7], "uint8", [0.25])
     assert (feed["ids"].tolist(), feed["kind"].tolist(), str(feed["kind"].dtype)) == ([15], [1], "int32")
+
+
+def test_without_data_the_recipe_says_what_is_tried() -> None:
+    """A table of speakers begins at 100: what is tried without being told is no speaker."""
+    spec = spec_of()
+    speaker = Input(shape=("batch",), dtype="int64")
+
+    def forward(x: Tensor, cache: Tensor, offset: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor]:
+        return x + torch.arange(5.0)[speaker - 100][:, None, None], torch.cat([cache, x], 1)
+
+    def given(speaker: Input) -> Graph:
+        return spec.model_copy(update={"inputs": {**spec.inputs, "speaker": speaker}})
+
+    with pytest.raises(RecipeError, match=r"speaker \[2\] = 1 at .*; no data were drawn: write .* as in example: 3"):
+        trial(forward, given(speaker)).run([], SLOTS)
+    assert trial(forward, given(speaker.model_copy(update={"example": 102.0}))).run([], SLOTS) == {"cached": STEP}
 
 
 def test_a_stream_begins_with_empty_caches_and_zeros() -> None:

@@ -94,14 +94,30 @@ def test_contradiction_is_answered_with_line_key_and_cure(old: str, new: str, me
         ("range: [1.0]", "features.range: expected two numbers, got 1; write the smallest"),
         ("range: [0.0, .inf]", "features.range.1: expected a finite number, got .inf"),
         ("range: 1.0", "features.range: expected a list, got 1.0"),
+        ("example: .nan", "features.example: expected a finite number, got .nan"),
+        ("example: half", "features.example: expected a number, got 'half'"),
+        ("example: 1.0e+39", "features.example: expected a number that float32 has, got 1e+39; write one"),
+        (
+            "range: [-1.0, 1.0], example: 2",
+            "features.example: expected a number from -1 to 1, the declared range, got 2; write one that callers feed",
+        ),
     ],
 )
-def test_wrong_range_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
+def test_wrong_range_or_example_is_refused_with_its_line(given: str, message: str, tmp_path: Path) -> None:
     text = changed(
         "features: {shape: [batch, 67, 80], dtype: float32}",
         f"features: {{shape: [batch, 67, 80], dtype: float32, {given}}}",
     )
     assert f"tiny.yaml:10: graphs.encoder.inputs.{message}" in refusal(tmp_path, text)
+
+
+def test_example_is_of_what_callers_feed(tmp_path: Path) -> None:
+    state = changed('state: "next_{0..2}"}', 'state: "next_{0..2}", example: 1}')
+    assert "expected an example of what callers feed, got one of a state, count" in refusal(tmp_path, state)
+    whole = changed("dtype: float32}\n      cache", "dtype: int64, example: 0.5}\n      cache")
+    assert "expected a number that int64 has, got 0.5" in refusal(tmp_path, whole)
+    good = changed("dtype: float32}\n      cache", "dtype: int64, example: 3}\n      cache")
+    assert load_recipe(write(tmp_path, good)).recipe.graphs["encoder"].inputs["features"].example == 3.0
 
 
 def test_range_is_of_numbers_that_callers_feed(tmp_path: Path) -> None:

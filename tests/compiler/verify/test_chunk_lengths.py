@@ -3,17 +3,18 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from compiler.stages import PaddedAxis
 from compiler.verify.chunk_lengths import (
     MOST,
+    Flush,
     chunk_axis,
     length_of,
     lengths_to_try,
     of_every_length,
     streams_that_fit,
     varied,
-    zeros,
 )
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.short_chunks import chunk, padded
@@ -50,9 +51,15 @@ def test_every_other_chunk_is_cut_and_streams_differ() -> None:
     assert cut == [[1, 4, 2, 4, 3, 4], [4, 2, 4, 3, 4, 4]]
 
 
-def test_a_chunk_of_zeros_is_as_a_feed_is_otherwise() -> None:
-    made = zeros(padded(), chunk(4, 0), AXIS, 2)["features"]
-    assert (made.shape, str(made.dtype), bool(made.any())) == ((1, 2, 4), "float32", False)
+@pytest.mark.parametrize("values", [{}, {"features": -11.5}])
+def test_what_completes_a_stream_is_as_a_feed_is_otherwise(values: dict[str, float]) -> None:
+    (made,) = Flush({"features": 2}, values).feeds(padded(), chunk(4, 0), AXIS)
+    wanted = np.full((1, 2, 4), values.get("features", 0.0), np.float32)
+    np.testing.assert_array_equal(made["features"], wanted, strict=True)
+
+
+def test_where_nothing_lags_nothing_is_fed() -> None:
+    assert Flush().feeds(padded(), chunk(4, 0), AXIS) == []
 
 
 def test_where_chunks_have_one_length_or_several_axes_nothing_is_cut() -> None:

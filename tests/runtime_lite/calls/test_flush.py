@@ -18,6 +18,7 @@ GRAPH = mock.Mock(
     axes={"rows": Axis((1, 4)), "chunk": Axis((8,), "chunk_length")},
     batch_axis="rows",
     flush={"features": 3, "marks": 3},
+    flush_values={},
 )
 
 
@@ -30,6 +31,14 @@ def test_zeros_of_every_input_for_every_row() -> None:
     assert not any(np.any(array) for array in found.values())
 
 
+def test_numbers_that_the_bundle_names() -> None:
+    graph = mock.Mock(inputs=GRAPH.inputs, axes=GRAPH.axes, batch_axis="rows", flush=GRAPH.flush)
+    graph.configure_mock(flush_values={"features": -11.5, "marks": 7.0})
+    found = flush_feed("net.flush", graph, 1)
+    np.testing.assert_array_equal(found["features"], np.full((1, 3, 4), -11.5, np.float32), strict=True)
+    np.testing.assert_array_equal(found["marks"], np.full((1, 3), 7, np.int64), strict=True)
+
+
 def test_a_graph_whose_outputs_do_not_lag() -> None:
     with pytest.raises(BadInput, match=r"net\.flush: expected a graph whose recipe says what completes a stream, got"):
         flush_feed("net.flush", mock.Mock(flush={}), 1)
@@ -37,5 +46,5 @@ def test_a_graph_whose_outputs_do_not_lag() -> None:
 
 def test_rows_that_there_are_none() -> None:
     alone = mock.Mock(inputs=(Tensor("x", ("chunk",), "float32", "data"),), axes={"chunk": Axis((8,), "n")})
-    alone.configure_mock(batch_axis=None, flush={"x": 5})
+    alone.configure_mock(batch_axis=None, flush={"x": 5}, flush_values={})
     assert flush_feed("net.flush", alone, 1)["x"].shape == (5,)

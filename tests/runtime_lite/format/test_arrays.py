@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime_lite import BadInput
-from runtime_lite.format.arrays import arrays_from_npz, npz_from_arrays
+from runtime_lite.format.arrays import arrays_from_npz, holds, npz_from_arrays
 from runtime_lite.format.manifest import DTYPES
 
 
@@ -22,6 +22,22 @@ def test_arrays_survive_the_way_to_npz_and_back(dtype: str, shape: tuple[int, ..
         np.testing.assert_array_equal(got, array)
         assert got.dtype == array.dtype
         assert got.shape == array.shape
+
+
+HELD = {
+    "bool": ([0.0, 1.0], [0.5, 2.0, -1.0]),
+    "float16": ([0.1, -65504.0], [65520.0]),
+    "float32": ([-11.5, 3.4e38], [3.5e38]),
+    "int8": ([-128.0, 127.0], [128.0, 0.5]),
+    "uint8": ([0.0, 255.0], [-1.0]),
+    "int64": ([-(2.0**63)], [2.0**63]),
+}
+
+
+@pytest.mark.parametrize("dtype", HELD)
+def test_numbers_that_a_type_has(dtype: str) -> None:
+    has, lacks = HELD[dtype]
+    assert [holds(dtype, number) for number in (*has, *lacks)] == [True] * len(has) + [False] * len(lacks)
 
 
 def test_what_numpy_writes_is_read(tmp_path: Path) -> None:
