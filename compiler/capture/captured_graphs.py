@@ -182,7 +182,7 @@ class CapturedGraphs:
         from compiler.capture import torch_module
 
         spec = self.inputs.spec
-        inputs = {name: given for name, given in spec.inputs.items() if given.state is None}
+        inputs = {name: spec.inputs[name] for name in torch_module.first_call_inputs(spec)}
         return torch_module.capture_onnx(
             self.places.locate(path), self.graph, spec.model_copy(update={"inputs": inputs})
         )

@@ -45,17 +45,43 @@ def add_counts(model: ir.Model, spec: Graph, frames: Mapping[str, Dim]) -> None:
         frames: by counting input, the frames of a call.
     """
     inputs = house.inputs_named(model)
-    taken = {value.name: value for node in model.graph for value in node.outputs}
     for state in count_states(spec):
-        value = inputs[state.input]
-        assert value.dtype is not None
-        insert = house.Inserter(model, "capture")
-        step = _step(model, insert, frames[state.input], value.dtype, f"{state.input}_frames")
-        after = insert.op("Add", [value, step], name=state.output, dtype=value.dtype, shape=value.shape)
-        if state.output in taken:
-            taken[state.output].name = house.fresh_name(model.graph, f"{state.output}_inside")
-        after.name = state.output
-        model.graph.outputs.append(after)
+        _give_next(model, state, inputs[state.input], frames[state.input])
+
+
+def start_counts(first: ir.Model, spec: Graph, frames: Mapping[str, Dim], counts: Mapping[str, ir.Value]) -> None:
+    """Let the graph of the first call give every count as the second one is to have it: the stream began with 0.
+
+    Args:
+        first: the captured graph of the first call; changed.
+        spec: its record.
+        frames: by counting input, the frames of a call.
+        counts: the inputs of the later calls, by name.
+    """
+    for state in count_states(spec):
+        given = counts[state.input]
+        assert given.dtype is not None and given.shape is not None
+        insert = house.Inserter(first, "capture")
+        dims = list(given.shape)
+        fixed = [dim if isinstance(dim, int) else 1 for dim in dims]
+        zeros = insert.constant(np.zeros(fixed, given.dtype.numpy()), f"{state.input}_start")
+        if dims != fixed:  # [batch], the only shape of a count that names an axis
+            rows = _size(first, insert, str(dims[0]))
+            zeros = insert.op("Expand", [zeros, rows], name=f"{state.input}_rows", dtype=given.dtype, shape=dims)
+        _give_next(first, state, zeros, frames[state.input])
+
+
+def _give_next(model: ir.Model, state: State, count: ir.Value, frames: Dim) -> None:
+    """Add the output that a count is handed on by."""
+    assert count.dtype is not None
+    taken = {value.name: value for node in model.graph for value in node.outputs}
+    insert = house.Inserter(model, "capture")
+    step = _step(model, insert, frames, count.dtype, f"{state.input}_frames")
+    after = insert.op("Add", [count, step], name=state.output, dtype=count.dtype, shape=count.shape)
+    if state.output in taken:
+        taken[state.output].name = house.fresh_name(model.graph, f"{state.output}_inside")
+    after.name = state.output
+    model.graph.outputs.append(after)
 
 
 def _step(model: ir.Model, insert: house.Inserter, frames: Dim, dtype: ir.DataType, name: str) -> ir.Value:
@@ -67,12 +93,17 @@ def _step(model: ir.Model, insert: house.Inserter, frames: Dim, dtype: ir.DataTy
 
 
 def _length(model: ir.Model, insert: house.Inserter, axis: str) -> ir.Value:
-    """The length of an axis, read from an input that has it."""
+    """The length of an axis as one number."""
+    size = _size(model, insert, axis)
+    return insert.op("Squeeze", [size, insert.int64s(0)], name=f"{axis}_heard", dtype=ir.DataType.INT64)
+
+
+def _size(model: ir.Model, insert: house.Inserter, axis: str) -> ir.Value:
+    """The length of an axis, int64 [1], read from an input that has it."""
     found = ((value, at) for value in model.graph.inputs for at, dim in enumerate(house.dims_of(value) or ())
              if dim == house.symbol(axis))  # fmt: skip
     value, at = next(found)
-    size = insert.op("Shape", [value], {"start": at, "end": at + 1}, name=f"{axis}_size", dtype=ir.DataType.INT64)
-    return insert.op("Squeeze", [size, insert.int64s(0)], name=f"{axis}_heard", dtype=ir.DataType.INT64)
+    return insert.op("Shape", [value], {"start": at, "end": at + 1}, name=f"{axis}_size", dtype=ir.DataType.INT64)
 
 
 def _output_of(spec: Graph, name: str) -> str:

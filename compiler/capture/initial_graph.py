@@ -8,7 +8,7 @@ import sympy
 
 from compiler import ir as house
 from compiler.capture.appended_frames import append_frames
-from compiler.capture.counts import add_counts, count_states, frames_counted
+from compiler.capture.counts import add_counts, count_states, frames_counted, start_counts
 from compiler.capture.kept_frames import keep_newest
 from compiler.errors import Place, RecipeError, Refused
 from compiler.ir import Dim
@@ -49,7 +49,10 @@ def initial_graph(
     given_rows = _row_places(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
     caches = _caches(spec, graph, model, states, given_rows)
-    add_counts(model, spec, frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches}))
+    counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches})
+    if first is not None:
+        start_counts(first, spec, counted, house.inputs_named(model))
+    add_counts(model, spec, counted)
     rows = _row_places(spec, model)
     for cache in caches if spec.derive_steps is None else ():
         check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)

@@ -31,7 +31,7 @@ def moved_on(
     states: Sequence[State],
     counted: Mapping[str, Dim],
     feed: Feed,
-    fed: Mapping[str, Array] | None,
+    fed: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> dict[str, Array]:
     """Return the outputs as the graph that is built gives them: caches whole, and the counts of the next call.
@@ -41,12 +41,10 @@ def moved_on(
         states: what is fed back.
         counted: by counting input, how many frames a call adds.
         feed: of the call.
-        fed: the states of the call; None at a first call of its own.
+        fed: the states of the call; empty caches and zeros at a first call of its own.
         outputs: what the model gave; all with the batch in front.
     """
     found = dict(outputs)
-    if fed is None:
-        return found
     lengths = lengths_of(spec, feed)
     for state in states:
         before = fed[state.input]

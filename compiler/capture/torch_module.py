@@ -470,7 +470,8 @@ class TorchReference:
                 outputs = self._call(self.first, completed(feed, self.spec))
             else:
                 outputs = self._call(self.later, completed({**feed, **states}, self.spec))
-            outputs = moved_on(self.spec, self.states, self.counted, feed, states, outputs)
+            before = self._empty() if states is None else states
+            outputs = moved_on(self.spec, self.states, self.counted, feed, before, outputs)
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states
 
@@ -506,5 +507,5 @@ def whole_call(module: torch.nn.Module, spec: Graph) -> Callable[[Feed], Mapping
 
 
 def first_call_inputs(spec: Graph) -> tuple[str, ...]:
-    """What the first call takes: everything that is not a state."""
-    return tuple(name for name, given in spec.inputs.items() if given.state is None)
+    """What the first call takes: everything that no stream hands on."""
+    return tuple(name for name, given in spec.inputs.items() if not given.is_carried)

@@ -73,17 +73,18 @@ class TrialCalls:
         return True
 
     def _run(self, feeds: Sequence[Feed], rows: int, slots: Mapping[str, int]) -> dict[str, int]:
-        states = None if self.first is not None else empty_states(self.spec, self.states, rows)
+        empty = empty_states(self.spec, self.states, rows)
+        states = None if self.first is not None else empty
         frames: dict[str, int] = {}
         for call, feed in enumerate(feeds if self.states else feeds[:1]):
             when = f" at call {call + 1} of a stream" if self.states else ""
             outputs = self._call(feed, states, rows, when, later_on=call > 0 and self.first is None)
             self._check_rows(outputs, rows)
-            self._check_states(outputs, states or empty_states(self.spec, self.states, rows))
+            self._check_states(outputs, states or empty)
             if frames and lengths_of(self.spec, feed) == lengths_of(self.spec, feeds[0]):
                 self._check_growth(outputs, states or {}, frames, slots)
             frames = frames or self._frames(outputs)
-            states = self._next(feed, outputs, states, frames)
+            states = self._next(feed, outputs, states or empty, frames)
         return frames
 
     def _call(
@@ -193,7 +194,7 @@ class TrialCalls:
         return found
 
     def _next(
-        self, feed: Feed, outputs: Mapping[str, Array], states: Mapping[str, Array] | None, frames: Mapping[str, int]
+        self, feed: Feed, outputs: Mapping[str, Array], states: Mapping[str, Array], frames: Mapping[str, int]
     ) -> dict[str, Array]:
         given = {
             state.output: _to_caller(self.spec.inputs[state.input], state.input, outputs[state.output])
@@ -231,8 +232,10 @@ def _example(given: Input, shape: Sequence[int], random: np.random.Generator) ->
         return np.full(shape, given.example).astype(given.dtype)
     if not given.dtype.startswith(("float", "bfloat")):
         return np.full(shape, 1 if given.range is None else sum(given.range) // 2).astype(given.dtype)
-    numbers = random.standard_normal(shape) if given.range is None else random.uniform(*given.range, shape)
-    return numbers.astype(given.dtype)
+    if given.range is None:
+        return random.standard_normal(shape).astype(given.dtype)
+    low, high = given.range
+    return random.uniform(low, high, shape).astype(given.dtype)
 
 
 def _example_size(spec: Graph, dim: int | str) -> int:

@@ -6,7 +6,8 @@ After:
     later(features, cache of length 0, context of zeros) alone
 
 What an empty cache has no entries in is found by shapes, wherever it is cut, moved or stacked, and leaves every
-concatenation; what is zero is followed through the same.
+concatenation; what is zero is followed through the same. What is computed of counts, which begin with 0, is the same in
+every row: it is computed for one, and is what a first call has as a constant.
 
 Requires: both graphs simplified; outputs in the same order.
 Ensures: one graph; a stream starts with empty caches and zero states.
@@ -25,8 +26,9 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
-from compiler.operator_traits import PICKING
+from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
@@ -53,7 +55,7 @@ class MergeFirstCall:
         if lowered.first_call is None:
             return Outcome(lowered)
         started = _started(lowered)
-        first = _canonical(house.clone(lowered.first_call), lowered.graph)
+        first = _canonical(house.clone(lowered.first_call), lowered)
         keys, first_keys = _Keys(started, [state.input for state in lowered.states]), _Keys(first)
         for later, other in zip(started.graph.outputs, first.graph.outputs, strict=True):
             if keys.of(later) != first_keys.of(other):
@@ -82,16 +84,18 @@ def _started(lowered: Lowered) -> ir.Model:
     for state in caches:
         _require_unread(inputs[state.input])
         model.graph.inputs.remove(inputs[state.input])
-    return _canonical(model, lowered.graph, [state.input for state in lowered.states])
+    return _canonical(model, lowered, [state.input for state in lowered.states])
 
 
-def _canonical(model: ir.Model, graph: str, zeros: Collection[str] = ()) -> ir.Model:
-    """One spelling for what is cut to as much as there is, and for zeros in front of something."""
+def _canonical(model: ir.Model, lowered: Lowered, zeros: Collection[str] = ()) -> ir.Model:
+    """One spelling for what is cut to as much as there is, for zeros in front of something, and for equal rows."""
     house.infer_shapes(model)
     _pad_instead(model, _zeros_of(model, zeros))
+    if lowered.batch_axis is not None:
+        _OneRow(model, EqualRows(model, zeros, lowered.batch_axis)).serve()
     house.forget_shapes(model)
     simplify_model(model)
-    CanonicalizeReshapes().apply(Lowered(graph, model))
+    CanonicalizeReshapes().apply(Lowered(lowered.graph, model))
     simplify_model(model)
     house.infer_shapes(model)
     for node in list(model.graph):
@@ -205,6 +209,72 @@ def _pad_instead(model: ir.Model, zeros: Collection[ir.Value]) -> None:
         house.take_over(model, node.outputs[0], padded)
 
 
+class _OneRow:
+    """Computes what is the same in every row once, for whoever repeats it for all rows.
+
+    Args:
+        model: the graph; changed.
+        equal: what has equal rows in it.
+    """
+
+    def __init__(self, model: ir.Model, equal: EqualRows) -> None:
+        self.model, self.equal = model, equal
+        self.made: dict[ir.Value, ir.Value] = {}
+
+    def serve(self) -> None:
+        """Let operators that broadcast read one row, and repeat it by Expand where it leaves the graph."""
+        for node in list(self.model.graph):
+            if node.op_type in BROADCASTING and node.domain in ("", "ai.onnx"):
+                for at, value in enumerate(node.inputs):
+                    if value in self.equal.axes and self._is_repeated(node, value):
+                        node.replace_input_with(at, self._one(value, node))
+        for at, value in enumerate(list(self.model.graph.outputs)):
+            if value in self.equal.axes:
+                self.model.graph.outputs[at] = self._all(value)
+
+    def _is_repeated(self, node: ir.Node, value: ir.Value) -> bool:
+        """Whether another operand has all rows where the rows of this one would be."""
+        behind = len(value.shape or ()) - self.equal.axes[value]
+        others = [house.dims_of(each) or () for each in node.inputs if each is not None and each not in self.equal.axes]
+        return any(len(dims) >= behind and dims[-behind] == self.equal.batch for dims in others)
+
+    def _one(self, value: ir.Value, before: ir.Node | None) -> ir.Value:
+        """One row of a value, as a constant or computed of one, in front of who reads it."""
+        if value in self.made:
+            return self.made[value]
+        insert = house.Inserter(self.model, MergeFirstCall.name, before=before)
+        if value in self.equal.contents:
+            self.made[value] = insert.constant(self.equal.contents[value], "one_row")
+            return self.made[value]
+        node = value.producer()
+        assert node is not None
+        read = [self._one(each, before) if each in self.equal.axes else each for each in node.inputs]
+        outputs = [ir.Value(name=house.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type)
+                   for each in node.outputs]  # fmt: skip
+        insert.place(ir.Node(node.domain, node.op_type, read, list(node.attributes.values()), outputs=outputs))
+        self.made |= zip(node.outputs, outputs, strict=True)
+        return self.made[value]
+
+    def _all(self, value: ir.Value) -> ir.Value:
+        """A graph output, repeated for the rows of an input."""
+        dims, at = list(value.shape or ()), self.equal.axes[value]
+        rows = [(each, (house.dims_of(each) or ()).index(self.equal.batch))
+                for each in self.model.graph.inputs
+                if each not in self.equal.axes and self.equal.batch in (house.dims_of(each) or ())]  # fmt: skip
+        insert = house.Inserter(self.model, MergeFirstCall.name)
+        given, place = rows[0]
+        count = insert.op("Shape", [given], {"start": place, "end": place + 1}, name="rows", dtype=ir.DataType.INT64)
+        sizes = [count if each == at else insert.int64s(int(dim)) for each, dim in enumerate(dims)]  # type: ignore[arg-type]
+        shape = count if len(sizes) == 1 else insert.op("Concat", sizes, {"axis": 0}, name="sizes_of_rows")
+        made = insert.op(
+            "Expand", [self._one(value, None), shape], name=f"{value.name}_rows", shape=dims, dtype=value.dtype
+        )
+        old = str(value.name)
+        value.name = house.fresh_name(self.model.graph, f"{old}_inside")
+        made.name = old
+        return made
+
+
 def _batch_from_elsewhere(model: ir.Model, value: ir.Value, node: ir.Node) -> None:
     """Read a leading dimension from another input that has the same one in the same place."""
     own = list(value.shape or ())
@@ -235,6 +305,7 @@ class _Keys:
 
     def __init__(self, model: ir.Model, zeros: Collection[str] = ()) -> None:
         house.infer_shapes(model)
+        self.bare: dict[ir.Value, str] = {}
         self.keys: dict[ir.Value, str] = {value: f"input {value.name}" for value in model.graph.inputs}
         for value in _zeros_of(model, zeros):
             dims = house.dims_of(value)
@@ -259,7 +330,27 @@ class _Keys:
         if house.has_body(node):
             return _digest(f"{id(self)} {node.name}")  # a body may read values that are no inputs: equal to no other
         attributes = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
-        return _digest(repr((node.domain, node.op_type, attributes, [self.of(value) for value in node.inputs])))
+        operands = [self.of(value) for value in node.inputs]
+        if node.op_type in ENTRYWISE and any(self._is_of_constants(value) for value in node.inputs):
+            operands = [self._bare(value) for value in node.inputs]
+            bare = _digest(repr((node.domain, node.op_type, attributes, operands)))
+            if all(value is None or self._is_of_constants(value) for value in node.inputs):
+                self.bare[node.outputs[0]] = bare
+            attributes.append(("rank", str(len(node.outputs[0].shape or ()))))
+        return _digest(repr((node.domain, node.op_type, attributes, operands)))
+
+    def _is_of_constants(self, value: ir.Value | None) -> bool:
+        return value in self.bare or house.array_of(value) is not None
+
+    def _bare(self, value: ir.Value | None) -> str:
+        """The key of an operand without axes of size 1 in front, which broadcasting adds by itself."""
+        array = house.array_of(value)
+        if value is None or array is None:
+            return self.of(value) if value is None or value not in self.bare else self.bare[value]
+        sizes = list(array.shape)
+        while sizes and sizes[0] == 1:
+            del sizes[0]
+        return _digest(f"{array.dtype}{tuple(sizes)}", np.ascontiguousarray(array).tobytes())
 
 
 def _digest(text: str, content: bytes = b"") -> str:

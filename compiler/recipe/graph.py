@@ -314,11 +314,6 @@ def _check_counts(graph: Graph) -> None:
             message = f"expected shape [{graph.batch}], a count of its own for every row, got {got}"
             cure = f"write it so; a model of one row that takes one number says so beside it, original: {got}"
             raise disagree(message, cure, "inputs", name, "shape")
-        if graph.first_call is not None:
-            message = "expected no count in a graph with a first_call, got one"
-            raise disagree(
-                message, "drop first_call: a stream begins with empty caches and counts of 0", "inputs", name
-            )
 
 
 def _check_originals(graph: Graph) -> None:

@@ -51,6 +51,9 @@ def test_frames_go_behind_their_cache_and_counts_move_on(counts: str, after: int
     assert found["y"] is GIVEN["y"]
 
 
-def test_a_first_call_has_nothing_to_join() -> None:
+def test_a_first_call_begins_with_nothing_and_counts_from_0() -> None:
     given = spec("chunk")
-    assert moved_on(given, states_of(given), {}, FEED, None, GIVEN) == GIVEN
+    empty: dict[str, Array] = {"cache": np.zeros((1, 4, 0), np.float32), "offset": np.array([0])}
+    found = moved_on(given, states_of(given), frames_counted(given, HALF), FEED, empty, GIVEN)
+    np.testing.assert_array_equal(found["new"], GIVEN["new"])
+    assert found["offset_after"].tolist() == [7]

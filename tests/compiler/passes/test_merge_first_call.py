@@ -15,7 +15,7 @@ from compiler.passes.simplify import Simplify
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
-from tests.kit.graphs import first_call_of, node_named, parse, streaming
+from tests.kit.graphs import first_call_of, node_named, parse, random_weights, streaming
 
 
 def two_calls(change: Callable[[ir.Model], None] = lambda model: None, **variant: Any) -> Lowered:
@@ -197,6 +197,96 @@ def test_axes_counted_from_the_end_are_the_same_axes() -> None:
     lowered = two_calls()
     node_named(lowered.model, "next_past").attributes["axis"] = ir.AttrInt64("axis", -2)
     verify_pass(MergeFirstCall(), lowered, tolerance=0.0)
+
+
+COUNTED = """(float[batch,2,4] x, float[batch,cache,4] past, int64[batch] offset, float[99,4] table, float[4] rates)
+    => (float[batch,2,4] y, float[batch,kept,4] next_past, int64[batch] offset_after)
+<int64[1] one = {1}, int64[1] last = {-1}, int64[2] places = {0, 1}, int64 step = {2}>
+{
+    next_past = Concat<axis = 1>(past, x)
+    offset_after = Add(offset, step)
+    column = Unsqueeze(offset, one)
+    at = Add(column, places)
+    rows = Gather<axis = 0>(table, at)
+    placed = Add(x, rows)
+    real = Cast<to = 1>(at)
+    wide = Unsqueeze(real, last)
+    angles = Mul(wide, rates)
+    turns = Cos(angles)
+    turned = Mul(placed, turns)
+    mixed = Transpose<perm = [0, 2, 1]>(next_past)
+    scores = MatMul(turned, mixed)
+    weights = Softmax<axis = -1>(scores)
+    y = MatMul(weights, next_past)
+}"""
+"""Rows of a table and angles by a count."""
+
+STARTED = """(float[batch,2,4] x, float[99,4] table, float[4] rates)
+    => (float[batch,2,4] y, float[batch,2,4] next_past, int64[batch] offset_after)
+<int64[1] last = {-1}, int64[2] places = {0, 1}, int64[1] step = {2}>
+{
+    next_past = Identity(x)
+    size = Shape<start = 0, end = 1>(x)
+    offset_after = Expand(step, size)
+    rows = Gather<axis = 0>(table, places)
+    placed = Add(x, rows)
+    real = Cast<to = 1>(places)
+    wide = Unsqueeze(real, last)
+    angles = Mul(wide, rates)
+    turns = Cos(angles)
+    turned = Mul(placed, turns)
+    mixed = Transpose<perm = [0, 2, 1]>(x)
+    scores = MatMul(turned, mixed)
+    weights = Softmax<axis = -1>(scores)
+    y = MatMul(weights, x)
+}"""
+"""Their first call, which has constants in their place."""
+
+
+def counted(change: Mapping[str, str] = MappingProxyType({})) -> Lowered:
+    first = STARTED
+    for old, new in change.items():
+        assert first.count(old) == 1, old
+        first = first.replace(old, new)
+    weights = random_weights({"table": (99, 4), "rates": (4,)})
+    states = (State("past", "next_past", 1, "cache"), State("offset", "offset_after", None))
+    lowered = Lowered(
+        "tiny", parse(COUNTED, weights), parse(first, weights), states, (CacheAxis("cache", 6, 2, "n", None),), "batch"
+    )
+    return Simplify().apply(lowered).lowered
+
+
+def test_counts_begin_with_0() -> None:
+    verify_pass(MergeFirstCall(), counted(), tolerance=0.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"places = {0, 1}": "places = {1, 2}"},
+        {"step = {2}": "step = {3}"},
+        {"real = Cast<to = 1>(places)": "other = Mul(places, places) real = Cast<to = 1>(other) "}
+        | {"<int64[1] last": "<int64[1] unread = {0}, int64[1] last", "places = {0, 1}": "places = {0, 2}"},
+        {"turned = Mul(placed, turns)": "turned = Div(placed, turns)"},
+        {"turns = Cos(angles)": "turns = Sin(angles)"},
+    ],
+)
+def test_a_count_that_begins_elsewhere_is_seen(change: Mapping[str, str]) -> None:
+    with pytest.raises(Refused, match="not the later call with empty caches"):
+        MergeFirstCall().apply(counted(change))
+
+
+def test_a_count_that_rows_are_added_up_by_is_left_as_it_is() -> None:
+    """The sum over rows is no row: computed once, it would be another number."""
+    lowered = counted()
+    at = node_named(lowered.model, "placed")
+    insert = house.Inserter(lowered.model, "test", before=at)
+    offset = house.inputs_named(lowered.model)["offset"]
+    total = insert.op("ReduceSum", [offset], {"keepdims": 1}, name="total")
+    real = insert.op("Cast", [total], {"to": 1}, name="real_total")
+    at.replace_input_with(0, insert.op("Add", [at.inputs[0], real], name="with_total"))
+    with pytest.raises(Refused, match="not the later call with empty caches"):
+        MergeFirstCall().apply(lowered)
 
 
 BRANCHES = """(float[batch,2,4] x, float[batch,cache,4] past, bool flag)

@@ -194,6 +194,11 @@ def test_an_input_may_count_the_frames_of_a_window(tmp_path: Path) -> None:
     assert offset.counts == "cache" and offset.is_carried and not offset.is_data
 
 
+def test_a_count_may_stand_beside_a_first_call(tmp_path: Path) -> None:
+    first = '    first_call: {factory: "model:build_first"}\n    inputs:\n'
+    assert load(tmp_path, COUNTED.replace("    inputs:\n", first)).graphs["encoder"].first_call is not None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -211,11 +216,6 @@ def test_an_input_may_count_the_frames_of_a_window(tmp_path: Path) -> None:
         ("[batch], dtype: int64", "[batch], dtype: float32", "expected int32 or int64 for a count, got float32"),
         ("counts: cache", "counts: cache, state: logits", "expected one of state, mask_of, length_of and counts"),
         ("counts: cache", "counts: cache, range: [0, 9]", "expected a range for numbers that callers feed"),
-        (
-            "    inputs:\n",
-            '    first_call: {factory: "model:build_first"}\n    inputs:\n',
-            "inputs.offset: expected no count in a graph with a first_call, got one; drop first_call: ",
-        ),
     ],
 )
 def test_a_count_that_cannot_be_is_refused_with_its_cure(old: str, new: str, words: str, tmp_path: Path) -> None:
