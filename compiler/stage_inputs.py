@@ -46,6 +46,10 @@ KERNEL_VARIABLES = (
 CPU_LINES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
 
 
+EXAMPLE_FRAMES = 24
+"""Frames of a cache that a model is captured with, and some more for each other axis; longer windows change nothing."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
     """What every stage follows from.
@@ -189,11 +193,11 @@ def surroundings_of(loaded: LoadedRecipe) -> Surroundings:
 
 
 def for_capture(spec: Graph) -> Graph:
-    """A graph's recipe as far as capture may look at it: not the size of a window, names of its inputs, or passes."""
+    """A graph's recipe as far as capture may look at it: not the size of a long window, names of inputs, or passes."""
     axes = {
         name: axis.model_copy(
             update={
-                "window": None if axis.window is None else 1,
+                "window": None if axis.window is None else min(axis.window, EXAMPLE_FRAMES),
                 "length_input": "length" if name in spec.padded else None,
                 "mask_input": None,
                 "buckets": axis.buckets

@@ -437,7 +437,7 @@ SOURCES = [
         "first call that is another function",
         model("return self.step(features, (), ())", "return self.step(2 * features, (), ())"),
         REFUSED,
-        ("stage merge_first_call", "tiny_asr.py:", "build the two calls as two graphs"),
+        ("stage merge_first_call", "tiny_asr.py:", "make the first call that call"),
         slow=True,
     ),
 ]

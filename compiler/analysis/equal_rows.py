@@ -40,8 +40,8 @@ class EqualRows:
             if house.is_op(node, "Expand") and given[0] is not None:
                 self._note(node.outputs[0], given[0])
             elif house.is_op(node, "ConstantOfShape"):
-                value = node.attributes.get("value")
-                content = np.zeros((), np.float32) if value is None else value.as_tensor().numpy()
+                filled = node.attributes.get("value")
+                content = np.zeros((), np.float32) if filled is None else filled.as_tensor().numpy()
                 self._note(node.outputs[0], content.reshape(()))
             else:
                 self._follow(node, given)

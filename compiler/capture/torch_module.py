@@ -37,14 +37,14 @@ from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Input, Source
 from compiler.recipe.load import RecipePlaces
+from compiler.stage_inputs import EXAMPLE_FRAMES
 from compiler.stages import Array, Feed, RowPlace, State, newest
 from compiler.user_code.callables import call, importable, is_users, resolve, shown_path, users_line
 from compiler.user_code.streams import completed
 
 OPSET = 20
 EXAMPLE_BATCH = 2
-EXAMPLE_FRAMES = 24
-"""Sizes of the example inputs for dynamic axes; any size above 1 that differs from the others serves."""
+"""Rows of the example inputs; of dynamic axes any size above 1 that differs from the others serves."""
 
 
 def load_module(places: RecipePlaces, graph: str, source: Source, key: str) -> torch.nn.Module:
@@ -181,7 +181,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
         Refused: the exporter cannot capture the model, or the model fixes an axis that should be dynamic.
     """
     place = Place(stage="capture", graph=graph)
-    arguments = tuple(_example(spec, spec.inputs[name], index) for index, name in enumerate(names))
+    arguments = _arguments(module, spec, names)
     try:
         with _flat(module, names), _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
             program = torch.onnx.export(
@@ -308,12 +308,29 @@ def _captured_shape(spec: Graph, given: Input) -> list[int | str]:
     return [dim if isinstance(dim, int) else fixed.get(dim, dim) for dim in shape]
 
 
-def _example(spec: Graph, given: Input, seed: int) -> torch.Tensor:
-    shape = [dim if isinstance(dim, int) else _example_size(spec, dim) for dim in _captured_shape(spec, given)]
+def _arguments(module: torch.nn.Module, spec: Graph, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
+    """Example inputs of unusual sizes, or of caches as long as their windows where the model takes no longer ones.
+
+    The exporter does not look at numbers, but a table of positions may be as long as the window and a chunk.
+    """
+    usual = {axis: _example_size(spec, axis) for axis, each in spec.axes.items() if each.fixed is None}
+    within = usual | {axis: max(EXAMPLE_BATCH, each.window or 0) for axis, each in spec.caches.items()}
+    for sizes in (usual, within):
+        examples = tuple(_example(spec, spec.inputs[name], index, sizes) for index, name in enumerate(names))
+        if not spec.caches:
+            return examples
+        with contextlib.suppress(Exception), torch.no_grad(), _quiet(), READ_TRACER.watching():
+            module(*arguments_of(module.forward, names, examples))
+            return examples
+    return tuple(_example(spec, spec.inputs[name], index, usual) for index, name in enumerate(names))
+
+
+def _example(spec: Graph, given: Input, seed: int, sizes: Mapping[str, int]) -> torch.Tensor:
+    shape = [dim if isinstance(dim, int) else sizes[dim] for dim in _captured_shape(spec, given)]
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, given.dtype)
     if given.mask_of is not None or given.length_of is not None:  # nothing of an example is padding
-        return torch.full(shape, 1 if given.length_of is None else _example_size(spec, given.length_of), dtype=dtype)
+        return torch.full(shape, 1 if given.length_of is None else sizes[given.length_of], dtype=dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
     return torch.ones(shape, dtype=dtype)

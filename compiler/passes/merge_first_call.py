@@ -381,6 +381,7 @@ def _difference(keys: _Keys, first_keys: _Keys, later: ir.Value, other: ir.Value
         got += " with other attributes, weights or inputs"
     return Refused(
         f"the first call is not the later call with empty caches: expected {a.op_type if a else later.name}, got {got}",
-        cure="build the two calls as two graphs, or make the first call the later call with empty caches",
+        cure="delete first_call where the later call takes empty caches by itself; else make the first call that call, "
+        "or build the two calls as two graphs",
         place=place,
     )

@@ -157,6 +157,29 @@ def test_what_the_exporter_cannot_translate_shows_the_models_line() -> None:
         torch_module.capture_module(Centred(), "net", ONE, ["x"])
 
 
+class Placed(nn.Module):
+    """Has a table of as many rows as its window holds frames, and a chunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(1, 7, 4))
+
+    def forward(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        joined = torch.cat([cache, x], 1)
+        return (joined + self.table[:, : joined.shape[1]])[:, -2:], joined
+
+
+def test_a_table_that_ends_with_the_window_is_captured() -> None:
+    inputs = {
+        "x": Input(shape=("batch", 2, 4), dtype="float32"),
+        "cache": Input(shape=("batch", "cached", 4), dtype="float32", state="next"),
+    }
+    spec = graph(inputs, ("y", "next"), {**BATCH, "cached": Axis(window=5)})
+    model = torch_module.capture_module(Placed().eval(), "net", spec, list(inputs))
+    cache = house.inputs_named(model)["cache"]
+    assert house.dims_of(cache) == (house.symbol("batch"), house.symbol("cached"), 4)
+
+
 class Recurrent(nn.Module):
     """Of its frames the exporter notes as many as the example has."""
 
