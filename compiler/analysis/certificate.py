@@ -33,6 +33,7 @@ def certificate(
     minimum: Mapping[str, int],
     becomes: Mapping[str, str],
     states: Sequence[Mapping[str, Any]] = (),
+    replaced: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The whole certificate of one graph.
 
@@ -44,6 +45,7 @@ def certificate(
         minimum: per padded axis, the smallest length that is proved.
         becomes: values that another form computes now, by their old names.
         states: the states along caches: `input`, `output`, `axis`, `cache`, `slots`, and what a call `adds`.
+        replaced: the other states, each of which has one size: `input` and `output`.
     """
     return {
         "schema": SCHEMA,
@@ -54,6 +56,7 @@ def certificate(
         "minimum": dict(sorted(minimum.items())),
         "becomes": dict(sorted(becomes.items())),
         "states": [dict(state) for state in states],
+        "replaced": [dict(state) for state in replaced],
         "assumes": [
             f"minimum <= true length <= slots <= {LONGEST:.0f} for every row and axis",
             *_assumed(steps),

@@ -85,6 +85,11 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
         return f"{name}: nothing is padded or batched, nothing to replay"
     steps = 0
     graphs = []
+    known = proofs[0]["lowered"]
+    along = {each["axis"] for each in known["caches"]}
+    others = [{end: each[end] for end in ("input", "output")} for each in known["states"] if each["cache"] not in along]
+    told_of = proofs[0]["replaced"]
+    _require(where, f"a proof that these states have one size: {show(others)}", told_of == others, show(told_of))
     for record in proofs:
         before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
         graphs.append((before, after))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 from onnx import helper, numpy_helper  # noqa: TID251 - nothing of the prover's vocabulary
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
 Array = npt.NDArray[Any]
 Record = Mapping[str, Any]
@@ -21,6 +22,13 @@ Record = Mapping[str, Any]
 
 class Rejected(Exception):
     """The certificate does not hold; the message names node, step and what differs."""
+
+
+class DoesNotRun(Exception):
+    """A kernel stops at what it is fed: an index beyond a table, sizes that do not fit."""
+
+
+STOPPED = (ort_state.Fail, ort_state.InvalidArgument, ort_state.RuntimeException)
 
 
 class Graph:
@@ -107,8 +115,17 @@ class Part:
     opsets: Sequence[onnx.OperatorSetIdProto]
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """Run on the CPU, unoptimised and on one thread; of the feeds, what is read."""
-        results = self._session.run(None, {name: feeds[name] for name in self.sources})
+        """Run on the CPU, unoptimised and on one thread; of the feeds, what is read.
+
+        Raises:
+            DoesNotRun: with the words of the kernel.
+            Rejected: there is no kernel.
+        """
+        session, given = self._session, {name: feeds[name] for name in self.sources}
+        try:
+            results = session.run(None, given)
+        except STOPPED as error:
+            raise DoesNotRun(str(error)) from None
         return [np.asarray(each) for each in results]
 
     def model(self) -> onnx.ModelProto:
@@ -122,7 +139,10 @@ class Part:
     def _session(self) -> onnxruntime.InferenceSession:
         """Opened once for all draws: that takes longer than to run a step."""
         model = self.model().SerializeToString()
-        return onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+        try:
+            return onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+        except (*STOPPED, ort_state.InvalidGraph, ort_state.NotImplemented) as error:
+            raise Rejected(f"ONNX Runtime does not open {sorted({n.op_type for n in self.nodes})}: {error}") from None
 
     def integers(self) -> set[int]:
         """The whole numbers among small constants."""

@@ -10,7 +10,7 @@ from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 from compiler.checker.compare import DiffersFromAlone, compare_output
 from compiler.checker.double_precision import is_rounding
 from compiler.checker.free_axes import SHORTEST, free_size
-from compiler.checker.graph import Array, Graph, Part, Record, Rejected
+from compiler.checker.graph import Array, DoesNotRun, Graph, Part, Record, Rejected
 from compiler.checker.slots import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
 
@@ -287,8 +287,10 @@ class Replay:
                         name: self._alone(name, drawn[name], layout, lengths, row) for name, layout in layouts.items()
                     }
                     rows.append({self.was.get(name, name): array for name, array in feeds.items()})
+                    sizes = () if alone is None else alone.sources.keys() - rows[row].keys()
+                    rows[row] |= {name: self._zeros(self.before, name, lengths.true[row]) for name in sizes}
                     references.append([feeds[record["inputs"][0]]] if alone is None else alone.run(rows[row]))
-            except Exception:  # noqa: BLE001 - the draw is not legal for the operator: draw smaller indices
+            except DoesNotRun:  # the draw is not legal for the operator: draw smaller indices
                 continue
             break
         else:

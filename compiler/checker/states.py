@@ -2,6 +2,7 @@
 
 A certificate names, for every state along a cache, what takes it and what gives it, and what a call adds. After a call
 min(cached + added, slots) frames are counted as valid. So many must leave in the last slots, zeros in front of them.
+Every other state has one size, whatever the lengths of a call.
 Looked at is what the record of the output says, at every length, and what the original gives when it runs, of which a
 record could speak otherwise than it is at lengths that no step was replayed with.
 """
@@ -10,7 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from compiler.checker.graph import Graph, Record, Rejected
+from compiler.checker.graph import DoesNotRun, Graph, Record, Rejected
 from compiler.checker.slots import names_in, ones_of, size_of
 
 Row = Mapping[str, int]
@@ -30,7 +31,7 @@ ALL_CACHED = 48
 
 
 def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapping[str, Said], shortest: Row) -> None:
-    """Every state along a cache holds the frames that are counted.
+    """Every state along a cache holds the frames that are counted, and every other state has one size.
 
     Args:
         before: the graph before padding.
@@ -40,20 +41,24 @@ def require_counted(before: Graph, after: Graph, certificate: Record, said: Mapp
         shortest: the shortest lengths of one row that are certified.
 
     Raises:
-        Rejected: a state is not named, is no state, or holds another number of frames; with the lengths.
+        Rejected: a state is not named, is no state, holds another number of frames, or changes its size; with the
+            lengths.
     """
     states: Sequence[Record] = certificate["states"]
+    replaced: Sequence[Record] = certificate["replaced"]
     sides: Mapping[str, str] = certificate["sides"]
     caches = {axis for axis, side in sides.items() if side == "right"}
-    _require_named(before, states, caches)
-    if not states:
+    _require_named(before, [*states, *replaced], states, caches)
+    if not (states or replaced):
         return
     for state in states:
         _require_fed(before, after, state, caches)
     lengths = _Lengths(shortest, {each["cache"]: each["slots"] for each in states}, sides.keys() - caches)
+    for state in replaced:
+        _require_one_size(before, after, state, said, sides)
     for state in states:
         _require_told(state, said.get(state["output"]), lengths)
-    _require_given(before, states, lengths)
+    _require_given(before, states, replaced, lengths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +90,7 @@ class _Lengths:
 
     def some(self) -> Iterator[Row]:
         """A few of them: no cached frame, some and all slots; in one cache as in the next at first, then otherwise."""
-        for draw, more in enumerate(LONGER):
+        for draw, more in enumerate(LONGER if self.calls or self.slots else LONGER[:1]):
             shift = draw // len(SHARES)
             shares = [SHARES[(draw + at * shift) % len(SHARES)] for at in range(len(self.slots))]
             cached = {
@@ -94,15 +99,15 @@ class _Lengths:
             yield self._row(more, cached)
 
 
-def _require_named(before: Graph, states: Sequence[Record], caches: Set[str]) -> None:
-    """What lies along a cache is carried, once, and counted as the others along that cache are."""
+def _require_named(before: Graph, all_states: Sequence[Record], states: Sequence[Record], caches: Set[str]) -> None:
+    """Nothing is carried twice; what lies along a cache is carried, and counted as the others along that cache are."""
     along = {
         name
         for name in before.inputs
         if any(isinstance(dim, str) and names_in(dim) & caches for dim in before.dims(name))
     }
     for end in ("input", "output"):
-        if len({state[end] for state in states}) != len(states):
+        if len({state[end] for state in all_states}) != len(all_states):
             raise Rejected(f"two states have one {end}")
     if missing := along - {state["input"] for state in states}:
         raise Rejected(f"input {min(missing)!r} lies along a cache, and no state is named that feeds it")
@@ -127,6 +132,21 @@ def _require_fed(before: Graph, after: Graph, state: Record, caches: Set[str]) -
         raise Rejected(f"state {name!r}: has {padded[at]} slots, not {state['slots']}")
 
 
+def _require_one_size(
+    before: Graph, after: Graph, state: Record, said: Mapping[str, Said], sides: Mapping[str, str]
+) -> None:
+    """Neither what is fed nor what comes back has an axis whose length may be another one in the next call."""
+    name, output = state["input"], state["output"]
+    if name not in before.inputs or output not in before.outputs or output not in after.outputs:
+        raise Rejected(f"state {name!r}: it or {output!r} is not there")
+    along = {each for dim in before.dims(name) if isinstance(dim, str) for each in names_in(dim)} & sides.keys()
+    if along:
+        raise Rejected(f"state {name!r}: lies along {min(along)!r}, of which the next call may have another length")
+    fact = said[output][0] if output in said else {"axes": {}}
+    if any("frames" in factor for factors in fact["axes"].values() for factor in factors):
+        raise Rejected(f"state {output!r}: is said to have an axis that is padded")
+
+
 def _require_told(state: Record, said: Said | None, lengths: _Lengths) -> None:
     """What is said of an output is that its newest frames lie in its last slots, as many as are counted."""
     where, at = f"state {state['output']!r}", state["axis"]
@@ -147,22 +167,27 @@ def _require_told(state: Record, said: Said | None, lengths: _Lengths) -> None:
         _require_kept(state, size_of(size, row), row, where)
 
 
-def _require_given(before: Graph, states: Sequence[Record], lengths: _Lengths) -> None:
+def _require_given(before: Graph, states: Sequence[Record], replaced: Sequence[Record], lengths: _Lengths) -> None:
     """What the original gives at work; nothing is claimed of lengths at which it does not run."""
-    part = before.part([state["output"] for state in states], {})
+    part = before.part([state["output"] for state in (*states, *replaced)], {})
     ran = 0
     for row in lengths.some():
         feeds = {name: ones_of(before.dims(name), kind, row) for name, kind in part.sources.items()}
         try:
             results = part.run(feeds)
-        except Exception:  # noqa: BLE001 - a table may end there
+        except DoesNotRun:  # a table may end there
             continue
         ran += 1
-        for state, given in zip(states, results, strict=True):
+        for state, given in zip(states, results, strict=False):
             where = f"state {state['output']!r} of the original at work"
             if given.ndim <= state["axis"]:
                 raise Rejected(f"{where}: has no axis {state['axis']}")
             _require_kept(state, given.shape[state["axis"]], row, where)
+        for state, given in zip(replaced, results[len(states) :], strict=True):
+            fed = tuple(size_of(dim, row) for dim in before.dims(state["input"]))
+            if given.shape != fed:
+                where = f"state {state['output']!r} of the original at work"
+                raise Rejected(f"{where}: is of shape {given.shape} at lengths {dict(row)}, {fed} is fed")
     if not ran:
         raise Rejected("the original runs at none of the lengths at which its states were to be counted")
 

@@ -1,6 +1,7 @@
 """What leaves a padded graph is what callers and states take it for, or the graph is refused.
 
-Callers cut suffix padding away and have the batch in front; a state holds its newest frames in its newest slots.
+Callers cut suffix padding away and have the batch in front; a state holds its newest frames in its newest slots, and
+what is no cache of frames has one size.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from runtime_lite.format.cache_axis import CacheAxis
 def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
     """Callers can cut suffix padding away; states hold [cached ++ new], perhaps cut to the newest."""
     states = {state.output: state for state in lowered.states}
+    inputs = house.inputs_named(lowered.model)
     for name, value in house.outputs_named(lowered.model).items():
         fact = derivation.fact(value)
         node = value.producer()
@@ -32,9 +34,11 @@ def check_outputs(derivation: Derivation, lowered: Lowered) -> None:
                 "return one per row (expand it to the batch in front), or leave it out: callers know their lengths",
                 **place,
             )
-        cache = lowered.cache_of(states[name]) if name in states else None
-        if cache is not None:
-            _check_state(fact, states[name], value, cache, place)
+        if name in states:
+            _check_fixed(derivation.fact(inputs[states[name].input]), fact, states[name], place)
+            cache = lowered.cache_of(states[name])
+            if cache is not None:
+                _check_cached(fact, states[name], value, cache, place)
             continue
         for axis, layout in fact.axes:
             frames = fact.frames(axis)
@@ -53,7 +57,21 @@ def _check_rows(fact: Fact, batch: str | None, place: Mapping[str, str]) -> None
     raise refuse(f"the batch {batch!r} is not the first axis of the output", "transpose the output", **place)
 
 
-def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
+def _check_fixed(fed: Fact, given: Fact, state: State, place: Mapping[str, str]) -> None:
+    """But for the frames that are counted, a state has one size: the next call may be longer or shorter than this."""
+    for end, fact in (("is fed", fed), ("comes back", given)):
+        along = [axis for axis in fact.padded if axis != state.frames_axis]
+        if along:
+            layout = " * ".join(map(str, fact.axis(along[0]) or ()))
+            raise refuse(
+                f"state {state.input!r} {end} with an axis {along[0]} of {layout}, and the next call may be of another "
+                "length",
+                "feed back a state of one size, or declare the axis along which it keeps frames with a window",
+                **place,
+            )
+
+
+def _check_cached(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, place: Mapping[str, str]) -> None:
     """The newest frames of a state are the newest slots, as many as are counted, zero where there are none."""
     axis = state.frames_axis
     assert axis is not None
@@ -65,7 +83,6 @@ def _check_state(fact: Fact, state: State, value: ir.Value, cache: CacheAxis, pl
             return
     elif (
         frames.is_prefix_padded
-        and len(fact.padded) == 1
         and fact.padding(axis).is_zero
         and keeps_all_counted(frames.size, counted, cache.axis, cache.slots)
     ):

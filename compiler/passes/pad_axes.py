@@ -92,7 +92,8 @@ class PadAxes:
             for length in work.valid_slots.lengths.values()
             if length.mask is not None
         }
-        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, tuple(_carried(lowered)))
+        carried = tuple(_carried(lowered)), tuple(_replaced(lowered))
+        proof = certificate(axes, work.steps, inputs, masks, least, work.becomes, *carried)
         return Outcome(done, matched=len(derivation.judged), rewritten=max(after - before, 0), records=(proof,))
 
 
@@ -149,6 +150,13 @@ def _carried(lowered: Lowered) -> Iterator[dict[str, Any]]:
             adds = str(cache.step) if cache.added is None else cache.added
             ends = {"input": state.input, "output": state.output, "axis": state.frames_axis}
             yield {**ends, "cache": cache.axis, "slots": cache.slots, "adds": adds}
+
+
+def _replaced(lowered: Lowered) -> Iterator[dict[str, str]]:
+    """The other states, for the certificate."""
+    for state in lowered.states:
+        if lowered.cache_of(state) is None:
+            yield {"input": state.input, "output": state.output}
 
 
 def _axes(lowered: Lowered) -> Axes:

@@ -295,6 +295,10 @@ def _check_states(graph: Graph) -> None:
         if len(along) > 1:
             message = f"expected at most one axis with a window in the shape of a state, got {along}"
             raise disagree(message, "fix the others", "inputs", name, "shape")
+        for axis in [axis for axis in spec.shape if axis in graph.padded]:
+            message = f"expected numbers, the batch and a window in the shape of a state, got {axis!r}, of which every "
+            cure = f"give {axis!r} a window if frames are kept along it, or write a number in its place"
+            raise disagree(f"{message}call may have more or fewer", cure, "inputs", name, "shape")
 
 
 def _check_counts(graph: Graph) -> None:

@@ -22,6 +22,7 @@ MENDED: Mapping[str, tuple[str, str, str]] = {
     "a state that is no output": (RECIPE, "state: new_cache", "state: next_cache"),
     "an output listed twice": (RECIPE, "[next_cache, next_cache]", "[logits, next_cache]"),
     "a growing state of a fixed size": (RECIPE, "{fixed: 8}", "{window: 8}"),
+    "a growing state with buckets": (RECIPE, "{buckets: [8], length_input: filled}", "{window: 8}"),
     "outputs in another order": (RECIPE, "[next_cache, logits]", "[logits, next_cache]"),
     "a result that is not listed": (RECIPE, "outputs: [next_cache]", "outputs: [first, next_cache]"),
     "a result that there is not": (RECIPE, "[logits, next_cache, scores]", "[logits, next_cache]"),

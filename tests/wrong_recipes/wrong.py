@@ -58,6 +58,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("an output listed twice", "[logits, next_cache]", "[next_cache, next_cache]"),
     Wrong("one output for two states", OFFSET, "offset:   {shape: [batch], dtype: int64, state: next_cache}"),
     Wrong("a growing state of a fixed size", CACHED, "cached: {fixed: 8}"),
+    Wrong("a growing state with buckets", CACHED, "cached: {buckets: [8], length_input: filled}"),
     Wrong("outputs in another order", "[logits, next_cache]", "[next_cache, logits]"),
     Wrong("a result that is not listed", "outputs: [logits, next_cache]", "outputs: [next_cache]"),
     Wrong("a result that there is not", "[logits, next_cache]", "[logits, next_cache, scores]"),

@@ -1,5 +1,7 @@
 """Distances between frames at the end of their slots are alike in all rows and in the slots; places are not."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -8,8 +10,9 @@ from compiler import ir as house
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, make_fact
 from compiler.analysis.interval import ANYTHING, Interval
-from compiler.analysis.layout import Rows, Side
+from compiler.analysis.layout import Axis, Rows, Segment, Side, joined
 from compiler.analysis.window_numbers import fact_alike
+from compiler.ir import Dim
 from compiler.runners.session import open_session
 from tests.kit.graphs import node_named, parse
 
@@ -49,7 +52,7 @@ DIFFERENT = {
 }  # fmt: skip
 
 
-def case_of(body: str, side: Side = Side.RIGHT) -> tuple[Case, ir.Model]:
+def case_of(body: str, side: Side = Side.RIGHT, seen: Mapping[Dim, Axis] | None = None) -> tuple[Case, ir.Model]:
     text = f"""(float[batch,cache,4] past, float[1,1] given) => (float[a,b] y)
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] low = {{-2}}, int64 nought = {{0}},
      int64 by = {{1}}, int64 step = {{2}}, float half = {{0.5}},
@@ -58,7 +61,7 @@ def case_of(body: str, side: Side = Side.RIGHT) -> tuple[Case, ir.Model]:
     model = parse(text)
     house.infer_shapes(model)
     rows = make_fact({0: (Rows(house.symbol("batch")),)}, lambda region: ANYTHING)
-    return Case(node_named(model, "y"), [rows, NUMBER], "batch", {"cache": side}), model
+    return Case(node_named(model, "y"), [rows, NUMBER], "batch", {"cache": side}, seen=seen or {}), model
 
 
 def held(model: ir.Model, cached: int) -> np.ndarray:
@@ -93,6 +96,13 @@ def test_what_is_alike_lies_at_the_end_of_its_slots(body: str) -> None:
 @pytest.mark.parametrize("body", DIFFERENT.values(), ids=DIFFERENT)
 def test_what_differs_from_row_to_row_is_not_alike(body: str) -> None:
     assert fact_alike(case_of(body)[0], 1) is None
+
+
+def test_frames_with_free_slots_among_them_are_not_alike() -> None:
+    """A first frame that is always there lies in front of the free slots of the cache, and the others behind them."""
+    cache = house.symbol("cache")
+    axis = joined([Segment(1), Segment(cache, Side.RIGHT), Segment(1)])
+    assert fact_alike(case_of(ALIKE["distances"], seen={cache + 2: axis})[0], 1) is None
 
 
 def test_frames_that_come_first_are_counted_otherwise() -> None:

@@ -142,6 +142,10 @@ CERTIFICATES: dict[str, tuple[Edit, str]] = {
         lambda c: proof(c)["states"][0].update(adds=f"{proof(c)['states'][0]['adds']} + 0"),
         "caches to follow from the proof",
     ),
+    "states of one size not named": (
+        lambda c: proof(c).update(replaced=[{"input": "x", "output": "y"}]),
+        "a proof that these states have one size",
+    ),
     "another window": (
         lambda c: proof(c)["lowered"]["caches"][0].update(step=1),
         "caches to follow from the proof",

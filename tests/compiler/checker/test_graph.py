@@ -5,7 +5,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.checker.graph import Graph, Part, Rejected
+from compiler.checker.graph import DoesNotRun, Graph, Part, Rejected
 from tests.kit.graphs import parse
 
 TEXT = """(float[batch,time] x) => (float[batch,time] z) <float half = {0.5}>
@@ -79,3 +79,20 @@ def test_the_size_of_weights_makes_no_step_distinct(
 
 def part_of(text: str) -> Part:
     return Graph(ir.serde.serialize_model(parse(text))).part(["z"], {})
+
+
+def test_a_part_whose_kernel_stops_does_not_run() -> None:
+    text = "(int64[k] at) => (float[k] y) <float[3] table = {0.0, 1.0, 2.0}> { y = Gather<axis = 0>(table, at) }"
+    part = Graph(ir.serde.serialize_model(parse(text))).part(["y"], {})
+    assert part.run({"at": np.array([2])})[0].tolist() == [2.0]
+    with pytest.raises(DoesNotRun, match="out of data bounds"):
+        part.run({"at": np.array([3])})
+    with pytest.raises(KeyError):
+        part.run({})
+
+
+def test_a_part_without_a_kernel_is_rejected() -> None:
+    text = "(bfloat16[k] x) => (bfloat16[k] y) { y = Conv(x, x) }"
+    part = Graph(ir.serde.serialize_model(parse(text))).part(["y"], {})
+    with pytest.raises(Rejected, match=r"does not open \['Conv'\]"):
+        part.run({"x": np.zeros(1)})

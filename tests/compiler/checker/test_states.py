@@ -8,8 +8,9 @@ import pytest
 from onnx import numpy_helper
 
 from compiler.checker.check import check
-from compiler.checker.graph import Rejected
-from compiler.stages import Lowered, State
+from compiler.checker.graph import DoesNotRun, Part, Rejected
+from compiler.padding import outputs
+from compiler.stages import Lowered, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.compiler.checker.test_check import Proof, proof_of
 from tests.kit.graphs import copy_of, parse, streaming
@@ -19,6 +20,9 @@ TEXT = """(float[batch,2,4] x, float[batch,cache,4] past) => (float[batch,2,4] y
     { joined = Concat<axis = 1>(past, x)  length = Shape<start = 1, end = 2>(joined)  behind = Sub(length, most)
        start = Max(behind, zero)  next_past = Slice(joined, start, end, one)
        high = ReduceMax<keepdims = 1>(joined, one)  y = Add(x, high) }"""
+
+
+CHUNK = (PaddedAxis("chunk", "chunk_length"),)
 
 
 def cut_by_its_author() -> Proof:
@@ -33,6 +37,10 @@ def two_caches() -> Proof:
 
 def state(certificate: dict[str, Any], **changed: object) -> None:
     certificate["states"][0].update(changed)
+
+
+def replaced(certificate: dict[str, Any], **changed: object) -> None:
+    certificate["replaced"][0].update(changed)
 
 
 def same_output(certificate: dict[str, Any]) -> None:
@@ -74,11 +82,22 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "more slots": (lambda c: [each.update(slots=61) for each in c["states"]], "has 60 slots, not 61"),
     "another axis": (lambda c: state(c, axis=2), "'cache' is not its axis 2"),
     "an axis that is not there": (lambda c: state(c, axis=3), "'cache' is not its axis 3"),
-    "another input": (lambda c: state(c, input="context"), "input 'past' lies along a cache, and no state"),
+    "another input": (lambda c: state(c, input="x"), "input 'past' lies along a cache, and no state"),
+    "an input that is fed by another state": (lambda c: state(c, input="context"), "two states have one input"),
     "another output": (lambda c: state(c, output="y"), "state 'y'"),
     "no output": (lambda c: c["states"].append({**c["states"][0], "input": "x", "output": "scores"}), "no output"),
     "no cache": (lambda c: state(c, cache="batch"), "'batch' is no cache"),
     "anything in front": (no_zeros, "what lies in front of its frames is not said to be zero"),
+    "no output for a state of one size": (lambda c: replaced(c, output="scores"), "it or 'scores' is not there"),
+    "no input for a state of one size": (lambda c: replaced(c, input="scores"), "it or 'next_context' is not there"),
+    "an output of another size": (
+        lambda c: replaced(c, output="y"),
+        "of shape .1, 2, 4. at lengths .*, .1, 4, 2. is fed",
+    ),
+    "a cache as a state of one size": (
+        lambda c: [c["states"].pop(), replaced(c, input="past_values", output="next_past_values")],
+        "input 'past_values' lies along a cache, and no state",
+    ),
     "the newest frames in front": (other_side, "its newest frames are not said to lie in its last slots"),
 }
 
@@ -90,6 +109,47 @@ def test_a_forged_state_is_rejected(name: str) -> None:
     edit, words = FORGED[name]
     edit(certificate)
     with pytest.raises(Rejected, match=words):
+        check(before, after, certificate)
+
+
+AS_LONG_AS_THE_CHUNK = {
+    "lies along 'chunk'": ("batch,chunk,4", "next_past = Slice(past, zero, six, one)"),
+    "an axis that is padded": ("batch,6,4", "next_past = Mul(x, x)"),
+}
+
+
+@pytest.mark.parametrize("words", AS_LONG_AS_THE_CHUNK)
+def test_a_state_of_one_size_does_not_follow_the_chunk(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, body = AS_LONG_AS_THE_CHUNK[words]
+    text = f"""(float[batch,chunk,4] x, float[{shape}] past) => (float[batch,chunk,4] y, float[a,b,c] next_past)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] six = {{6}}>
+        {{ high = ReduceMax<keepdims = 1>(past, one)  y = Add(x, high)  {body} }}"""
+    lowered = Lowered("net", parse(text), None, (State("past", "next_past", None),), (), "batch", padded_axes=CHUNK)
+    monkeypatch.setattr(outputs, "_check_fixed", lambda *_: None)
+    before, after, certificate = proof_of(lowered)
+    with pytest.raises(Rejected, match=words):
+        check(before, after, certificate)
+
+
+def test_a_table_may_end_and_nothing_else_may_stop_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after, certificate = two_caches()
+    run = Part.run
+
+    def stopping(with_: Exception, lengths: int) -> Callable[..., Any]:
+        def stop(self: Part, feeds: Any) -> Any:
+            if {"next_past", "next_context"} <= set(self.wanted) and feeds["past"].shape[1] >= lengths:
+                raise with_
+            return run(self, feeds)
+
+        return stop
+
+    monkeypatch.setattr(Part, "run", stopping(DoesNotRun("a table ends"), 30))
+    check(before, after, certificate)
+    monkeypatch.setattr(Part, "run", stopping(DoesNotRun("a table ends"), 0))
+    with pytest.raises(Rejected, match="runs at none of the lengths"):
+        check(before, after, certificate)
+    monkeypatch.setattr(Part, "run", stopping(KeyError("past"), 30))
+    with pytest.raises(KeyError):
         check(before, after, certificate)
 
 
