@@ -104,6 +104,7 @@ PLANTED: dict[str, Plant] = {
     "a state may hold any number of frames": lambda: mock.patch.object(
         padded_outputs, "keeps_all_counted", return_value=True
     ),
+    "a state may be as long as the chunk": lambda: mock.patch.object(padded_outputs, "_check_fixed"),
     "any first call is the later one": lambda: mock.patch.object(merge_first_call._Keys, "of", return_value=""),
 }
 

@@ -22,7 +22,7 @@ WITH_STATES = tuple(name for name in SOUND if name not in (*STATELESS, "every_se
 MOST_WRONG = 0.2
 """Graphs with a layer that is wrong."""
 
-SHARES = {"relative_shift": 0.2, "rolled_buffer": 0.6, "recurrence": 3.0, "both_directions": 2.0, "mean_of_chunk": 2.0}
+SHARES = {"rolled_buffer": 0.6, "recurrence": 3.0, "both_directions": 2.0, "mean_of_chunk": 2.0}
 """How often a layer is drawn, against 1.0 of the others.
 
 Less where many graphs with it are refused; more where only chunks of several lengths show what is made of it.

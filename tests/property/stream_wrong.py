@@ -5,7 +5,7 @@ What its author's loop answers is the truth, however odd it is.
 
 import onnx_ir as ir
 
-from tests.property.stream_grower import BATCH, END, WIDTH, Grower
+from tests.property.stream_grower import BATCH, CHUNK, END, WIDTH, Grower
 from tests.property.stream_layers import Layer, attend, hidden, joined_frames
 from tests.property.stream_positions import both_places
 
@@ -59,6 +59,15 @@ def changed_cache(g: Grower) -> None:
         state.after = g.op("Slice", [joined, *cut])
     else:
         state.after = g.op("Sub", [joined, g.op("ReduceMean", [joined, g.integers(1)], keepdims=1)])
+    _attend_all(g, joined)
+
+
+def whole_chunk(g: Grower) -> None:
+    """What came in with the last call is kept as a whole: of one size, or as long as a chunk may be."""
+    is_along = g.is_ragged and g.chance(0.5)
+    state = g.state([BATCH, CHUNK if is_along else g.frames_of(g.chunk), WIDTH], apart=True)
+    joined = g.op("Concat", [state.before, g.value], axis=1)
+    state.after = g.value
     _attend_all(g, joined)
 
 
@@ -149,6 +158,7 @@ WRONG: dict[str, Layer] = {
         loses_a_frame,
         stale,
         changed_cache,
+        whole_chunk,
         swapped,
         mixed_rows,
         centred_convolution,

@@ -5,7 +5,7 @@ from tests.property.mutations import mutations_of
 from tests.property.trial import in_child
 
 CUTTING = "compiler/passes/window_states.py"
-SEED = 61
+SEED = 13
 """Of a graph whose author leaves it to the recipe to cut a cache."""
 
 

@@ -9,7 +9,9 @@ from onnx import numpy_helper
 
 from compiler.checker.check import check
 from compiler.checker.graph import DoesNotRun, Part, Rejected
+from compiler.errors import Refused
 from compiler.padding import outputs
+from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered, PaddedAxis, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.compiler.checker.test_check import Proof, proof_of
@@ -128,6 +130,26 @@ def test_a_state_of_one_size_does_not_follow_the_chunk(words: str, monkeypatch: 
     monkeypatch.setattr(outputs, "_check_fixed", lambda *_: None)
     before, after, certificate = proof_of(lowered)
     with pytest.raises(Rejected, match=words):
+        check(before, after, certificate)
+
+
+@pytest.mark.parametrize("is_apart", [False, True], ids=["fed back", "computed"])
+def test_a_cache_that_comes_back_as_it_was_is_not_counted_on(
+    *, is_apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all slots full it holds as many frames as are counted, and with fewer it does not."""
+    body = "m = Mul(past, past)  next_past = Sub(m, past)" if is_apart else "next_past = Identity(past)"
+    text = f"""(float[batch,chunk,4] x, float[batch,cache,4] past)
+        => (float[batch,chunk,4] y, float[batch,k,4] next_past) <int64[1] one = {{1}}>
+        {{ j = Concat<axis = 1>(past, x)  h = ReduceMax<keepdims = 1>(j, one)  y = Add(x, h)  {body} }}"""
+    cache = CacheAxis("cache", 6, 1, "real_length", None, added="chunk")
+    states = (State("past", "next_past", 1, "cache"),)
+    lowered = Lowered("net", parse(text), None, states, (cache,), "batch", padded_axes=CHUNK)
+    with pytest.raises(Refused, match=r"the state holds .* not the cached frames and then chunk new ones"):
+        PadAxes().apply(copy_of(lowered))
+    monkeypatch.setattr(outputs, "keeps_all_counted", lambda *_: True)
+    before, after, certificate = proof_of(lowered)
+    with pytest.raises(Rejected, match=r"state 'next_past': 0 frames are kept at lengths .*, 1 are counted"):
         check(before, after, certificate)
 
 
