@@ -120,9 +120,9 @@ class Replay:
         return name in self.after.producers and self.computed(name) is not None
 
     def _with_live_outputs(self, record: Record) -> Record:
-        """The record without outputs that another form left out because nothing reads them."""
+        """The record without outputs that have no name, or that another form left out because nothing reads them."""
         names = [self.becomes.get(name, name) for name in record["outputs"]]
-        live = [at for at, name in enumerate(names) if name in self.after.producers or name in self.read]
+        live = [at for at, name in enumerate(names) if name and (name in self.after.producers or name in self.read)]
         keys = ("outputs", "out", "out_shapes")
         return record if len(live) == len(names) else {**record, **{k: [record[k][at] for at in live] for k in keys}}
 
@@ -305,7 +305,7 @@ class Replay:
         except Exception as error:  # noqa: BLE001 - whatever stops the padded program refutes the certificate
             raise Rejected(f"{where}: runs alone, but not padded: {str(error)[:200]}") from None
         for at, (fact, shape) in enumerate(zip(record["out"], record["out_shapes"], strict=True)):
-            if fact.get("number") or record["outputs"][at] == "":
+            if fact.get("number"):
                 continue
             layout = Layout(fact, shape, lengths, self.batch)
             wanted: list[Array | None] = [each[at] for each in references]
