@@ -12,14 +12,18 @@ from compiler import ir as house
 from compiler.checker.graph import Graph, Rejected
 from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
+from compiler.stages import Lowered
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
-from tests.kit.graphs import copy_of, streaming
+from tests.kit.graphs import copy_of, random_weights, streaming
 from tests.kit.offline import offline
 
 
 def replayed(body: str) -> tuple[Replay, dict[str, Any], onnx.ModelProto]:
     """A padded graph ready for replay, and its certificate."""
-    lowered = offline(graph(body), WEIGHTS)
+    return replayed_of(offline(graph(body), WEIGHTS))
+
+
+def replayed_of(lowered: Lowered) -> tuple[Replay, dict[str, Any], onnx.ModelProto]:
     house.infer_shapes(lowered.model)
     before = ir.serde.serialize_model(house.clone(lowered.model))
     outcome = PadAxes().apply(lowered)
@@ -46,6 +50,22 @@ def test_a_step_that_claims_zero_padding_does_not(op: str) -> None:
             content[1:] = [5.0, 5.0, False]
     with pytest.raises(Rejected, match="does not lie within"):
         steps.replay(record)
+
+
+def test_a_step_with_an_output_without_a_name_is_run() -> None:
+    text = """(float[batch,time,4] x, float[1,12,4] w, float[1,12,4] r) => (float[batch,1,4] y)
+        { turned = Transpose<perm = [1, 0, 2]>(x)  heard, last = GRU<hidden_size = 4>(turned, w, r)
+          y = Transpose<perm = [1, 0, 2]>(last) }"""
+    lowered = offline(text, random_weights({"w": (1, 12, 4), "r": (1, 12, 4)}))
+    (gru,) = [node for node in lowered.model.graph if node.op_type == "GRU"]
+    gru.outputs[0].name = ""
+    steps, certificate, _ = replayed_of(lowered)
+    (record,) = [each for each in certificate["records"] if each["op"] == "GRU"]
+    steps.replay(record)
+    forged = copy.deepcopy(record)
+    forged["out"][1]["contents"][0][1:] = [5.0, 5.0, False]
+    with pytest.raises(Rejected, match="does not lie within"):
+        steps.replay(forged)
 
 
 def test_values_that_follow_from_sizes_are_told_apart() -> None:
