@@ -5,10 +5,12 @@
 The decoder is written as a graph over whole sequences: 12 layers of width 1024, 16 heads, rotary positions, random
 weights. Its steps are derived, lowered by the standard passes and frozen to one frame per call, as a recipe with
 `derive_steps` and `time: {buckets: [1]}` has them; states are not packed. With fewer heads of keys and values it has
-the form that `merge_kv_heads` gives. All graphs are asked in turn, round after round, in one process on one thread;
-ratios are per round, the table shows their median and their 10th and 90th percentile. The limit is what is read once,
-weights and valid frames of caches, at the rate at which this machine reads memory in the same rounds. What a step
-moves is counted in a profile: the bytes that nodes write which only move, where they write a whole cache.
+the form that `merge_kv_heads` gives. A graph gives its caches whole, or, behind `append_states`, the new frame alone:
+then writing that frame behind the others, as the runtime does, is part of the step. All graphs are asked in turn, round
+after round, in one process on one thread; ratios are per round, the table shows their median and their 10th and 90th
+percentile. The limit is what is read once, weights and valid frames of caches, at the rate at which this machine reads
+memory in the same rounds. What a step moves is counted in a profile: the bytes that nodes write which only move, where
+they write a whole cache, and the frames that are appended.
 """
 
 import argparse
@@ -59,6 +61,21 @@ class Size:
     width: int = 1024
     heads: int = 16
     groups: int = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A decoder, and what its step is like.
+
+    Attributes:
+        size: the decoder.
+        slots: frames that a cache holds.
+        appends: whether a step gives the new frames alone.
+    """
+
+    size: Size
+    slots: int
+    appends: bool
 
 
 class _Writer:
@@ -175,11 +192,18 @@ def lowered_step(model: ir.Model, slots: int, passes: Sequence[str]) -> Lowered:
     return lowered
 
 
-def write_step(folder: Path, size: Size, slots: int, rows: Sequence[int]) -> Path:
+def passes_of(form: Form) -> list[str]:
+    """The passes that a recipe lists."""
+    names = [name for name in STANDARD_PASSES if name != "pack_states"]
+    return [*names, "append_states", "simplify"] if form.appends else names
+
+
+def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
     """The file of a step of one frame; kept where an earlier run has written it."""
-    file = folder / f"{size.layers}x{size.width}_{size.heads}to{size.groups}_{slots}" / "graphs"
+    size, how = form.size, "_appended" if form.appends else ""
+    file = folder / f"{size.layers}x{size.width}_{size.heads}to{size.groups}_{form.slots}{how}" / "graphs"
     if not list(file.glob("*.onnx")):
-        lowered = lowered_step(whole_decoder(size), slots, [name for name in STANDARD_PASSES if name != "pack_states"])
+        lowered = lowered_step(whole_decoder(size), form.slots, passes_of(form))
         built = OnnxStatic().emit(lowered, {"batch": tuple(rows), "time": (1,)})
         for name, content in built.files.items():
             (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
@@ -191,17 +215,19 @@ def write_step(folder: Path, size: Size, slots: int, rows: Sequence[int]) -> Pat
 class Contender:
     """One graph with buffers for every number of rows: a step reads its states where the last one wrote them."""
 
-    def __init__(self, size: Size, slots: int, file: Path, rows: Sequence[int], profile: str = "") -> None:
-        self.size, self.slots = size, slots
+    def __init__(self, form: Form, file: Path, rows: Sequence[int], profile: str = "") -> None:
+        self.form, self.size, self.slots = form, form.size, form.slots
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
         if profile:
             options.enable_profiling, options.profile_file_prefix = True, profile
         self.session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        self.arrays: dict[tuple[int, str], Any] = {}
         self.bindings = {count: self._bound(count) for count in rows}
 
     def _bound(self, rows: int) -> Any:
+        """Buffers, each an array that the graph reads or writes where it lies."""
         random, binding = np.random.default_rng(1), self.session.io_binding()
         for given in self.session.get_inputs():
             shape = [each if isinstance(each, int) else rows for each in given.shape]
@@ -211,16 +237,26 @@ class Contender:
                 if given.name in numbers
                 else random.standard_normal(shape, dtype=np.float32)
             )
-            binding.bind_ortvalue_input(given.name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            self.arrays[rows, given.name] = array
+            binding.bind_input(given.name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         for made in self.session.get_outputs():
             shape = [each if isinstance(each, int) else rows for each in made.shape]
-            buffer = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32))
-            binding.bind_ortvalue_output(made.name, buffer)
+            array = self.arrays[rows, made.name] = np.zeros(shape, np.float32)
+            binding.bind_output(made.name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         return binding
 
     def step(self, rows: int) -> None:
-        """One step."""
+        """One step; new frames are written to the last slot of every row."""
         self.session.run_with_iobinding(self.bindings[rows])
+        if self.form.appends:
+            for given in self.session.get_inputs():
+                if not given.name.startswith("cache"):
+                    continue
+                cache, new = (self.arrays[rows, name] for name in (given.name, f"next_{given.name}"))
+                axis = next(at for at, size in enumerate(cache.shape) if size != new.shape[at])
+                place = (slice(None),) * (axis - 1)
+                for row in range(rows):
+                    cache[row][(*place, self.slots - 1)] = new[row][(*place, 0)]
 
     def ms(self, rows: int) -> float:
         """Milliseconds of a step, the median of some."""
@@ -253,16 +289,20 @@ def read_rate() -> float:
     return array.nbytes / (time.perf_counter() - started)
 
 
-def moved_bytes(size: Size, slots: int, file: Path) -> int:
-    """Bytes that a step of one row writes by nodes that only move, where they write as much as a cache holds."""
+def moved_bytes(form: Form, file: Path) -> int:
+    """Bytes that a step of one row writes by nodes that only move, where they write as much as a cache holds.
+
+    Where frames are appended, also the frame that is written to every cache.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        contender = Contender(size, slots, file, [1], profile=str(Path(folder) / "step"))
+        contender = Contender(form, file, [1], profile=str(Path(folder) / "step"))
         contender.step(1)
         events = json.loads(Path(contender.session.end_profiling()).read_text())
-    least = contender.cache_bytes(1) // (2 * size.layers)
+    least = contender.cache_bytes(1) // (2 * form.size.layers)
+    appended = contender.cache_bytes(1) // form.slots if form.appends else 0
     told = [each["args"] for each in events if each.get("cat") == "Node" and each["name"].endswith("_kernel_time")]
     written = [int(each.get("output_size", 0)) for each in told if each.get("op_name") in MOVING]
-    return sum(each for each in written if each >= least)
+    return appended + sum(each for each in written if each >= least)
 
 
 def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) -> dict[str, Any]:
@@ -273,7 +313,7 @@ def measured(contenders: Sequence[Contender], rows: Sequence[int], rounds: int) 
         rates.append(read_rate())
         for count in rows:
             for each in contenders:
-                times.setdefault(_name(each.size.groups, each.slots, count), []).append(each.ms(count))
+                times.setdefault(_name(each.form, count), []).append(each.ms(count))
     return {"ms": times, "bytes_per_s": rates}
 
 
@@ -291,56 +331,65 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="draw the times here")
     options = parser.parse_args()
     sizes = [Size(options.layers, options.width, groups=groups) for groups in (16, 4)]
-    files = {
-        (size, slots): write_step(options.folder, size, slots, options.rows)
-        for slots in options.slots
-        for size in sizes
-    }
+    forms = [Form(size, slots, how) for slots in options.slots for how in (False, True) for size in sizes]
+    files = {form: write_step(options.folder, form, options.rows) for form in forms}
     if options.only_write:
         return
-    contenders = [Contender(size, slots, file, options.rows) for (size, slots), file in files.items()]
+    contenders = [Contender(form, file, options.rows) for form, file in files.items()]
     found = measured(contenders, options.rows, options.rounds)
     rate = statistics.median(found["bytes_per_s"])
     found["limit_ms"] = {
-        _name(each.size.groups, each.slots, rows): 1e3 * (each.weight_bytes + each.cache_bytes(rows)) / rate
+        _name(each.form, rows): 1e3 * (each.weight_bytes + each.cache_bytes(rows)) / rate
         for each in contenders
         for rows in options.rows
     }
-    found["moved_mb"] = {
-        _name(size.groups, slots, 1): moved_bytes(size, slots, file) / 1e6 for (size, slots), file in files.items()
-    }
-    Console().print(_table(found, options.slots, options.rows))
+    found["moved_mb"] = {_name(form, 1): moved_bytes(form, file) / 1e6 for form, file in files.items()}
+    Console(width=150).print(_table(found, sizes, options.slots, options.rows))
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.write is not None:
-        options.write.write_text(picture(found, options.slots, options.rows), encoding="utf-8")
+        options.write.write_text(picture(found, sizes, options.slots, options.rows), encoding="utf-8")
 
 
-def _name(groups: int, slots: int, rows: int) -> str:
-    return f"{groups} heads, {slots} frames, {rows} rows"
+def _name(form: Form, rows: int) -> str:
+    how = "appended" if form.appends else "whole"
+    return f"{form.size.groups} heads, {how}, {form.slots} frames, {rows} rows"
 
 
-def _table(found: dict[str, Any], slots: Sequence[int], rows: Sequence[int]) -> Table:
-    table = Table("frames", "rows", "16 heads, ms", "4 heads, ms", "4 to 16", "limits, ms", "moved for a row, MB")
+def _table(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int]) -> Table:
+    heads = [f"{size.groups} heads, ms" for size in sizes]
+    table = Table(
+        "frames", "rows", "caches", *heads, "4 to 16", "to 16 given whole", "limits, ms", "moved for a row, MB"
+    )
     for frames in slots:
         for count in rows:
-            names = [_name(groups, frames, count) for groups in (16, 4)]
-            times = [found["ms"][name] for name in names]
-            ratios = [merged / whole for whole, merged in zip(*times, strict=True)]
-            low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
-            shown = [f"{statistics.median(each):.1f}" for each in times]
-            limits = ", ".join(f"{found['limit_ms'][name]:.1f}" for name in names)
-            moved = ", ".join(f"{found['moved_mb'][_name(groups, frames, 1)]:.0f}" for groups in (16, 4))
-            table.add_row(str(frames), str(count), *shown, f"{middle:.2f} ({low:.2f}..{high:.2f})", limits, moved)
+            base = found["ms"][_name(Form(sizes[0], frames, appends=False), count)]
+            for how in (False, True):
+                forms = [Form(size, frames, how) for size in sizes]
+                times = [found["ms"][_name(form, count)] for form in forms]
+                shown = [f"{statistics.median(each):.1f}" for each in times]
+                limits = ", ".join(f"{found['limit_ms'][_name(form, count)]:.1f}" for form in forms)
+                moved = ", ".join(f"{found['moved_mb'][_name(form, 1)]:.1f}" for form in forms)
+                ratios = (_ratio(times[1], times[0]), _ratio(times[1], base))
+                named = "appended" if how else "given whole"
+                table.add_row(str(frames), str(count), named, *shown, *ratios, limits, moved)
     return table
+
+
+def _ratio(times: Sequence[float], others: Sequence[float]) -> str:
+    low, middle, high = np.quantile([one / other for one, other in zip(times, others, strict=True)], [0.1, 0.5, 0.9])
+    return f"{middle:.2f} ({low:.2f}..{high:.2f})"
 
 
 WIDTH, HEIGHT, MARGIN = 420, 400, 60
 COLOURS = {16: "#d62728", 4: "#1f77b4"}
 
 
-def picture(found: dict[str, Any], slots: Sequence[int], rows: Sequence[int]) -> str:
-    """Milliseconds over cached frames, a panel for every number of rows; dashed: what must be read, read once."""
+def picture(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int]) -> str:
+    """Milliseconds over cached frames, a panel for every number of rows; dashed: what must be read, read once.
+
+    Thin: caches that are given whole.
+    """
     frames = sorted(slots)
     most = 1.1 * max(statistics.median(each) for each in found["ms"].values())
     least = 0.8 * min(found["limit_ms"].values())
@@ -361,13 +410,19 @@ def picture(found: dict[str, Any], slots: Sequence[int], rows: Sequence[int]) ->
             f'<text x="{at(slot, least)[0]}" y="{HEIGHT - MARGIN + 18}" text-anchor="middle">{slot}</text>'
             for slot in frames
         ]
-        for groups, colour in COLOURS.items():
-            names = [_name(groups, slot, count) for slot in frames]
-            for told, dash in ((found["ms"], ""), (found["limit_ms"], ' stroke-dasharray="4"')):
-                points = [at(slot, float(np.median(told[name]))) for slot, name in zip(frames, names, strict=True)]
+        for size in sizes:
+            groups, colour = size.groups, COLOURS[size.groups]
+            names = [_name(Form(size, slot, appends=True), count) for slot in frames]
+            whole = [_name(Form(size, slot, appends=False), count) for slot in frames]
+            drawn = ((found["ms"], names, "2"), (found["ms"], whole, "1"),
+                     (found["limit_ms"], names, '2" stroke-dasharray="4'))  # fmt: skip
+            for told, shown_names, width in drawn:
+                points = [
+                    at(slot, float(np.median(told[each]))) for slot, each in zip(frames, shown_names, strict=True)
+                ]
                 line = " ".join(f"{x},{y}" for x, y in points)
-                panels.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-                if dash:
+                panels.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
+                if width != "2":
                     continue
                 for (x, y), name in zip(points, names, strict=True):
                     shown = f"{statistics.median(told[name]):.0f} ms"

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from compiler.errors import InternalError, Place, Refused
 from compiler.records.precision import PrecisionRecord
 from compiler.sizes.expressions import Dim
-from runtime_lite.format.cache_axis import CacheAxis, not_yet
+from runtime_lite.format.cache_axis import CacheAxis
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -101,8 +101,8 @@ def require_lowered(cache: CacheAxis) -> None:
     Raises:
         Refused: valid frames do not lie last, or a state along it is not replaced as a whole.
     """
-    kind = not_yet(cache.side, cache.update)
-    if kind is not None:
+    if (cache.side, cache.update) != ("right", "replace"):
+        kind = "left-aligned caches" if cache.side != "right" else f"caches that {cache.update}"
         raise Refused(f"{kind} are not lowered yet", cure=CACHE_CURE, place=Place(axis=cache.axis))
 
 

@@ -469,7 +469,8 @@ def _check_can_run(bundle: Bundle) -> None:
             kind = not_yet(cache.side, cache.update)
             if kind is not None:
                 place = f"{bundle.path}: graphs.{name}.caches.{cache.axis}"
-                refuse(place, "right-aligned caches that are replaced", f"{kind}, which are not run yet", UPDATE)
+                known = "right-aligned caches that are replaced, or left-aligned ones to which calls append"
+                refuse(place, known, f"{kind}, which are not run yet", UPDATE)
 
 
 def _refuse(where: str, expected: str, got: str, cure: str) -> NoReturn:

@@ -118,8 +118,13 @@ def _licences(graph: Graph) -> dict[str, Any]:
         "axis of independent rows": graph.batch_axis if graph.rows_independent else None,
         "length inputs": {n: axis.length_input for n, axis in sorted(padded.items())},
         "smallest lengths": {n: axis.minimum for n, axis in sorted(padded.items())},
-        "caches": {cache.axis: dataclasses.asdict(cache) for cache in graph.caches},
+        "caches": {each.axis: dataclasses.asdict(_as_proved(each)) for each in graph.caches},
     }
+
+
+def _as_proved(cache: CacheAxis) -> CacheAxis:
+    """A cache to which calls append, as it was when padding was proved; what made it so is run again."""
+    return dataclasses.replace(cache, side="right", update="replace") if cache.update == "append" else cache
 
 
 def _licences_of(proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -228,6 +233,8 @@ def _build_again(
     carried = {(each.input, each.output, each.frames_axis, each.cache, 0) for each in lowered.states}
     unlike = sorted(map(str, shown ^ carried))
     _require(where, "the states that were proved, each of which begins with zeros", not unlike, show(unlike))
+    shown_caches, made_caches = ([dataclasses.asdict(each) for each in told] for told in (graph.caches, lowered.caches))
+    _require(where, f"the caches {show(made_caches)}", shown_caches == made_caches, show(shown_caches))
     buckets = {axis: each.buckets for axis, each in graph.axes.items()}
     count = len({artifact.file for artifact in graph.artifacts})
     built = write_static(target_of(bundle), lowered, buckets, opens_rows=count < len(graph.artifacts))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.passes.add_batch_axis import AddBatchAxis
+from compiler.passes.append_states import AppendStates
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
@@ -43,6 +44,7 @@ PASSES: list[type[Pass]] = [
     WindowStates,
     ProjectPositions,
     PackStates,
+    AppendStates,
     RescaleStreams,
     LowerPrecision,
     EqualizeChannels,

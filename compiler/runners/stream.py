@@ -182,12 +182,34 @@ class Runner:
             full = {**self.full_feed(feed), **(more or {})}
             outputs = dict(zip(self.outputs, self.session.run(self.outputs, full), strict=True))
         self.started = True
-        for state in self.lowered.states:
-            self.states[state.input] = cut_to_slots(self.lowered, state, outputs[state.output])
         added = self.chunks.added(feed)
-        for cache in self.lowered.caches:
-            self.lengths[cache.axis] = cache.after_call(self.lengths[cache.axis], added[cache.axis])
+        after = {each.axis: each.after_call(self.lengths[each.axis], added[each.axis]) for each in self.lowered.caches}
+        for state in self.lowered.states:
+            cache, new = self.lowered.cache_of(state), outputs[state.output]
+            if cache is not None and cache.update == "append":
+                before = self.states[state.input]
+                self.states[state.input] = appended(state, before, new, self.lengths[cache.axis], after[cache.axis])
+            else:
+                self.states[state.input] = cut_to_slots(self.lowered, state, new)
+        self.lengths |= after
         return outputs
+
+
+def appended(state: State, frames: Array, new: Array, before: Array, after: Array) -> Array:
+    """A state with new frames behind those that are valid.
+
+    Args:
+        state: along a left-aligned cache.
+        frames: as it was, rows in front.
+        new: what a call gave, rows in front, valid frames first.
+        before: valid frames of every row, int64 [rows].
+        after: the same with those of the call.
+    """
+    assert state.frames_axis is not None
+    found, behind = frames.copy(), (slice(None),) * (state.frames_axis - 1)
+    for row, (start, end) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
+        found[row][(*behind, slice(start, end))] = new[row][(*behind, slice(end - start))]
+    return found
 
 
 def cut_to_slots(lowered: Lowered, state: State, array: Array) -> Array:
@@ -261,7 +283,8 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
             for row in np.flatnonzero(active):
                 index: list[Any] = [slice(None)] * array.ndim
                 index[0], index[axis] = row, slice(0, cache.slots - int(length[row]))
-                array[tuple(index)] = fills[row]
+                if cache.update != "append":  # whose free slots hold zeros, as the runtime keeps them
+                    array[tuple(index)] = fills[row]
         for place in _behind_chunks(lowered, name, full, active):
             array[place] = fills[place[0]]
         found[name] = array

@@ -91,16 +91,17 @@ class StreamArtefacts:
         """
         emitted = self.artifacts[0]
         runner, lowered = self.runners.runner(emitted), self.runners.record(emitted)
-        states = {state.output for state in lowered.states}
+        states = {state.output: state.input for state in lowered.states}
         calls = varied(lowered, [step.feed for step in self._repeated(self.steps[:GOLDEN_STEPS])])
         axis = chunk_axis(lowered)
         if axis is not None:
             calls = [*calls, *self.flush.feeds(lowered, calls[-1], axis)]
         recorded = []
         for index, feed in enumerate(calls):
-            outputs = _first_row(lowered, runner.step(feed))
-            kept = {name: array for name, array in outputs.items() if index == len(calls) - 1 or name not in states}
-            recorded.append(GoldenStep(_first_row(lowered, feed), kept))
+            outputs = {name: array for name, array in runner.step(feed).items() if name not in states}
+            if index == len(calls) - 1:
+                outputs |= {output: runner.states[fed] for output, fed in states.items()}
+            recorded.append(GoldenStep(_first_row(lowered, feed), _first_row(lowered, outputs)))
         return npz_from_golden(Golden(tuple(recorded), self.tolerance))
 
     @functools.cached_property

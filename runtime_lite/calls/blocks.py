@@ -59,9 +59,10 @@ class Block:
         arrays: by graph input of role state.
         rows: number of rows.
         sharers: the states that lie in it, if they are those of several streams.
+        taken: slots of every row that a frame was written to, int64 [rows], by cache axis; where frames are appended.
     """
 
-    __slots__ = ("_pool", "arrays", "rows", "sharers")
+    __slots__ = ("_pool", "arrays", "rows", "sharers", "taken")
 
     def __init__(self, pool: "BlockPool", rows: int, arrays: dict[str, Array]) -> None:
         """Hold the arrays."""
@@ -69,6 +70,7 @@ class Block:
         self.rows = rows
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
+        self.taken = pool.none_taken(rows)
 
     def rows_of(self, name: str, start: int, rows: int) -> Array:
         """A view of some rows of one state."""
@@ -79,7 +81,15 @@ class Block:
         own = self._pool.take(rows)
         for name, array in own.arrays.items():
             np.copyto(array, self.rows_of(name, start, rows))
+        for axis, taken in self.taken.items():  # behind the arrays: what was written meanwhile is taken
+            own.taken[axis][:] = taken[start : start + rows]
         return RowsOfBlock(own, 0, rows)
+
+    def put_in_place(self, old: StreamState, new: StreamState) -> None:
+        """Let a state share the block where another did."""
+        for number, sharer in enumerate(self.sharers):
+            if sharer() is old:
+                self.sharers[number] = weakref.ref(new)
 
 
 class RowsOfBlock(Mapping[str, Array]):
@@ -147,6 +157,10 @@ class BlockPool:
         lies_in = np.asarray(_Memory(content, spare))
         arrays = {name: np.ndarray(shape, dtype, lies_in, start) for name, shape, dtype, start in layout.places}
         return Block(self, rows, arrays)
+
+    def none_taken(self, rows: int) -> dict[str, Array]:
+        """Of each cache axis to which frames are appended, 0 for every row."""
+        return {each.axis: np.zeros(rows, np.int64) for each in self._graph.caches if each.update == "append"}
 
     def initial(self, rows: int) -> "RowsOfBlock":
         """Return the initial values of some rows, in a block of their own."""

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
+from runtime_lite.calls.appended import append_frames, hand_over, homes, is_appended
 from runtime_lite.calls.blocks import Block, BlockPool, leave, settle, share
-from runtime_lite.calls.bucket import Bucket
+from runtime_lite.calls.bucket import Bucket, Buffers
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.padding import cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.plan import bucket_fault, plan_runs, smallest_bucket
@@ -35,6 +36,7 @@ class GraphRunner:
         self._feeds = FeedCheck(graph, check_finite)
         self._buckets: dict[tuple[int | None, ...], Bucket] = {}
         self._blocks = BlockPool(graph)
+        self._is_appended = is_appended(graph)
 
     @property
     def fed(self) -> dict[str, int | None]:
@@ -156,21 +158,44 @@ class GraphRunner:
         buffers = bucket.take()
         self._blocks.keep_for(bucket.made)
         try:
-            carried = [state.values for state in states]
-            outputs = places_of_outputs(bucket, feeds, buffers.outputs)
-            block = self._blocks.take(bucket.rows) if self.graph.states else None
-            if block is not None:
-                outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
-            inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
-            self.executor.run(bucket.sizes, inputs, outputs)
-            answers = cut_outputs(self.name, bucket, outputs, feeds)
-            after = self._next_states(block, states, feeds)
-            leave(states)
+            run = self._run_appended if self._is_appended else self._run_replaced
+            answers, after = run(bucket, buffers, feeds, states, fill)
         except BaseException:
             bucket.lose()
             raise
         bucket.give_back(buffers)
         return list(zip(answers, after, strict=True))
+
+    def _run_replaced(
+        self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
+    ) -> tuple[list[dict[str, Array]], list[StreamState]]:
+        """Answers, and states in a block that the run has written."""
+        carried = [state.values for state in states]
+        outputs = places_of_outputs(bucket, feeds, buffers.outputs)
+        block = self._blocks.take(bucket.rows) if self.graph.states else None
+        if block is not None:
+            outputs |= {state.output: block.arrays[state.input] for state in self.graph.states}
+        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
+        self.executor.run(bucket.sizes, inputs, outputs)
+        answers = cut_outputs(self.name, bucket, outputs, feeds)
+        after = self._next_states(block, states, feeds)
+        leave(states)
+        return answers, after
+
+    def _run_appended(
+        self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
+    ) -> tuple[list[dict[str, Array]], list[StreamState]]:
+        """Answers, and states where those before them lie, with the new frames behind."""
+        carried = homes(self.graph, self._blocks, states, bucket.rows)
+        after = next_states(self.graph, states, carried, [feed.sizes for feed in feeds])  # refused if they do not fit
+        outputs = places_of_outputs(bucket, feeds, buffers.outputs)
+        outputs |= {state.output: buffers.outputs[state.output] for state in self.graph.states}
+        inputs = full_feed(bucket, feeds, states, carried, buffers.inputs, fill)
+        self.executor.run(bucket.sizes, inputs, outputs)
+        answers = cut_outputs(self.name, bucket, outputs, feeds)
+        append_frames(self.graph, states, carried, feeds, outputs)
+        hand_over(states, after)
+        return answers, after
 
     def trim(self) -> None:
         """Let go of memory that is kept for the next runs, which get it anew; of any that is in use, of none."""

@@ -20,10 +20,10 @@ UPDATES = ("replace", "append")
 
 
 def not_yet(side: str, update: str) -> str | None:
-    """What a cache asks for that neither the passes nor the runtime can do yet, by name; None where they can."""
-    if side != "right":
-        return f"{side}-aligned caches"
-    return None if update == "replace" else f"caches that {update}"
+    """What a cache asks for that the runtime cannot do yet, by name; None where it can."""
+    if (side, update) in (("right", "replace"), ("left", "append")):
+        return None
+    return "left-aligned caches" if side == "left" else f"right-aligned caches that {update}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class CacheAxis:
             computes it from the length.
         side: where valid frames lie: `right`, the newest in the last slot, or `left`, the oldest in the first.
         update: how a state along it becomes the next one: `replace`, by the graph's output, which is a whole cache;
-            `append`, by writing the new frames, all that the graph gives, behind the valid ones.
+            `append`, by writing the new frames, all that the graph gives, behind the valid ones, where those of the
+            call itself are not yet. Slots without a frame hold the initial value of the state then: the graph may
+            count on it, so that it need not clean a cache that it reads.
         added: the frames that a call adds to a row as a formula over the axes with a length per row, e.g. `chunk` or
             `(frames - 1) // 2 + 1`; None where every call adds `step`.
         is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends

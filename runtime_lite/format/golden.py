@@ -1,7 +1,8 @@
 """The golden file of a graph: recorded feeds and outputs that `verify` runs again on any machine.
 
 An `.npz` with `step{i:04d}/feed/<input>` for every input of role data, `step{i:04d}/output/<output>` for every output
-of role data, and in the last step also for every output of role state; all at one row when the graph has a batch axis,
+of role data, and in the last step also, by its output, for every state as it is carried then; all at one row when the
+graph has a batch axis,
 at true lengths without padding, and chained from the initial states when the graph has states. The float32 scalar
 `tolerance` is the largest accepted `max|got - expected| / max(1, max|expected|)`.
 
@@ -9,9 +10,9 @@ Wired graphs have a golden file of the whole besides, with inputs and outputs by
 states.
 """
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +27,7 @@ TOGETHER = "golden/wired/together.npz"
 _KEY = re.compile(r"step(\d{4})/(feed|output)/(.+)")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class GoldenStep:
     """One recorded run.
 
@@ -39,7 +40,7 @@ class GoldenStep:
     outputs: Mapping[str, Array]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Golden:
     """Recorded runs of one graph.
 
@@ -68,11 +69,13 @@ def golden_from_npz(content: bytes, where: str, graph: Graph) -> Golden:
         BundleRefused: an array is missing, unknown, not finite, or of another shape or dtype than the manifest says.
     """
     golden = _recorded(content, where)
+    carried = {state.output: state.shape for state in graph.states}
+    outputs = tuple(dataclasses.replace(each, shape=carried.get(each.name, each.shape)) for each in graph.outputs)
     for index, step in enumerate(golden.steps):
         roles = ("data", "state") if index == len(golden.steps) - 1 else ("data",)
         sizes: dict[str, int] = {} if graph.batch_axis is None else {graph.batch_axis: 1}
         _check_arrays(f"{where}[step{index:04d}/feed]", step.feeds, graph, graph.inputs, ("data",), sizes)
-        _check_arrays(f"{where}[step{index:04d}/output]", step.outputs, graph, graph.outputs, roles, sizes)
+        _check_arrays(f"{where}[step{index:04d}/output]", step.outputs, graph, outputs, roles, sizes)
     return golden
 
 

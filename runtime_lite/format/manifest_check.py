@@ -248,7 +248,7 @@ def _holds(dtype: str, number: bool | int | float) -> bool:
 
 def _next_shape(graph: Graph, state: State) -> tuple[int | str, ...]:
     """What a graph gives for a state: all of it, or the new frames where they are appended."""
-    appended = {cache.axis: cache.step for cache in graph.caches if cache.update == "append"}
+    appended = {each.axis: each.added or each.step for each in graph.caches if each.update == "append"}
     if state.cache not in appended:
         return state.shape
     return tuple(appended[state.cache] if at == state.frames_axis else size for at, size in enumerate(state.shape))
@@ -272,6 +272,20 @@ def _check_caches(where: str, graph: Graph) -> None:
         refuse(f"{where}.caches", f"a state along {idle[0]!r}", "none")
     for at, cache in enumerate(graph.caches):
         _check_added(f"{where}.caches[{at}].added", graph, cache)
+        if (cache.side, cache.update) == ("left", "append"):
+            _check_appended(f"{where}.caches[{at}]", graph, cache)
+
+
+def _check_appended(where: str, graph: Graph, cache: CacheAxis) -> None:
+    """Check that every frame has a slot of its own, and that nothing else of the graph's states is written anew."""
+    if not cache.is_whole or cache.mask_input is not None:
+        refuse(f"{where}.is_whole", "true, and no mask_input, where frames are appended", show(cache.mask_input))
+    if others := [state.name for state in graph.states if state.cache != cache.axis]:
+        refuse(where, "one cache along which all states lie, where frames are appended", f"another of {others[0]!r}")
+    for state in graph.states:
+        if graph.batch_axis is not None and state.shape[0] != graph.batch_axis:
+            expected = f"the axis {graph.batch_axis!r} in front of a state whose frames are appended"
+            refuse(f"{where}: {state.name!r}", expected, show(list(state.shape)))
 
 
 def _check_flush(where: str, graph: Graph) -> None:
@@ -305,8 +319,8 @@ def _check_added(where: str, graph: Graph, cache: CacheAxis) -> None:
     counted = {name: axis for name, axis in graph.axes.items() if axis.length_input is not None}
     if unknown := sorted(parse_formula(cache.added).axes - counted.keys()):
         refuse(where, f"a formula of axes with a length per row ({', '.join(counted) or 'none'})", unknown[0])
-    if cache.mask_input is not None or cache.update != "replace":
-        refuse(where, "null beside a mask_input or another update than replace", show(cache.added))
+    if cache.mask_input is not None:
+        refuse(where, "null beside a mask_input", show(cache.added))
     if cache.step != 1:
         refuse(where, "a step of 1 beside it", str(cache.step))
     for sizes in itertools.product(*((axis.minimum, *axis.buckets) for axis in counted.values())):

@@ -287,6 +287,19 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "compiler.appending",
+        (
+            "compiler.errors",
+            "compiler.sizes",
+            "compiler.stages",
+            "compiler.operator_traits",
+            "compiler.ir",
+            "compiler.runners",
+            "compiler.appending",
+            "runtime_lite.format.cache_axis",
+        ),
+    ),
+    (
         "compiler.precision",
         (
             "compiler.records",
@@ -329,6 +342,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.calib",
             "compiler.precision",
             "compiler.heads",
+            "compiler.appending",
             "compiler.quantization",
             "compiler.passes",
             "runtime_lite.format.cache_axis",
@@ -732,6 +746,7 @@ def late_imports(root: Path) -> list[str]:
 PASS_VERBS = frozenset(
     {
         "add",
+        "append",
         "canonicalize",
         "select",
         "decompose",

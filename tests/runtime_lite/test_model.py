@@ -289,7 +289,7 @@ def new_frames_alone(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize(
     ("side", "update", "kind"),
-    [("left", "replace", "left-aligned caches"), ("right", "append", "caches that append")],
+    [("left", "replace", "left-aligned caches"), ("right", "append", "right-aligned caches that append")],
 )
 def test_a_kind_of_cache_that_is_not_run_yet_is_read_and_refused_by_its_name(
     side: str, update: str, kind: str, tmp_path: Path

@@ -41,11 +41,11 @@ def test_a_stream_fills_its_slots_after_so_many_calls(slots: int, step: int, cal
     assert CacheAxis("cache", slots, step, "n", None).calls_to_fill == calls
 
 
-def test_of_all_kinds_only_right_aligned_caches_that_are_replaced_are_there() -> None:
+def test_caches_are_right_aligned_and_replaced_or_left_aligned_and_appended_to() -> None:
     kinds = {
         ("right", "replace"): None,
-        ("right", "append"): "caches that append",
+        ("right", "append"): "right-aligned caches that append",
         ("left", "replace"): "left-aligned caches",
-        ("left", "append"): "left-aligned caches",
+        ("left", "append"): None,
     }
     assert {kind: not_yet(*kind) for kind in kinds} == kinds

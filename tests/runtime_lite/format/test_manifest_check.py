@@ -1,12 +1,14 @@
 """Records that contradict each other are refused; each contradiction is an attack in tests/attacks."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from runtime_lite import BundleRefused
-from runtime_lite.format.manifest import Axis, Engine, Graph
+from runtime_lite.format.manifest import Axis, Engine, Graph, State, Tensor
 from runtime_lite.format.manifest_check import MAX_FORMULAS, check_manifest
+from tests.runtime_lite.appending import appending_graph
 from tests.runtime_lite.bundles import manifest_of, plain_graph, ragged_graph, streaming_graph
 from tests.runtime_lite.engines import BUILT_WITH, PLAN, with_engine
 
@@ -18,9 +20,50 @@ def check(graph: Graph) -> None:
     check_manifest(manifest_of({"g": graph}, dict.fromkeys(paths, b"")))
 
 
-@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph()])
+@pytest.mark.parametrize("graph", [streaming_graph(), plain_graph(), ragged_graph(), appending_graph()])
 def test_sound_records_pass(graph: Graph) -> None:
     check(graph)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"is_whole": False}, r"caches\[0\].is_whole: expected true, and no mask_input, where frames are appended"),
+        ({"added": "(time - 1) // 2 + 1"}, r"output 'new_keys', got \[\['batch', '\(time - 1\) // 2 \+ 1', 2\]"),
+        ({"added": None}, r"states.keys: expected the shape and dtype of output 'new_keys', got \[\['batch', 1, 2\]"),
+    ],
+)
+def test_a_cache_to_which_calls_append_has_a_slot_for_every_frame(change: dict[str, Any], sentence: str) -> None:
+    graph = appending_graph()
+    with pytest.raises(BundleRefused, match=sentence):
+        check(dataclasses.replace(graph, caches=(dataclasses.replace(graph.caches[0], **change),)))
+
+
+def test_all_states_of_a_graph_are_appended_to_or_none() -> None:
+    graph, fixed = appending_graph(), State("c", "c", "next_c", ("batch", 2), "float32", 0.0, None, None, ("c",))
+    tensors = [Tensor(name, fixed.shape, "float32", "state") for name in ("c", "next_c")]
+    mixed = dataclasses.replace(
+        graph,
+        states=(*graph.states, fixed),
+        inputs=(*graph.inputs, tensors[0]),
+        outputs=(*graph.outputs, tensors[1]),
+    )
+    with pytest.raises(BundleRefused, match="expected one cache along which all states lie, where frames are appended"):
+        check(mixed)
+    turned = tuple(
+        dataclasses.replace(each, shape=(each.shape[1], "batch", *each.shape[2:]))
+        if each.name in ("keys", "new_keys")
+        else each
+        for each in (*graph.inputs, *graph.outputs)
+    )
+    behind = dataclasses.replace(
+        graph,
+        inputs=turned[: len(graph.inputs)],
+        outputs=turned[len(graph.inputs) :],
+        states=(dataclasses.replace(graph.states[0], shape=(12, "batch", 2), frames_axis=0), graph.states[1]),
+    )
+    with pytest.raises(BundleRefused, match="expected the axis 'batch' in front of a state whose frames are appended"):
+        check(behind)
 
 
 def test_without_the_licence_the_only_bucket_is_one_row() -> None:

@@ -1,0 +1,173 @@
+"""What a graph gives for a state along a cache, found by running that part of it.
+
+Shown is that the next state holds the cached frames and behind them those of one value, the new frames, as many as the
+call has: then this value is all that a call needs to give. What moves frames reads nothing else but true lengths, which
+is looked at, so that numbers that are all different show it for any others.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place, Refused
+from compiler.runners.instrumented import FORCED, forced, values_named
+from compiler.runners.session import Session, session_of
+from compiler.stages import Array, Lowered, State, right_aligned
+from runtime_lite.format.cache_axis import CacheAxis
+
+ALL_CACHED = 48
+"""Slots up to which every number of cached frames is tried; of more, those at both ends."""
+
+CALLS = (1, 2, 5)
+"""Places for the frames of a call that are tried, besides the fewest."""
+
+ROWS = 8
+"""Rows of a run."""
+
+CURE = "leave append_states out of the passes: the state is given whole then"
+
+
+def says_where_frames_lie(lowered: Lowered, cache: CacheAxis, condition: ir.Value, axis: int) -> bool:
+    """Whether a condition is true at the slots of a right-aligned cache where frames lie, and nowhere else.
+
+    Args:
+        lowered: the graph; rows lie in front.
+        cache: the axis.
+        condition: of a selection; what lies behind the slots along its axis, where new frames are, may be anything.
+        axis: that begins with the slots; along all others but the rows the condition has one entry.
+    """
+    copy = house.clone(lowered.model)
+    copy.graph.outputs[:] = list(values_named(copy, [str(condition.name)]).values())
+    house.prune(copy)
+    read, (padded,) = _read(copy), lowered.padded_axes
+    told = {cache.length_input, padded.length_input}
+    if not all(name in told or _is_measured(house.inputs_named(copy)[name]) for name in read):
+        return False
+    _keep(copy, read)
+    session, lengths = session_of(copy), np.arange(cache.slots + 1)
+    for places in {padded.minimum, padded.minimum + 2}:
+        feed = _feed(copy, lowered, places, len(lengths))
+        new = padded.minimum + lengths % (places - padded.minimum + 1)
+        numbers = {cache.length_input: lengths, padded.length_input: new}
+        feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
+        (found,) = session.run(None, feed)
+        if found.ndim <= axis or found.shape[0] != len(lengths) or found.size != len(lengths) * found.shape[axis]:
+            return False
+        if not np.array_equal(found.reshape(len(lengths), -1)[:, : cache.slots], cache.mask(lengths)[:, : cache.slots]):
+            return False
+    return True
+
+
+def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir.Value) -> None:
+    """Run what makes the next state, and hold it to the cached frames with those of a value behind them.
+
+    Args:
+        lowered: the graph, its caches right-aligned and its rows in front.
+        cache: the axis.
+        state: along it.
+        new: computed value, as many entries along the state's frames axis as the call has places.
+
+    Raises:
+        Refused: the next state holds something else.
+    """
+    part = forced(lowered, [str(new.name)]).model
+    part.graph.outputs[:] = [house.outputs_named(part)[state.output]]
+    house.prune(part)
+    told = {each.length_input for each in lowered.padded_axes} | {cache.length_input}
+    known = {state.input, f"{FORCED}{new.name}", *told}
+    read = _read(part)
+    if others := [name for name in read - known if not _is_measured(house.inputs_named(part)[name])]:
+        raise _refused(state, f"it is made of {min(others)!r}, too")
+    _keep(part, read)
+    (padded,) = lowered.padded_axes
+    run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
+    for places in sorted({padded.minimum, *(each for each in CALLS if each > padded.minimum)}):
+        for calls in _calls(cache.slots, padded.minimum, places):
+            if not run.holds(places, calls):
+                raise _refused(state, f"it holds others in one of {list(calls)} (cached, new) in {places} places")
+
+
+def _refused(state: State, why: str) -> Refused:
+    return Refused(
+        f"expected {state.output!r} to hold the cached frames and the new ones behind them, but {why}",
+        cure=CURE,
+        place=Place(tensor=state.output),
+    )
+
+
+def _calls(slots: int, fewest: int, places: int) -> Iterator[Sequence[tuple[int, int]]]:
+    """Cached and new frames of the rows of each run."""
+    cached: Sequence[int] = range(slots + 1)
+    if slots > ALL_CACHED:
+        cached = [*range(ALL_CACHED // 2), *range(slots - ALL_CACHED // 2, slots + 1)]
+    rows = [(old, new) for old in cached for new in range(fewest, places + 1) if old + new <= slots]
+    yield from (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Run:
+    """Runs the part of a graph that makes a next state."""
+
+    session: Session
+    part: ir.Model
+    lowered: Lowered
+    cache: CacheAxis
+    state: State
+    new: str
+
+    def holds(self, places: int, calls: Sequence[tuple[int, int]]) -> bool:
+        """Whether every row has its cached frames, and behind them the new ones, last."""
+        (padded,) = self.lowered.padded_axes
+        feed = _feed(self.part, self.lowered, places, len(calls))
+        told = {self.cache.length_input: 0, padded.length_input: 1}
+        for name in told.keys() & feed.keys():
+            feed[name] = np.array([call[told[name]] for call in calls]).astype(feed[name].dtype)
+        axis = self.state.frames_axis
+        assert axis is not None
+        rows = [self._row(feed, row, axis - 1, call) for row, call in enumerate(calls)]
+        (found,) = self.session.run(None, feed)
+        return np.array_equal(found, np.stack(rows))
+
+    def _row(self, feed: Mapping[str, Array], row: int, axis: int, call: tuple[int, int]) -> Array:
+        """What the next state of a row is to hold; its free slots are emptied in the feed."""
+        old, new = feed[self.state.input][row], feed[self.new][row]
+        cached = np.take(old, range(self.cache.slots - call[0], self.cache.slots), axis)
+        np.copyto(old, right_aligned(cached, axis, self.cache.slots))
+        joined = np.concatenate([cached, np.take(new, range(call[1]), axis)], axis)
+        return right_aligned(joined, axis, self.cache.slots)
+
+
+def _feed(model: ir.Model, lowered: Lowered, places: int, rows: int) -> dict[str, Array]:
+    """Numbers for every input of a part, for so many places of a call and rows."""
+    sizes = {lowered.padded_axes[0].axis: places, str(lowered.batch_axis): rows}
+    return {name: _filled(value, sizes) for name, value in house.inputs_named(model).items()}
+
+
+def _filled(value: ir.Value, sizes: Mapping[str, int]) -> Array:
+    """Numbers that are all different, none of them 0; of few bits, that half precision and integers hold, in turn."""
+    dims = house.dims_of(value)
+    assert dims is not None and value.dtype is not None
+    shape = [
+        dim if isinstance(dim, int) else int(dim.subs({house.symbol(k): v for k, v in sizes.items()})) for dim in dims
+    ]
+    numbers = 1 + np.arange(int(np.prod(shape)), dtype=np.int64)
+    dtype = value.dtype.numpy()
+    return (numbers if dtype.itemsize >= 4 else 1 + numbers % 97).astype(dtype).reshape(shape)
+
+
+def _read(model: ir.Model) -> set[str]:
+    """The inputs that a graph reads."""
+    return {str(each.name) for each in model.graph.inputs if each.uses() or each in model.graph.outputs}
+
+
+def _keep(model: ir.Model, names: set[str]) -> None:
+    """Take the other inputs off."""
+    model.graph.inputs[:] = [each for each in model.graph.inputs if each.name in names]
+
+
+def _is_measured(value: ir.Value) -> bool:
+    """Whether nothing but the size of an input is read."""
+    return all(house.is_op(use.node, "Shape") for use in value.uses())

@@ -1,0 +1,148 @@
+"""Let a call give the new frames of its caches alone, and attend over cached and new frames apart.
+
+Before:
+    clean = Where(valid, cache, 0);  joined = Concat(clean, new);  next_cache = newest 512 frames of joined
+    y = MatMul(Softmax(mask + MatMul(q, joined_keys)), joined_values)
+After:
+    next_cache = new; whoever runs the graph writes it behind the frames in his cache, the oldest in the first slot
+    scores = Concat(MatMul(q, cache_keys), MatMul(q, new_keys));  p, p_new = Softmax(mask + scores), split
+    y = MatMul(p, cache_values) + MatMul(p_new, new_values)
+
+A step then reads a cache once and writes one frame of it, where it wrote all of it several times.
+
+Requires: one cache in which every frame has a slot of its own, along which all states lie (as steps are derived);
+    rows proved; states that are not packed.
+Ensures: left-aligned caches to which calls append; their free slots hold zeros, as the runtime keeps them.
+Keeps: everything that does not touch cached frames.
+Numerics: order of summation.
+Source: cached frames may lie in any order where all that lies beside them does (`compiler.appending.order`); that a
+    value holds the new frames, and a condition the frames of a cache, is found by running them
+    (`compiler.appending.evidence`).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.appending.evidence import CURE, require_new_frames, says_where_frames_lie
+from compiler.appending.order import Cached, write_apart
+from compiler.errors import Place, Refused
+from compiler.passes.pad_axes import RightAligned
+from compiler.passes.window_states import rename_output
+from compiler.stages import Array, Lowered, Outcome, State, StateMap
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+@dataclasses.dataclass(frozen=True)
+class AppendStates:
+    """Caches to which calls append."""
+
+    name: ClassVar[str] = "append_states"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes", "window_states")
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: caches are of another kind, or something is done with cached frames for which their order counts.
+        """
+        if not lowered.caches:
+            return Outcome(lowered)
+        cache = _the_cache(lowered)
+        cached = [_cached(lowered, state) for state in lowered.states]
+        for state, each in zip(lowered.states, cached, strict=True):
+            require_new_frames(lowered, cache, state, each.new)
+        for state, each in zip(lowered.states, cached, strict=True):
+            _give(lowered.model, state.output, each.new)
+        house.prune(lowered.model)
+        lies = functools.cache(functools.partial(says_where_frames_lie, lowered, cache))
+        write_apart(lowered.model, cache, cached, lies, self.name)
+        house.prune(lowered.model)
+        house.infer_shapes(lowered.model)
+        house.fold_sizes(lowered.model)
+        done = dataclasses.replace(
+            lowered,
+            caches=(dataclasses.replace(cache, side="left", update="append"),),
+            state_maps=tuple(LeftAligned(each.frames) if isinstance(each, RightAligned) else each
+                             for each in lowered.state_maps),
+        )  # fmt: skip
+        return Outcome(done, matched=len(cached), rewritten=len(cached))
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftAligned(StateMap):
+    """State map: the named states move to the beginning of their slots, zeros behind.
+
+    Attributes:
+        frames: per state its frames axis, and how many slots that axis gets.
+    """
+
+    frames: tuple[tuple[str, int, int], ...]
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name."""
+        found = dict(states)
+        for name, axis, slots in self.frames:
+            padding = [(0, 0)] * found[name].ndim
+            padding[axis] = (0, slots - found[name].shape[axis])
+            found[name] = np.pad(found[name], padding)
+        return found
+
+
+def _the_cache(lowered: Lowered) -> CacheAxis:
+    """The cache, of a graph that can be lowered.
+
+    Raises:
+        Refused: it cannot; with what was expected.
+    """
+    cache = lowered.caches[0]
+    counted = [each.axis for each in lowered.padded_axes]
+    wrong = {
+        "one cache axis": len(lowered.caches) != 1,
+        "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
+        "frames that are counted by the axis of the call": [cache.added] != counted,
+        "right-aligned caches that are given whole": (cache.side, cache.update) != ("right", "replace"),
+        "no mask input": cache.mask_input is not None,
+        "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),
+        "an axis of rows, which are proved": not lowered.rows_independent,
+        "pad_axes to have run": not lowered.is_padded,
+    }
+    for expected, is_so in wrong.items():
+        if is_so:
+            raise Refused(f"expected {expected}", cure=CURE, place=Place(graph=lowered.graph, axis=cache.axis))
+    return cache
+
+
+def _cached(lowered: Lowered, state: State) -> Cached:
+    """A state, and the frames that the graph joins to it.
+
+    Raises:
+        Refused: it joins none to it as it comes in, or with its free slots cleaned.
+    """
+    value = house.inputs_named(lowered.model)[state.input]
+    assert state.frames_axis is not None
+    clean = [node.outputs[0] for node in house.consumers_of(value) if house.is_op(node, "Where")]
+    for source in (value, *clean):
+        for node in house.consumers_of(source):
+            joins = house.is_op(node, "Concat") and house.int_attribute(node, "axis", 0) == state.frames_axis
+            if joins and len(node.inputs) == 2 and node.inputs[0] is source and node.inputs[1] is not None:
+                return Cached(value, node.inputs[1], state.frames_axis)
+    raise Refused(
+        f"expected new frames to be joined behind {state.input!r}",
+        cure="list the standard passes without pack_states, behind which no state lies alone",
+        place=Place(graph=lowered.graph, tensor=state.input),
+    )
+
+
+def _give(model: ir.Model, output: str, new: ir.Value) -> None:
+    """Let the graph give the new frames in the place of the whole state."""
+    insert = house.Inserter(model, AppendStates.name, source=house.source_of(new.producer()))
+    given = insert.op("Identity", [new], name=f"{output}_new", shape=new.shape, dtype=new.dtype)
+    rename_output(model, house.outputs_named(model)[output], given, output)
