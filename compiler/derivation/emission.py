@@ -122,8 +122,8 @@ class Emission:
                         asked[value][((axis, Part.NEW),)] = None
                         if each.before != 0:
                             asked[value][((axis, Part.FIRST),)] = None
-                    if node.op_type == "CumSum" and Part.NEW in dict(parts).values():
-                        asked[value][tuple((at, Part.ALL) for at, _ in parts)] = None
+                    if more := self._mixed_within(node, value, dict(parts)):
+                        asked[value][tuple((at, more.get(at, part)) for at, part in parts)] = None
                 for parts in asked.get(value, {}):
                     if self._is_leaf(value, dict(parts)):
                         continue
@@ -243,8 +243,8 @@ class Emission:
             return special[node.op_type](node, value, parts, links)
         if links is not None and node.op_type == "Trilu" and len(parts) == 2:
             return self._triangle(node, value, parts)
-        if links is not None and node.op_type == "CumSum" and Part.NEW in parts.values():
-            return self._cut_new(value, parts)
+        if more := self._mixed_within(node, value, parts):
+            return self._cut_to(value, parts, more)
         operands = [
             None if each is None else self.part(each, self._wanted(node, links, at, parts))
             for at, each in enumerate(node.inputs)
@@ -477,15 +477,28 @@ class Emission:
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:
         return self.judging.of(value).along
 
-    def _cut_new(self, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """The new frames of what is computed for all of them."""
-        current = self.part(value, dict.fromkeys(parts, Part.ALL))
-        axes = [at for at, part in parts.items() if part is Part.NEW]
+    def _mixed_within(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> dict[int, Part]:
+        """The axes of a result of which a part is asked for, and over which more entries mix: those that do."""
+        if node.op_type in VIEWS or node in self.judging.shifted or not parts or value in self.judging.tables:
+            return {}
+        links = links_of(node)
+        wanted = self._wanted(node, links, 0, parts) if node.inputs else {}
+        mixed = {group[0] for group in links.mixed if 0 in group}
+        kept = {at: pairs[0] for at, pairs in links.axes.items() if pairs.get(0) in mixed and at in parts}
+        return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
+
+    def _cut_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
+        """A part of what is computed for more entries: the new ones of all, or those in front of them."""
+        if any(part is not Part.ALL for part in more.values()):
+            raise self._refusal(value, "frames are asked for of what is computed in front of them")
+        current = self.part(value, {**parts, **more})
         insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
-        name = self._fresh(str(value.name), {})
-        bounds = [self.sizes.several([each] * len(axes), name) for each in (self.sizes.past, self.sizes.total)]
+        name, along = self._fresh(str(value.name), {}), self._along(value)
+        starts = [0 if parts[at] is Part.FIRST else self.sizes.past + along[at].before for at in more]
+        ends = [start + self.sizes.count(parts[at], along[at].before) for start, at in zip(starts, more, strict=True)]
+        bounds = [self.sizes.several([house.normal_form(each) for each in side], name) for side in (starts, ends)]
         shape = [written_size(size) for size in self._shape(value, parts)]
-        return insert.op("Slice", [current, *bounds, insert.int64s(*axes)], name=name, shape=shape, dtype=value.dtype)
+        return insert.op("Slice", [current, *bounds, insert.int64s(*more)], name=name, shape=shape, dtype=value.dtype)
 
     def _refusal(self, value: ir.Value, reason: str) -> Refused:
         node = value.producer()

@@ -4,8 +4,8 @@
 
 Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
 attention sees later frames, the text hears some, or something depends on the length of the sequence. A graph counts
-as unsound when steps are derived whose answers differ from the whole graph's, and as disputed when the checker
-refuses what was derived.
+as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
+refuses what was derived, and as broken where anything ends in an error.
 """
 
 import argparse
@@ -30,12 +30,16 @@ TOLERANCE = 1.0e-4
 Derive = Callable[[ir.Model, str, str, int, Mapping[str, int]], DerivedSteps]
 
 
+BAD = ("unsound", "disputed", "broken")
+"""Wrong answers, a certificate that the checker does not follow, and an error that is no refusal."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Trial:
     """What came of one graph.
 
     Attributes:
-        verdict: `accepted`, `refused`, `unsound` or `disputed`.
+        verdict: `accepted`, `refused`, or one of `BAD`.
         detail: why it was refused, or by how much it differs.
     """
 
@@ -88,9 +92,12 @@ def main() -> int:
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.graphs):
         drawing = drawn(seed, spoiled=seed % 2 == 1)
-        trial = tried(drawing)
+        try:
+            trial = tried(drawing)
+        except Exception as error:  # noqa: BLE001 - one graph that breaks does not end a hunt
+            trial = Trial("broken", f"{type(error).__name__}: {error}"[:300])
         counts[f"{'spoiled' if drawing.spoiler else 'stream'} {trial.verdict}"] += 1
-        if trial.verdict in ("unsound", "disputed"):
+        if trial.verdict in BAD:
             print(f"seed {seed}: {trial.verdict}: {trial.detail}\n  {drawing}", flush=True)
         elif trial.verdict == "refused" and not drawing.spoiler:
             reasons[trial.detail[:150]] += 1
@@ -98,7 +105,7 @@ def main() -> int:
     print(f"{arguments.graphs} graphs from seed {arguments.seed} in {seconds:.0f} s: {dict(sorted(counts.items()))}")
     for reason, count in reasons.most_common(12):
         print(f"  refused stream, {count} times: {reason}")
-    return int(any(verdict.endswith(("unsound", "disputed")) for verdict in counts))
+    return int(any(verdict.endswith(BAD) for verdict in counts))
 
 
 if __name__ == "__main__":

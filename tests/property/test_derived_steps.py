@@ -64,7 +64,9 @@ def _turned_round(array: Array, row: int, column: int) -> Array | None:
     return RIGHT_DISTANCES(array, column, row)
 
 
-def _summed_alone(self: emission.Emission, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+def _summed_alone(
+    self: emission.Emission, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]
+) -> ir.Value:
     node = value.producer()
     assert node is not None
     summed, axis = node.inputs
@@ -89,7 +91,7 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
         Drawing(positions="looked_up", spoiler="length_bias"),
     ),
     "sums begin anew in every call": (
-        mock.patch.object(emission.Emission, "_cut_new", _summed_alone),
+        mock.patch.object(emission.Emission, "_cut_to", _summed_alone),
         Drawing(positions="summed"),
     ),
     "tables are turned round": (mock.patch.object(placing, "by_distance", _turned_round), Drawing(mask="packed")),

@@ -13,6 +13,7 @@ DRAWINGS = [
     *(Drawing(mask=each, width=4, keys_turned=True) for each in MASKS),
     *(Drawing(writing=each, groups=1, flat=True) for each in WRITINGS),
     Drawing(einsum=True, parallel=True, positions="rotary", groups=1),
+    Drawing(mask="band", width=1, spoiler="wrong_axis"),  # a mask of the diagonal hears nothing later either way
 ]
 
 
