@@ -12,8 +12,8 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
+from compiler.derivation.caching import CachedValue
 from compiler.derivation.derive import derive
-from compiler.derivation.emission import CachedValue
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.simplify import simplify_model
@@ -93,7 +93,9 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     """What is cached, as a result of the whole graph: its frames, without the prefix in front of them."""
     insert = house.Inserter(model, STAGE)
     value, kind = cached.value, cached.value.dtype
-    if cached.before == 0:
+    if cached.kept:
+        return _newest_of(insert, cached)
+    if cached.is_state or cached.before == 0:
         return insert.op("Identity", [value], name=cached.output, shape=value.shape, dtype=kind)
     timed, frames = next(
         (each, at) for each in model.graph.inputs for at, dim in enumerate(each.shape or ()) if str(dim) == time
@@ -104,6 +106,17 @@ def _frames_of(model: ir.Model, cached: CachedValue, time: str) -> ir.Value:
     shape = [time if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
     operands = [value, start, insert.int64s(2**62), insert.int64s(cached.axis)]
     return insert.op("Slice", operands, name=cached.output, shape=shape, dtype=kind)
+
+
+def _newest_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
+    """The frames of a value that are kept, zeros in front of the first."""
+    value, kind = cached.value, cached.value.dtype
+    rank = len(value.shape or ())
+    in_front = [cached.kept if at == cached.axis else 0 for at in range(2 * rank)]
+    padded = insert.op("Pad", [value, insert.int64s(*in_front)], name=f"{cached.output}_behind_zeros", dtype=kind)
+    bounds = [insert.int64s(each) for each in (-cached.kept, 2**63 - 1, cached.axis)]
+    shape = [cached.kept if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
+    return insert.op("Slice", [padded, *bounds], name=cached.output, shape=shape, dtype=kind)
 
 
 def cache_axis_name(spec: Graph) -> str:
@@ -131,7 +144,16 @@ def with_caches(spec: Graph, model: ir.Model) -> Graph:
         output = next(left)
         assert value.dtype is not None
         shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
-        inputs[str(value.name)] = Input(shape=shape, dtype=str(value.dtype.numpy()), state=output)  # type: ignore[arg-type]
+        is_moved = spec.batch in shape[1:]  # recurrences have directions in front of rows
+        rows_first = (spec.batch, *(each for each in shape if each != spec.batch)) if is_moved else shape
+        inputs[str(value.name)] = Input(
+            shape=rows_first,  # type: ignore[arg-type]
+            dtype=str(value.dtype.numpy()),  # type: ignore[arg-type]
+            state=output,
+            original=shape if is_moved else None,
+        )
         outputs.append(output)
-    axes = {**spec.axes, cache_axis_name(spec): Axis(window=spec.derive_steps.window)}
+    past = cache_axis_name(spec)
+    is_window = any(past in given.shape for given in inputs.values())
+    axes = {**spec.axes, **({past: Axis(window=spec.derive_steps.window)} if is_window else {})}
     return spec.model_copy(update={"inputs": inputs, "outputs": tuple(outputs), "axes": axes})

@@ -39,8 +39,9 @@ PICKING = frozenset(
 """A list of its own: operators whose results hold indices that they were given."""
 
 
-PARTS = ("new", "first", "since", "all")
-"""Of an axis of frames: those of a call, what lies in front of all frames, all frames so far, and both."""
+PARTS = ("new", "first", "since", "all", "last", "state")
+"""Of an axis of frames: those of a call, what lies in front of all frames, all frames so far, and both; or the last
+ones so far, as many as are told, with zeros in front of the first; or the state of a recurrence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +163,14 @@ class _Replay:
         expected = whole
         for axis, which, inside, in_front in told["parts"]:
             inner, before = self._entries(inside), self._sum(in_front)
+            if which == "state":
+                if at + count < self.frames:
+                    return
+                continue
+            if which == "last":
+                zeros = np.zeros_like(expected.take(range(1), axis)).repeat(before, axis)
+                expected = np.concatenate([zeros, expected], axis).take(range(at + count, at + count + before), axis)
+                continue
             if which not in PARTS or expected.shape[axis] % ((before + self.frames) * inner):
                 raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r} of {inside}")
             starts = {"new": before + at, "since": before}
@@ -187,7 +196,11 @@ class _Replay:
     def _with_other_futures(self, answers: Mapping[str, Array]) -> None:
         """Nothing that is cached or answered moves with what comes later."""
         names = [each.name for each in self.graphs.whole.get_outputs()]
-        kept = {(each["value"], each["axis"], self._sum(each["before"])) for each in self.certificate["caches"]}
+        kept = {
+            (each["value"], each["axis"], self._sum(each["before"]))
+            for each in self.certificate["caches"]
+            if not each["is_state"]
+        }
         kept |= {
             (each["value"], axis, self._sum(in_front))
             for each in self.certificate["values"]

@@ -8,8 +8,9 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
+from compiler.derivation.caching import CachedValue
 from compiler.derivation.dependence import reach_of
-from compiler.derivation.emission import CachedValue, Emission
+from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.written_sizes import Part, Parts
 from compiler.errors import Place, Refused
@@ -56,7 +57,9 @@ def derive(model: ir.Model, time: str, past: str, longest: int, most: Mapping[st
         )
     emission = Emission(judging, past)
     house.prune(emission.model)
-    return DerivedSteps(emission.model, tuple(emission.cached), _certificate(judging, emission, time, past, longest))
+    return DerivedSteps(
+        emission.model, tuple(emission.caches.cached), _certificate(judging, emission, time, past, longest)
+    )
 
 
 def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str, int]) -> None:
@@ -86,7 +89,6 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
             step: told for step, told in emission.standing.items() if step in kept and step not in emission.graph.inputs
         },
         **{step: (each, _all_new(judging, each)) for step, each in results.items()},
-        **{emission.joined[each.value]: (each.value, ((each.axis, Part.SINCE),)) for each in emission.cached},
     }
     values = [
         {
@@ -97,6 +99,11 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         }
         for step, (value, parts) in standing.items()
     ]
+    values += [
+        {"step": str(left.name), "value": str(each.value.name), "parts": [_left(each)],
+         "reach": {str(each.axis): str(each.reach)}}
+        for each, left in zip(emission.caches.cached, emission.caches.left, strict=True)
+    ]  # fmt: skip
     reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
     masks = [
         {"value": str(value.name), "kind": fact.outside.kind, "made_by": list(fact.outside.made_by),
@@ -111,8 +118,8 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,
-             "before": house.written(each.before), "reach": str(each.reach)}
-            for each in emission.cached
+             "before": house.written(each.before), "is_state": each.is_state, "reach": str(each.reach)}
+            for each in emission.caches.cached
         ],
         "masks": masks,
         "values": values,
@@ -125,6 +132,13 @@ def _around(judging: Judging, value: ir.Value, axis: int) -> tuple[list[str], st
     along = judging.of(value).along[axis]
     at = next(at for at, each in enumerate(along.factors) if house.mentions(each, str(judging.frames)))
     return [str(each) for each in along.factors[at + 1 :]], house.written(along.before)
+
+
+def _left(each: CachedValue) -> list[Any]:
+    """What a call leaves of a value: its state, the frames that are kept, or all of them."""
+    if each.is_state:
+        return [each.axis, "state", [], "0"]
+    return [each.axis, "last" if each.kept else Part.SINCE.value, [], house.written(each.kept or each.before)]
 
 
 def _all_new(judging: Judging, value: ir.Value) -> Parts:

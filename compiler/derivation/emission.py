@@ -11,7 +11,6 @@ What is computed of places alone is computed as it is asked for. What callers fe
 it is asked for, it is cached, and the cache is joined in front. Sizes are written anew from the axes.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -20,36 +19,17 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
-from compiler.derivation.dependence import HERE, Along, Reach
+from compiler.derivation.caching import Caches
+from compiler.derivation.dependence import Along
 from compiler.derivation.judging import Judging
 from compiler.derivation.links import RULE_CURE, Links, dims, links_of, regrouped
 from compiler.derivation.placing import Placing
 from compiler.derivation.prefixes import start_of
+from compiler.derivation.reading import without_pads
 from compiler.derivation.written_sizes import STAMP, Part, Parts, Sizes, written_size
 from compiler.errors import Place, Refused
 from compiler.ir import Dim
-from compiler.operator_traits import ENTRYWISE, VIEWS
-
-
-@dataclasses.dataclass(frozen=True)
-class CachedValue:
-    """A value that later calls read.
-
-    Attributes:
-        value: of the whole graph.
-        axis: its time axis.
-        input: of the derived graph, with the frames of earlier calls.
-        output: of the derived graph, with all frames.
-        reach: what its entries read.
-        before: entries of the value in front of the frames, which are not cached.
-    """
-
-    value: ir.Value
-    axis: int
-    input: str
-    output: str
-    reach: Reach = HERE
-    before: Dim = 0
+from compiler.operator_traits import VIEWS
 
 
 class Emission:
@@ -61,19 +41,19 @@ class Emission:
 
     Attributes:
         model: the derived graph.
-        cached: its caches, in the order in which the whole graph makes them.
+        caches: of the calls.
         standing: by value of the derived graph, the one of the whole graph that it is a part of, and which.
     """
 
     def __init__(self, judging: Judging, past: str) -> None:
-        self.judging, self.past, self.frames = judging, past, judging.frames
+        self.judging, self.frames = judging, judging.frames
         whole = judging.model.graph
         graph = ir.Graph([], [], nodes=[], opset_imports=dict(whole.opset_imports), name=f"{whole.name}_steps")
         self.model = ir.Model(graph, ir_version=judging.model.ir_version)
         self.graph = graph
+        self.caches = Caches(judging, graph, past)
         self.made: dict[tuple[ir.Value, Parts], ir.Value] = {}
         self.kept: dict[ir.Value, ir.Value] = {}
-        self.cached: list[CachedValue] = []
         self.joined: dict[ir.Value, ir.Value] = {}
         self.standing: dict[ir.Value, tuple[ir.Value, Parts]] = {}
         self.sizes = Sizes(self.model, judging.frames, house.symbol(past))
@@ -84,10 +64,10 @@ class Emission:
         results = [self.result(value) for value in whole.outputs]
         for value, result in zip(whole.outputs, results, strict=True):
             self._name_output(result, str(value.name))
-        inputs = house.inputs_named(self.model)
-        self.sizes.measure([(inputs[each.input], self.joined[each.value], each.axis) for each in self.cached])
-        for each in self.cached:
-            self._name_output(self.joined[each.value], each.output)
+        inputs, pairs = house.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
+        self.sizes.measure([(inputs[each.input], left, each.axis) for each, left in pairs if each.is_joined])
+        for each, left in pairs:
+            self._name_output(left, each.output)
 
     def _input(self, value: ir.Value) -> ir.Value:
         copy = ir.Value(name=value.name, shape=ir.Shape([written_size(dim) for dim in dims(value)]), type=value.type)
@@ -143,6 +123,8 @@ class Emission:
             return [(operand, {old: parts[new] for old, new in self._places_before(operand, value).items()})]
         if node in self.judging.shifted:
             return self._shifted_from(node, parts)
+        if node in self.judging.kept and node.inputs[0] is not None:
+            return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
         links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
         for at, operand in enumerate(node.inputs):
             if operand is not None and house.array_of(operand) is None and not self.judging.is_number(operand):
@@ -178,7 +160,7 @@ class Emission:
         if not fact.is_data or Part.ALL not in parts.values() or len(fact.along) != 1:
             return False
         (axis,) = fact.along
-        return self._cut(value, axis) is value
+        return self.caches.cut(value, axis) is value
 
     # Values
 
@@ -204,7 +186,7 @@ class Emission:
             return self.sizes.number(value)
         if fact.is_data and Part.ALL in parts.values() and len(fact.along) == 1:
             (axis,) = fact.along
-            if self._cut(value, axis) is value:
+            if self.caches.cut(value, axis) is value:
                 joined, has_prefix = self._joined(value, axis), fact.along[axis].before != 0
                 front = [self.part(value, {axis: Part.FIRST})] if has_prefix else []
                 return self._behind([*front, joined], value, parts, axis)
@@ -235,10 +217,12 @@ class Emission:
         """The node, on the parts of its operands that are needed."""
         if node.op_type in VIEWS - {"Identity"}:
             return self._regrouped(node, value, parts)
-        links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
-        special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if node in self.judging.shifted:
             return self._shifted(node, value, parts)
+        if node in self.judging.kept:
+            return (self._slid if self.judging.kept[node][1] else self._recurred)(node, value, parts)
+        links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
+        special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if links is not None and node.op_type in special:
             return special[node.op_type](node, value, parts, links)
         if links is not None and node.op_type == "Trilu" and len(parts) == 2:
@@ -271,13 +255,19 @@ class Emission:
         return wanted
 
     def _node(
-        self, node: ir.Node, operands: Sequence[ir.Value | None], value: ir.Value, parts: Mapping[int, Part]
+        self,
+        node: ir.Node,
+        operands: Sequence[ir.Value | None],
+        value: ir.Value,
+        parts: Mapping[int, Part],
+        attributes: Sequence[ir.Attr] | None = None,
     ) -> ir.Value:
-        """A copy of a node on other operands."""
+        """A copy of a node on other operands, with its own attributes or others."""
         index = list(node.outputs).index(value)
         outputs = [ir.Value(name=self._fresh(str(each.name), parts), type=each.type) for each in node.outputs]
         outputs[index].shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
-        copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
+        given = list(node.attributes.values() if attributes is None else attributes)
+        copy = ir.Node(node.domain, node.op_type, operands, given, outputs=outputs,
                        name=self._fresh(str(node.name), parts), version=node.version)  # fmt: skip
         copy.metadata_props.update(node.metadata_props)
         self.graph.append(copy)
@@ -294,58 +284,6 @@ class Emission:
 
     # Caches
 
-    def _cut(self, value: ir.Value, axis: int) -> ir.Value:
-        """What is cached so that all frames of a value are known: it, or what it is made of frame by frame, if smaller.
-
-        Of values of one size it is the last one, behind which nothing is computed again.
-        """
-        chosen, current, at = value, value, axis
-        while True:
-            node = current.producer()
-            found = None if node is None else self._moved_from(node, current, at)
-            if found is None:
-                return chosen
-            current, at = found
-            is_better = not self._can_be_cached(chosen) or self._frame_size(current) < self._frame_size(chosen)
-            if self._can_be_cached(current) and is_better:
-                chosen = current
-
-    def _moved_from(self, node: ir.Node, value: ir.Value, axis: int) -> tuple[ir.Value, int] | None:
-        """The operand of a node that spreads or moves entries of every frame by itself, and its time axis."""
-        timed = [each for each in node.inputs if self.judging.of(each).along]
-        others = [each for each in node.inputs if each is not None and each not in timed]
-        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
-            return None
-        if node.op_type in ENTRYWISE and any(house.array_of(each) is None for each in others):
-            return None
-        operand = timed[0]
-        assert operand is not None
-        along = self.judging.of(operand).along
-        if len(along) != 1 or not all(each.is_alone for each in along.values()):
-            return None
-        return operand, next(iter(along))
-
-    def _can_be_cached(self, value: ir.Value) -> bool:
-        """Whether every axis of a value but that of frames is a number, or an axis of some input.
-
-        A running sum goes on from its operand.
-        """
-        if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
-            return False
-        return all(
-            isinstance(dim, int) or dim.is_Symbol or self._is_alone(value, at) for at, dim in enumerate(dims(value))
-        )
-
-    def _is_alone(self, value: ir.Value, axis: int) -> bool:
-        along = self._along(value)
-        return axis in along and along[axis].is_alone
-
-    def _frame_size(self, value: ir.Value) -> float:
-        sizes = [1 if self._is_alone(value, at) else dim for at, dim in enumerate(dims(value))]
-        entries = sympy.sympify(sympy.prod(sizes))
-        width = 4 if value.dtype is None else value.dtype.itemsize
-        return float(entries.subs(dict.fromkeys(entries.free_symbols, 1))) * width
-
     def _joined(self, value: ir.Value, axis: int) -> ir.Value:
         """All frames of a value: those of earlier calls in front of the new ones, behind what is no frame."""
         if value in self.joined:
@@ -353,20 +291,56 @@ class Emission:
         along = self.judging.of(value).along[axis]
         if not along.is_alone:
             raise self._refusal(value, "all frames of a value are needed that shares their axis with others")
-        if not self._can_be_cached(value):
+        if not self.caches.can_hold(value):
             raise self._refusal(
                 value, f"a value of shape {[*map(str, dims(value))]} is no cache: its rows lie in no axis alone"
             )
-        number = len(self.cached)
-        name, output = (house.fresh_name(self.graph, f"{stem}_{number:02}") for stem in ("cache", "next_cache"))
-        shape = [self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
-        old = ir.Value(name=name, shape=ir.Shape(shape), type=value.type)
-        self.cached.append(CachedValue(value, axis, name, output, along.reach, along.before))
-        self.graph.inputs.append(old)
+        old = self.caches.carry(value, axis)
         self.joined[value] = old  # sizes may be read of it while the new frames are written
+        at = len(self.caches.left) - 1
         joined = self._behind([old, self.part(value, {axis: Part.NEW})], value, {axis: Part.SINCE}, axis)
-        self.joined[value] = joined
+        self.joined[value] = self.caches.left[at] = joined
         return joined
+
+    def _recurred(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+        """A recurrence over the new frames, which goes on from the state that earlier calls have left."""
+        operand, shape = node.inputs[0], dims(value)
+        assert operand is not None
+        if not self.caches.can_hold(value):
+            raise self._refusal(value, f"states of frames of shape {[*map(str, shape)]} cannot be carried")
+        count = 2 if node.op_type == "LSTM" else 1
+        node.resize_outputs(1 + count)
+        first = len(self.caches.left)
+        for each in node.outputs[1:]:
+            each.name = each.name or house.fresh_name(self.judging.model.graph, f"{value.name}_state")
+            each.type, each.shape = value.type, ir.Shape([written_size(dim) for dim in shape[1:]])
+        olds = [self.caches.carry_state(each) for each in node.outputs[1:]]
+        weights = [None if each is None else self.part(each, {}) for each in (*node.inputs[1:4], None, None, None)[:3]]
+        peepholes = [None if each is None else self.part(each, {}) for each in node.inputs[7:8]]
+        cells = [*olds, *([None] if peepholes and count == 1 else [])]
+        new = self.part(operand, {0: Part.NEW})
+        found = self._node(node, [new, *weights, None, *cells, *peepholes], value, parts)
+        made = found.producer()
+        assert made is not None
+        self.caches.left[first : first + count] = made.outputs[1:]
+        return found
+
+    def _slid(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
+        """A convolution over the newest frames of earlier calls and those of this one."""
+        (axis, count), operand = self.judging.kept[node], node.inputs[0]
+        assert operand is not None
+        if not self.caches.can_hold(operand):
+            raise self._refusal(operand, f"frames of shape {[*map(str, dims(operand))]} cannot be kept")
+        old, at, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
+        new = self.part(operand, {axis: Part.NEW})
+        joined = self._op("Concat", [old, new], operand, f"{name}_joined", axis=axis)
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+        bounds = [insert.int64s(each) for each in (-count, 2**63 - 1, axis)]
+        self.caches.left[at] = insert.op(
+            "Slice", [joined, *bounds], name=f"{name}_kept", shape=old.shape, dtype=old.dtype
+        )
+        rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
+        return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
 
     def _behind(self, operands: Sequence[ir.Value], value: ir.Value, parts: Mapping[int, Part], axis: int) -> ir.Value:
         """Parts of a value, one behind the other."""
@@ -437,24 +411,13 @@ class Emission:
         assert node.inputs[0] is not None and node.inputs[2] is not None
         before, kind = self.judging.of(value).along[0].before, value.dtype or ir.DataType.INT64
         if before != 0:
-            return self._range_behind(value, start, parts[0], before)
+            return self.placing.counted(value, start, parts[0], before)
         is_new = parts[0] is Part.NEW
         limit = self.sizes.scalar(house.normal_form(self.sizes.count(parts[0]) + start), kind)
         counted = self._node(node, [self.part(node.inputs[0], {}), limit, self.part(node.inputs[2], {})], value, parts)
         if not is_new:
             return counted
         return self._op("Add", [counted, self.sizes.scalar(self.sizes.past, kind)], value, f"{value.name}_placed")
-
-    def _range_behind(self, value: ir.Value, start: Dim, part: Part, before: Dim) -> ir.Value:
-        """Places of a prefix and frames."""
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
-        kind, name = value.dtype or ir.DataType.INT64, str(value.name)
-        found = self.sizes.places(part, insert.source, before)
-        if kind != ir.DataType.INT64:
-            found = insert.op("Cast", [found], {"to": int(kind)}, name=name, shape=found.shape, dtype=kind)
-        if start == 0:
-            return found
-        return insert.op("Add", [found, self.sizes.scalar(start, kind)], name=name, shape=found.shape, dtype=kind)
 
     def _triangle(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A triangle by the places of its rows and columns, of which a call has a part."""
@@ -479,7 +442,12 @@ class Emission:
 
     def _mixed_within(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> dict[int, Part]:
         """The axes of a result of which a part is asked for, and over which more entries mix: those that do."""
-        if node.op_type in VIEWS or node in self.judging.shifted or not parts or value in self.judging.tables:
+        if (
+            node.op_type in VIEWS
+            or node in {**self.judging.shifted, **self.judging.kept}
+            or not parts
+            or value in self.judging.tables
+        ):
             return {}
         links = links_of(node)
         wanted = self._wanted(node, links, 0, parts) if node.inputs else {}

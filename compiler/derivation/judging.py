@@ -24,7 +24,7 @@ from compiler.derivation.links import RULE_CURE, Links, NotLinked, dims, links_o
 from compiler.derivation.masks import Masks
 from compiler.derivation.placed import NotPlaced, Placed, placed
 from compiler.derivation.prefixes import before_frames, joined_along, kept_along
-from compiler.derivation.reading import READING, reach_along
+from compiler.derivation.reading import READING, reach_along, require_kept
 from compiler.errors import Place, Refused
 from compiler.operator_traits import RANDOM, VIEWS
 
@@ -83,6 +83,8 @@ class Judging:
         offences: nodes that read too much, in graph order.
         tables: what values of places hold that no rule follows, where data is computed of them.
         shifted: the axis of frames on which a Concat joins a prefix to them, or a Slice cuts it off, by node.
+        kept: of what reads earlier frames by itself, the axis of frames of its operand, and how many are
+            read, by node; 0 of a recurrence.
         rows: where entries mix under a mask, the axis of the result that has its rows, by node, operand and its axis.
 
     Raises:
@@ -96,6 +98,7 @@ class Judging:
         self.known: dict[ir.Value, Dependence] = {}
         self.tables: dict[ir.Value, Placed] = {}
         self.shifted: dict[ir.Node, int] = {}
+        self.kept: dict[ir.Node, tuple[int, int]] = {}
         self.rows: dict[tuple[ir.Node, int, int], int] = {}
         self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
@@ -238,16 +241,17 @@ class Judging:
         return {axis: reach for axis, reach in found.items() if reach != HERE}
 
     def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
-        """What reads other frames by itself: told where it looks ahead; where it does not, there are no steps yet."""
+        """What reads other frames by itself: kept where it reads earlier ones, told where it looks ahead."""
         fact = self.of(node.inputs[0])
         ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
         joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach)
-        if joined.high <= 0:
-            raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
         why = f"reads frames {joined} around its own"
         if reach == EVERYWHERE:
             why = f"reads all frames of the sequence, {joined}"
         whole = self._offend(node, joined, why) if reach.high > 0 else None
+        if whole is None:
+            require_kept(node, fact.along[axis])
+            self.kept[node] = axis, 0 if math.isinf(reach.low) else int(-reach.low)
         along = {at: Along((dim,), joined) for at, dim in enumerate(dims(node.outputs[0])) if dim == self.frames}
         return Dependence(along, fact.is_data, fact.whole or (None if along else whole))
 

@@ -122,6 +122,24 @@ class Placing:
         found.shape = ir.Shape([written_size(each) for each in shape])
         return found
 
+    def counted(self, value: ir.Value, start: Dim, part: Part, before: Dim) -> ir.Value:
+        """Numbers counted upwards along an axis of a prefix and frames.
+
+        Args:
+            value: of the whole graph, one axis.
+            start: the first of them.
+            part: what is asked for.
+            before: entries of the axis in front of its frames.
+        """
+        insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))
+        kind, name = value.dtype or ir.DataType.INT64, str(value.name)
+        found = self.sizes.places(part, insert.source, before)
+        if kind != ir.DataType.INT64:
+            found = insert.op("Cast", [found], {"to": int(kind)}, name=name, shape=found.shape, dtype=kind)
+        if start == 0:
+            return found
+        return insert.op("Add", [found, self.sizes.scalar(start, kind)], name=name, shape=found.shape, dtype=kind)
+
     def _along_one(self, insert: house.Inserter, array: Array, axis: int, asked: Asked, name: str) -> ir.Value:
         longest = array.shape[axis]
         start = int(array.flat[0]) if array.dtype.kind in "iu" else 0

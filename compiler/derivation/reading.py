@@ -1,4 +1,4 @@
-"""What convolutions, recurrent layers and transforms along time read; no steps are written of them yet.
+"""What convolutions, recurrent layers and transforms along time read, and of which of them steps are written.
 
 Conv (3 taps, a pad of 1 on both sides)      [-1, 1]
 LSTM, both directions                        [-inf, inf]
@@ -9,7 +9,7 @@ import math
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.derivation.dependence import EVERYWHERE, HERE, Reach
+from compiler.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.derivation.links import NotLinked, dims
 
 WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
@@ -56,3 +56,41 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
     same = {"SAME_UPPER": reach // 2, "SAME_LOWER": reach - reach // 2}
     before = same.get(str(house.attribute(node, "auto_pad", "NOTSET")), pads[at])
     return Reach(-before, reach - before)
+
+
+def require_kept(node: ir.Node, along: Along) -> None:
+    """Hold what reads earlier frames to what steps are written of: convolutions and recurrences that begin with zeros.
+
+    Args:
+        node: one of `READING` that reads no later frame.
+        along: what is known of the axis of frames of its operand.
+
+    Raises:
+        NotLinked: with the reason.
+    """
+    is_plain = str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
+    weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
+    if node.op_type not in {"Conv", *RECURRENT} or not is_plain:
+        raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
+    if any(each is not None and house.array_of(each) is None for each in weights):
+        raise NotLinked(f"{node.op_type} has weights that are computed")
+    if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:7]):
+        raise NotLinked(f"{node.op_type} is given lengths or a state to begin with")
+    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+        raise NotLinked(f"the state of {node.op_type} behind the last frame is used")
+    if along.before != 0 or not along.is_alone:
+        raise NotLinked(f"{node.op_type} reads frames that share their axis with others")
+
+
+def without_pads(node: ir.Node, axis: int) -> list[ir.Attr]:
+    """The attributes of a convolution that finds what lies in front of its frames in its operand.
+
+    Args:
+        node: a Conv.
+        axis: of frames.
+    """
+    pads = list(house.ints_attribute(node, "pads"))
+    half = len(pads) // 2
+    pads = [0 if at % half == axis - 2 else each for at, each in enumerate(pads)]
+    others = [each for each in node.attributes.values() if each.name != "pads"]
+    return [*others, ir.AttrInt64s("pads", pads)]

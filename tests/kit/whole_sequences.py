@@ -34,6 +34,12 @@ SPOILERS = (
 )  # fmt: skip
 """What makes a graph no stream, or a stream that looks ahead."""
 
+LOCALS = ("", "conv", "apart", "gru", "lstm")
+"""Nothing, a convolution, one over frames that lie apart, and recurrences."""
+
+LOCAL_SPOILERS = {"conv": "conv_ahead", "apart": "conv_ahead", "gru": "backwards", "lstm": "backwards"}
+"""What makes of each a look ahead."""
+
 TEXTS = ("", "fixed", "named")
 """No text, one of a fixed number of letters, or one of any number."""
 
@@ -68,6 +74,7 @@ class Drawing:
         spoiler: what makes it no stream, or empty.
         seed: of the weights.
         text: what lies before the frames.
+        local: what is in front of every attention: a convolution, or a recurrence.
     """
 
     positions: str = "none"
@@ -84,6 +91,7 @@ class Drawing:
     spoiler: str = ""
     seed: int = 0
     text: str = ""
+    local: str = ""
 
     @property
     def longest(self) -> int:
@@ -114,7 +122,14 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
         spoiler=one(SPOILERS) if spoiled else "",
         seed=seed,
     )
-    if random.integers(3):
+    kind = int(random.integers(3))
+    if kind == 0 and drawing.spoiler != "wrong_axis":
+        local = one(LOCALS[1:])
+        is_spoiled = spoiled and bool(random.integers(2))
+        return dataclasses.replace(
+            drawing, local=local, spoiler=LOCAL_SPOILERS[local] if is_spoiled else drawing.spoiler
+        )
+    if kind < 2:
         return drawing
     text = one(TEXTS[1:])
     if drawing.positions in NOT_BEHIND[text]:
@@ -359,6 +374,23 @@ class _Writer:
         length = self.op("Unsqueeze", self.length, self.ints(0))
         return self.op("Reshape", narrow, self.op("Concat", rows, length, self.ints(WIDTH), axis=0))
 
+    def heard(self, x: ir.Value) -> ir.Value:
+        """Frames with what lies around them, [batch, time, width]."""
+        local, is_spoiled = self.drawing.local, self.drawing.spoiler in LOCAL_SPOILERS.values()
+        if local in ("conv", "apart"):
+            taps, far = int(self.random.integers(2, 5)), 2 if local == "apart" else 1
+            reach = far * (taps - 1)
+            pads = (reach - 1, 1) if is_spoiled else (reach, 0)
+            turned = self.op("Transpose", x, perm=(0, 2, 1))
+            found = self.op("Conv", turned, self.weights(WIDTH, WIDTH, taps), pads=pads, dilations=(far,))
+            return self.op("Transpose", found, perm=(0, 2, 1))
+        gates = 4 if local == "lstm" else 3
+        weights = (self.weights(1, gates * WIDTH, WIDTH) for _ in range(2))
+        turned = self.op("Transpose", x, perm=(1, 0, 2))
+        ways = "reverse" if is_spoiled else "forward"
+        found = self.op(local.upper(), turned, *weights, hidden_size=WIDTH, direction=ways)
+        return self.op("Transpose", self.op("Squeeze", found, self.ints(1)), perm=(1, 0, 2))
+
     def normal(self, x: ir.Value) -> ir.Value:
         return self.op("LayerNormalization", x, self.insert.constant(np.ones(WIDTH, "f"), "ones"), axis=-1)
 
@@ -390,6 +422,8 @@ class _Writer:
         x = self.positioned(self.embedded())
         x = self.spoiled(x)
         for _ in range(self.drawing.layers):
+            if self.drawing.local:
+                x = self.op("Add", x, self.heard(x))
             y = self.normal(x)
             x = self.op("Add", x, self.attention(y))
             y = y if self.drawing.parallel else self.normal(x)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -15,7 +16,7 @@ from compiler.derivation.dependence import Reach
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import Part, Sizes
 from compiler.ir import Dim
-from tests.kit.whole_sequences import SPOILERS, TEXT_SPOILERS, Drawing, drawn
+from tests.kit.whole_sequences import LOCAL_SPOILERS, SPOILERS, TEXT_SPOILERS, Drawing, drawn
 from tests.property.derived_steps import Trial, tried
 
 FEW = range(100, 112)
@@ -28,7 +29,11 @@ def test_steps_are_refused_or_right(seed: int) -> None:
 
 
 def test_seeds_draw_every_spoiler() -> None:
-    assert {drawn(seed, spoiled=True).spoiler for seed in range(200)} == {*SPOILERS, *TEXT_SPOILERS}
+    assert {drawn(seed, spoiled=True).spoiler for seed in range(200)} == {
+        *SPOILERS,
+        *TEXT_SPOILERS,
+        *LOCAL_SPOILERS.values(),
+    }
 
 
 def _reach_is_causal(support: np.ndarray) -> Reach:
@@ -98,6 +103,18 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "new places begin at 0": (
         mock.patch.object(Sizes, "one", _places_from_zero),
         Drawing(positions="looked_up"),
+    ),
+    "convolutions begin anew in every call": (
+        mock.patch.object(emission, "without_pads", lambda node, axis: list(node.attributes.values())),
+        Drawing(local="conv"),
+    ),
+    "convolutions look ahead unseen": (
+        mock.patch.object(judging, "reach_along", return_value=Reach(-1, 0)),
+        Drawing(local="conv", spoiler="conv_ahead"),
+    ),
+    "recurrences go backwards unseen": (
+        mock.patch.object(judging, "reach_along", return_value=Reach(-math.inf, 0)),
+        Drawing(local="gru", spoiler="backwards"),
     ),
     "a text may hear": (
         mock.patch.object(masks.Masks, "inside", _always_closed),

@@ -111,6 +111,30 @@ def test_a_text_before_the_frames_is_padded_row_by_row(tmp_path: Path) -> None:
                     assert np.allclose(got, expected[:, at : at + 3], atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("local", ["conv", "lstm"])
+def test_an_encoder_answers_a_hundred_chunks_as_the_whole_utterance(tmp_path: Path, local: str) -> None:
+    drawing = Drawing(positions="sinusoid", mask="band", local=local, layers=2)
+    made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
+    net = recipe["graphs"]["net"]  # type: ignore[index]
+    net["axes"]["time"]["buckets"] = [4]
+    net["derive_steps"]["window"] = 400
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", "(4, 2, *[3] * 12)"))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    random = np.random.default_rng(5)
+    lengths = [int(random.integers(1, 5)) for _ in range(100)]
+    tokens = random.integers(0, LABELS, (1, sum(lengths)))
+    expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
+    with runtime_lite.Runtime() as runtime, runtime.load(tmp_path / "bundle").open_stream() as stream:
+        at = 0
+        for length in lengths:
+            got = stream.push({"tokens": tokens[:, at : at + length]})["scores"]
+            assert np.allclose(got, expected[:, at : at + length], atol=1e-4)
+            at += length
+
+
 def test_what_is_no_stream_is_refused_at_the_front_door(tmp_path: Path) -> None:
     ended = project(tmp_path, Drawing(spoiler="no_mask")).build(recipe="whole.yaml")
     assert ended.code == 3

@@ -5,7 +5,17 @@ import pytest
 
 from compiler.derivation.derive import derive
 from tests.kit.place_graphs import PlaceGraph
-from tests.kit.whole_sequences import LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, in_calls, session, whole_graph
+from tests.kit.whole_sequences import (
+    LOCALS,
+    LONGEST,
+    MASKS,
+    POSITIONS,
+    WRITINGS,
+    Drawing,
+    in_calls,
+    session,
+    whole_graph,
+)
 from tests.property.derived_steps import tried
 
 DRAWINGS = [
@@ -13,6 +23,7 @@ DRAWINGS = [
     *(Drawing(mask=each, width=4, keys_turned=True) for each in MASKS),
     *(Drawing(writing=each, groups=1, flat=True) for each in WRITINGS),
     Drawing(einsum=True, parallel=True, positions="rotary", groups=1),
+    *(Drawing(local=each, layers=2, positions="rotary") for each in LOCALS[1:]),
     Drawing(mask="band", width=1, spoiler="wrong_axis"),  # a mask of the diagonal hears nothing later either way
 ]
 

@@ -75,10 +75,39 @@ def test_what_looks_ahead_is_refused_with_its_reach(name: str) -> None:
     assert refused.value.place.op == next(iter(model.graph)).op_type
 
 
-@pytest.mark.parametrize("name", ["causal", "forward"])
-def test_what_does_not_look_ahead_has_no_steps_yet(name: str) -> None:
-    with pytest.raises(Refused, match=r"no rule says what steps of (Conv|GRU) along time keep"):
-        derive(house.clone(READ[name][0]), "time", "past", 8)
+def test_the_newest_frames_of_a_convolution_are_kept() -> None:
+    (kept,) = derive(house.clone(READ["causal"][0]), "time", "past", 8).cached
+    assert (kept.kept, kept.is_state, kept.is_joined) == (2, False, False)
+
+
+def test_the_state_of_a_recurrence_is_carried() -> None:
+    (state,) = derive(house.clone(READ["forward"][0]), "time", "past", 8).cached
+    assert (state.kept, state.is_state, state.is_joined) == (0, True, False)
+    assert [str(dim) for dim in state.value.shape or ()] == ["1", "batch", str(WIDTH)]
+
+
+NOT_KEPT = {
+    "pool": (graph("MaxPool", 3, pads=[2, 0]), "no rule says what steps of MaxPool along time keep"),
+    "same lower": (graph("Conv", 2, auto_pad="SAME_LOWER"), "no rule says what steps of Conv along time keep"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_KEPT)
+def test_what_keeps_otherwise_has_no_steps_yet(name: str) -> None:
+    model, said = NOT_KEPT[name]
+    with pytest.raises(Refused, match=said):
+        derive(house.clone(model), "time", "past", 8)
+
+
+def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:
+    model = house.clone(READ["forward"][0])
+    (node,) = model.graph
+    node.resize_outputs(2)
+    node.outputs[1].name, node.outputs[1].dtype = "last", ir.DataType.FLOAT
+    model.graph.outputs.append(node.outputs[1])
+    house.infer_shapes(model)
+    with pytest.raises(Refused, match="the state of GRU behind the last frame is used"):
+        derive(model, "time", "past", 8)
 
 
 def test_strides_make_another_number_of_frames() -> None:

@@ -1,0 +1,153 @@
+"""What calls hand on: frames of values that later ones read, and states of recurrences."""
+
+import dataclasses
+
+import onnx_ir as ir
+import sympy
+
+from compiler import ir as house
+from compiler.derivation.dependence import HERE, Reach
+from compiler.derivation.judging import Judging
+from compiler.derivation.links import dims
+from compiler.derivation.written_sizes import written_size
+from compiler.ir import Dim
+from compiler.operator_traits import ENTRYWISE, VIEWS
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedValue:
+    """A value that later calls read.
+
+    Attributes:
+        value: of the whole graph.
+        axis: its time axis.
+        input: of the derived graph, with the frames of earlier calls.
+        output: of the derived graph, with all frames.
+        reach: what its entries read.
+        before: entries of the value in front of the frames, which are not cached.
+        kept: how many frames are kept, zeros in front of the first; 0 where all are.
+        is_state: whether it is what a recurrence is left in behind the last frame, and no frames.
+    """
+
+    value: ir.Value
+    axis: int
+    input: str
+    output: str
+    reach: Reach = HERE
+    before: Dim = 0
+    kept: int = 0
+    is_state: bool = False
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether all frames are kept, along an axis that grows."""
+        return not self.kept and not self.is_state
+
+
+class Caches:
+    """The caches of one derived graph.
+
+    Args:
+        judging: of the whole graph.
+        graph: the derived graph, which is given an input for each.
+        past: name of the axis of cached frames.
+
+    Attributes:
+        cached: of what, in the order of their inputs.
+        left: what the call leaves of each; what it found until that is written.
+    """
+
+    def __init__(self, judging: Judging, graph: ir.Graph, past: str) -> None:
+        self.judging, self.graph, self.past = judging, graph, past
+        self.cached: list[CachedValue] = []
+        self.left: list[ir.Value] = []
+
+    def cut(self, value: ir.Value, axis: int) -> ir.Value:
+        """What is cached so that all frames of a value are known: it, or what it is made of frame by frame, if smaller.
+
+        Of values of one size it is the last one, behind which nothing is computed again.
+        """
+        chosen, current, at = value, value, axis
+        while True:
+            node = current.producer()
+            found = None if node is None else self._moved_from(node, current, at)
+            if found is None:
+                return chosen
+            current, at = found
+            is_better = not self.can_hold(chosen) or self._frame_size(current) < self._frame_size(chosen)
+            if self.can_hold(current) and is_better:
+                chosen = current
+
+    def _moved_from(self, node: ir.Node, value: ir.Value, axis: int) -> tuple[ir.Value, int] | None:
+        """The operand of a node that spreads or moves entries of every frame by itself, and its time axis."""
+        timed = [each for each in node.inputs if self.judging.of(each).along]
+        others = [each for each in node.inputs if each is not None and each not in timed]
+        if len(timed) != 1 or node.op_type not in ENTRYWISE | {"CumSum", "Expand", "Transpose", *VIEWS}:
+            return None
+        if node.op_type in ENTRYWISE and any(house.array_of(each) is None for each in others):
+            return None
+        operand = timed[0]
+        assert operand is not None
+        along = self.judging.of(operand).along
+        if len(along) != 1 or not all(each.is_alone for each in along.values()):
+            return None
+        return operand, next(iter(along))
+
+    def can_hold(self, value: ir.Value) -> bool:
+        """Whether every axis of a value but that of frames is a number, or an axis of some input.
+
+        A running sum goes on from its operand.
+        """
+        if house.is_op(value.producer(), "CumSum") or value.dtype == ir.DataType.BOOL:  # no truths are selected by row
+            return False
+        return all(
+            isinstance(dim, int) or dim.is_Symbol or self._is_alone(value, at) for at, dim in enumerate(dims(value))
+        )
+
+    def _is_alone(self, value: ir.Value, axis: int) -> bool:
+        along = self.judging.of(value).along
+        return axis in along and along[axis].is_alone
+
+    def _frame_size(self, value: ir.Value) -> float:
+        sizes = [1 if self._is_alone(value, at) else dim for at, dim in enumerate(dims(value))]
+        entries = sympy.sympify(sympy.prod(sizes))
+        width = 4 if value.dtype is None else value.dtype.itemsize
+        return float(entries.subs(dict.fromkeys(entries.free_symbols, 1))) * width
+
+    def carry(self, value: ir.Value, axis: int, kept: int = 0) -> ir.Value:
+        """What an earlier call has left of a value: all frames, or the newest.
+
+        Args:
+            value: of the whole graph.
+            axis: of its frames.
+            kept: how many are kept; 0 for all.
+        """
+        along = self.judging.of(value).along[axis]
+        shape = [kept or self.past if at == axis else written_size(dim) for at, dim in enumerate(dims(value))]
+        name, output = self._names()
+        return self._given(
+            ir.Shape(shape), CachedValue(value, axis, name, output, along.reach, along.before, kept=kept)
+        )
+
+    def carry_state(self, value: ir.Value) -> ir.Value:
+        """What an earlier call has left of the state of a recurrence.
+
+        Args:
+            value: of the whole graph, the state behind its last frame.
+        """
+        name, output = self._names()
+        assert value.shape is not None
+        return self._given(value.shape, CachedValue(value, 0, name, output, is_state=True))
+
+    def _names(self) -> tuple[str, str]:
+        number = len(self.cached)
+        return house.fresh_name(self.graph, f"cache_{number:02}"), house.fresh_name(
+            self.graph, f"next_cache_{number:02}"
+        )
+
+    def _given(self, shape: ir.Shape, cached: CachedValue) -> ir.Value:
+        old = ir.Value(name=cached.input, shape=shape, type=cached.value.type)
+        self.cached.append(cached)
+        self.left.append(old)
+        self.graph.inputs.append(old)
+        return old
