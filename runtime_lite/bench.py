@@ -82,17 +82,22 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
     """Return what runs a bucket once, with all of it in use."""
     graph = runner.graph
     feed = feed_of(graph, feed_arrays(graph, artifact.sizes), artifact.sizes)
-    state = _full_state(graph, feed.rows)
+    state = _full_state(graph, feed.rows, artifact.sizes)
+    begun = {cache.axis: state.lengths[cache.axis].copy() for cache in graph.caches if cache.is_whole}
 
     def call() -> None:
         nonlocal state
         ((_, state),) = runner.step_streams([feed], [state], artifact.sizes)
+        for axis, lengths in begun.items():  # a stream that forgets nothing would end here: every call is its last one
+            state.lengths[axis][...] = lengths
 
     return call
 
 
-def _full_state(graph: Graph, rows: int) -> StreamState:
-    lengths = {cache.axis: np.full(rows, cache.slots) for cache in graph.caches}
+def _full_state(graph: Graph, rows: int, sizes: Mapping[str, int]) -> StreamState:
+    """Caches as full as they may be before a call."""
+    room = {each.axis: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
+    lengths = {axis: np.full(rows, valid) for axis, valid in room.items()}
     return replace(initial_state(graph, rows), lengths=lengths)
 
 

@@ -14,6 +14,7 @@ from compiler.derivation.dependence import Reach
 from compiler.errors import GateFailed, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
+from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
 from tests.kit.models.project import Project
 from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, session, whole_graph
@@ -62,7 +63,7 @@ def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_pa
     assert told.startswith("steps derived with 2 caches, certificate of ")
     tokens = np.random.default_rng(5).integers(0, LABELS, (1, WINDOW))
     expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
-    with runtime_lite.Runtime() as runtime, runtime.load(tmp_path / "bundle").open_stream() as stream:
+    with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
         at = 0
         for length in (5, *[1] * 9, 6):
             got = stream.push({"tokens": tokens[:, at : at + length]})["scores"]
@@ -71,6 +72,7 @@ def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_pa
         assert at == WINDOW
         with pytest.raises(BadInput, match=f"at most {WINDOW} frames along 'past' in all of its calls, got 21"):
             stream.push({"tokens": tokens[:, :1]})
+        assert len(list(bench_model(model, runs=WINDOW, warm_up_runs=0))) == 4
     again = project(tmp_path, drawing).build(recipe="whole.yaml")
     assert again.code == 0
     assert "net:capture" in again.stages(cached=True)
