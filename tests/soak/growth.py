@@ -133,10 +133,11 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
 
     Returns:
         Looks at the process `[looks, 3]`: seconds since the start, resident megabytes, objects that the collector
-        tracks; and wrong answers. There is room for all looks beforehand, so that looking does not grow.
+        tracks; and wrong answers. There is room for all looks beforehand, and its pages are touched, so that looking
+        does not grow: zeros alone would be given their memory one by one, as they are written.
     """
     stop, wrong = threading.Event(), list[int]()
-    samples: Array = np.zeros((math.ceil(seconds / every_s) + 1, 3))
+    samples: Array = np.full((math.ceil(seconds / every_s) + 1, 3), np.nan)
     with Runtime(workers=2, check_finite=False) as runtime:
         model = runtime.load(adder(), executors=executors, warm_up=True)
         callers = [threading.Thread(target=_call, args=(model, seed, stop, wrong), daemon=True) for seed in range(4)]
