@@ -16,17 +16,12 @@ arXiv 1711.00937, appendix A.1).
 
 import dataclasses
 import math
-from pathlib import Path
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 SAMPLE_RATE_HZ = 16000
-CODE_SAMPLES = 320
-"""Samples per code frame."""
-
 HOP = 160
 """Samples per half of a code frame: pitch and gains are held that long."""
 
@@ -146,10 +141,14 @@ class Quantiser(nn.Module):
         super().__init__()
         self.register_buffer("tables", torch.randn(config.codebooks, config.entries, config.latent))
 
+    def scores(self, residual: Tensor, book: int) -> Tensor:
+        """How near each entry of one codebook is, highest the nearest: residual [..., latent]; [..., entries]."""
+        table = self.tables[book]
+        return residual @ table.T - 0.5 * table.square().sum(dim=-1)
+
     def nearest(self, residual: Tensor, book: int) -> Tensor:
         """The nearest entry of one codebook: residual [..., latent]; int64 [...]."""
-        table = self.tables[book]
-        return (residual @ table.T - 0.5 * table.square().sum(dim=-1)).argmax(dim=-1)
+        return self.scores(residual, book).argmax(dim=-1)
 
     def forward(self, latents: Tensor) -> Tensor:
         """Latents [batch, time, latent]; codes int64 [batch, time, codebooks]."""
@@ -248,25 +247,3 @@ class Codec(nn.Module):
     def forward(self, waveform: Tensor, noise: Tensor) -> Tensor:
         """Encode and decode with all codebooks."""
         return self.decode(self.encode(waveform), noise)
-
-
-def load(path: Path) -> Codec:
-    """A trained codec in evaluation mode.
-
-    Args:
-        path: checkpoint that `train_codec.py` wrote.
-
-    Returns:
-        The codec.
-
-    Raises:
-        FileNotFoundError: if there is no checkpoint.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"load: expected the codec's checkpoint {str(path)!r}, got no file; "
-            "run examples.codec_tts.train_codec first"
-        )
-    trained = Codec()
-    trained.load_state_dict(safetensors.torch.load_file(path))
-    return trained.eval()

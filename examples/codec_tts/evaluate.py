@@ -2,22 +2,27 @@
 
     python -m examples.codec_tts.evaluate --recordings FOLDER --count 128
     python -m examples.codec_tts.evaluate --recordings FOLDER --side development --count 32 --temperature 0.8 --seed 3
+    python -m examples.codec_tts.evaluate --recordings FOLDER --bundle dist/tts_ar
 
 One row per way of speaking: espeak-ng itself, the codec with all codebooks and with the first, the speech model. Every
 row is judged on the same sentences in the same voices. `heard as` is the share of sentences whose timbre is nearest to
-that of the prompt's voice, `alike` the similarity to it; the timbres are those of the recordings.
+that of the prompt's voice, `alike` the similarity to it; the timbres are those of the recordings. With a bundle, the
+rows end with how many sentences have the original's codes in it, and with its times on one thread.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import soundfile
 import torch
 from rich import progress
 
+import runtime_lite
 from examples import command
-from examples.codec_tts import codec, judges, recordings, sentences, speak
+from examples.codec_tts import codec, generation, judges, prompt, recordings, say, sentences, speak
 from examples.streaming_asr import metric
 
 Speak = Callable[[recordings.Recording], judges.Samples]
@@ -34,24 +39,85 @@ def through_codec(trained: codec.Codec, books: int) -> Speak:
     return resynthesise
 
 
-def by_model(trained: codec.Codec, pick: Callable[[], speak.Pick]) -> Speak:
+@dataclasses.dataclass
+class Said:
+    """What one way of speaking has said, sentence by sentence.
+
+    Attributes:
+        codes: first codebook, int64 [time].
+        first_s: seconds from text to the first sound.
+        factors: seconds that speaking took per second of sound.
+    """
+
+    codes: list[generation.Codes] = dataclasses.field(default_factory=list)
+    first_s: list[float] = dataclasses.field(default_factory=list)
+    factors: list[float] = dataclasses.field(default_factory=list)
+
+
+def by_model(trained: codec.Codec, pick: Callable[[], generation.Pick], said: Said) -> Speak:
     """Speaks the recording's sentence with the prompt of its voice.
 
     Args:
         trained: the codec.
         pick: makes what takes codes, anew for every sentence.
+        said: gets the codes.
 
     Returns:
         What speaks.
     """
-    model = speak.load()
-    prompts = [speak.encode_prompt(trained, speak.PROMPTS_FOLDER / f"{voice}.flac") for voice in recordings.VOICES]
+    model = speak.original_speech()
+    prompts = [speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES]
 
     def generate(recording: recordings.Recording) -> judges.Samples:
         letters = sentences.encode(recording.sentence)
-        return speak.sound(trained, speak.generate(model, letters, prompts[recording.voice], pick()))
+        said.codes.append(speak.generate(model, letters, prompts[recording.voice], pick()))
+        return speak.sound(trained, said.codes[-1])
 
     return generate
+
+
+def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: Said) -> Speak:
+    """Speaks through a bundle, the prompt's encoder included, as `say` does.
+
+    Args:
+        speaker: the bundle.
+        pick: makes what takes codes, anew for every sentence.
+        said: gets codes and times.
+
+    Returns:
+        What speaks.
+    """
+    prompts = [prompt.read(prompt.of_voice(voice)) for voice in recordings.VOICES]
+
+    def generate(recording: recordings.Recording) -> judges.Samples:
+        letters = sentences.encode(recording.sentence)
+        spoken = speaker.speak(letters, prompts[recording.voice], pick())
+        said.codes.append(spoken.codes)
+        said.first_s.append(spoken.first_s)
+        said.factors.append(spoken.factor)
+        return spoken.samples
+
+    return generate
+
+
+def compared(original: Said, bundle: Said) -> Iterator[str]:
+    """How a bundle's codes and times stand beside the original's codes."""
+    pairs = list(zip(original.codes, bundle.codes, strict=True))
+    differing = [at for at, pair in enumerate(pairs) if not np.array_equal(*pair)]
+    yield f"the same codes: {len(pairs) - len(differing)} of {len(pairs)} sentences"
+    for at in differing:
+        ours, theirs = pairs[at]
+        shared = np.flatnonzero(ours[: len(theirs)] != theirs[: len(ours)])
+        yield f"sentence {at} differs from code {shared[0] if len(shared) else min(len(ours), len(theirs))} on"
+    if pairs:
+        yield f"real-time factor {_spread(bundle.factors, '.3f')}"
+        yield f"first sound after {_spread([1000.0 * each for each in bundle.first_s], '.1f')} ms"
+
+
+def _spread(values: list[float], form: str) -> str:
+    """Median, smallest and largest."""
+    low, middle, high = np.quantile(values, [0.0, 0.5, 1.0])
+    return f"{middle:{form}} ({low:{form}}..{high:{form}})"
 
 
 def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recordings.Recording]) -> str:
@@ -69,7 +135,7 @@ def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recording
     recogniser = judges.Recogniser()
     rate = metric.wer([each.sentence for each in truth], [recogniser.transcribe(samples) for samples in spoken])
     pairs = list(zip(spoken, truth, strict=True))
-    heard = [pair for pair in pairs if len(pair[0]) >= codec.CODE_SAMPLES * 2]
+    heard = [pair for pair in pairs if len(pair[0]) >= generation.CODE_SAMPLES * 2]
     distance = np.mean([judges.mel_distance(samples, each.waveform) for samples, each in heard])
     length = sum(len(samples) for samples in spoken) / sum(len(each.samples) for each in truth)
     voices = range(len(recordings.VOICES))
@@ -84,6 +150,14 @@ def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recording
     return f"| {name} | {rate:.1%} | {distance:.2f} | {length:.2f} | {right:.0%} | {own:.2f} |"
 
 
+def write(folder: Path, way: str, spoken: Sequence[judges.Samples]) -> None:
+    """Write what was said: `000-espeak-ng.wav`, `000-bundle.wav`, `001-espeak-ng.wav`, ..."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for at, samples in enumerate(spoken):
+        name = "-".join(way.replace(",", "").split())
+        soundfile.write(folder / f"{at:03}-{name}.wav", samples, prompt.SAMPLE_RATE_HZ, subtype="PCM_16")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,25 +167,37 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, help="draw codes instead of taking the likeliest")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("espeak-ng", "codec", "model"), help="one way of speaking")
+    parser.add_argument("--bundle", type=Path, help="built from tts_ar.yaml")
+    parser.add_argument("--keep", type=Path, help="folder for what was said, NUMBER-WAY.wav")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    trained = codec.load(speak.CODEC_PATH)
+    trained = speak.original_codec()
     truth = recordings.read(arguments.recordings / f"{arguments.side}.npz")[: arguments.count]
+    original, bundle = Said(), Said()
 
-    def pick() -> speak.Pick:
-        return speak.greedy if arguments.temperature is None else speak.sampling(arguments.temperature, arguments.seed)
+    def pick() -> generation.Pick:
+        return generation.picking(arguments.temperature, arguments.seed)
 
     ways: dict[str, tuple[str, Callable[[], Speak]]] = {
         "espeak-ng": ("espeak-ng", lambda: lambda each: each.waveform),
         "codec, 4 codebooks": ("codec", lambda: through_codec(trained, 4)),
         "codec, first codebook": ("codec", lambda: through_codec(trained, 1)),
-        "text to speech": ("model", lambda: by_model(trained, pick)),
+        "text to speech": ("model", lambda: by_model(trained, pick, original)),
     }
-    print("| what speaks | WER | mel distance | length | heard as its voice | alike |\n|---|---|---|---|---|---|")
-    for name, (kind, way) in ways.items():
-        if arguments.only in (None, kind):
-            make = way()
-            print(judge(name, [make(each) for each in progress.track(truth, name, transient=True)], truth), flush=True)
+    with runtime_lite.Runtime() as runtime:
+        if arguments.bundle is not None:
+            speaker = say.Speaker(runtime.load(arguments.bundle, warm_up=True))
+            ways["bundle"] = ("model", lambda: by_bundle(speaker, pick, bundle))
+        print("| what speaks | WER | mel distance | length | heard as its voice | alike |\n|---|---|---|---|---|---|")
+        for name, (kind, way) in ways.items():
+            if arguments.only in (None, kind):
+                make = way()
+                spoken = [make(each) for each in progress.track(truth, name, transient=True)]
+                print(judge(name, spoken, truth), flush=True)
+                if arguments.keep is not None:
+                    write(arguments.keep, name, spoken)
+    if bundle.codes:
+        print(*compared(original, bundle), sep="\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from examples.codec_tts import pitch
+from examples.codec_tts import pitch, prompt
 from examples.streaming_asr import decode, evaluate, features, text
 
 SILENCE_S = 0.3
@@ -20,18 +20,10 @@ SILENCE_S = 0.3
 LOUD = 4.0
 """Frames of a voice count whose mean log-mel value is at most this far below the loudest frame's."""
 
-LOUDEST = 0.5
-"""Sentences are judged with their loudest sample at this magnitude."""
-
 FLOOR = 8.0
 """Mel values further than this below the sentence's loudest do not count as different."""
 
 Samples = npt.NDArray[np.float32]
-
-
-def levelled(samples: Samples) -> Samples:
-    """The same with the loudest sample at `LOUDEST`; silence stays."""
-    return np.asarray(samples * (LOUDEST / max(float(np.abs(samples).max(initial=0.0)), 1e-5)), np.float32)
 
 
 class Recogniser:
@@ -44,7 +36,7 @@ class Recogniser:
     def transcribe(self, samples: Samples) -> str:
         """Words of a sentence: float32 [samples], 16 kHz."""
         silence = np.zeros(int(SILENCE_S * features.SAMPLE_RATE_HZ), np.float32)
-        padded = features.pad_to_chunks(np.concatenate([silence, levelled(samples), silence]))
+        padded = features.pad_to_chunks(np.concatenate([silence, prompt.levelled(samples), silence]))
         with torch.inference_mode():
             logits = self.model.forward_utterance(torch.from_numpy(features.log_mel(padded))[None])
         return decode.GreedyDecoder(self.tokens).push(logits.numpy())
@@ -52,7 +44,7 @@ class Recogniser:
 
 def mel(samples: Samples) -> npt.NDArray[np.float32]:
     """Log-mel frames of a levelled sentence, float32 [frames, 80]; what is far below the loudest is cut off."""
-    frames = features.log_mel(levelled(samples))
+    frames = features.log_mel(prompt.levelled(samples))
     return np.asarray(np.maximum(frames, frames.max(initial=-100.0) - FLOOR), np.float32)
 
 
@@ -99,10 +91,10 @@ class Timbre:
 
 def timbre(sentences: Sequence[Samples]) -> Timbre:
     """The timbre of one speaker's sentences, each float32 [samples], a multiple of 160 long."""
-    frames = np.concatenate([features.log_mel(levelled(each)) for each in sentences]).astype(np.float64)
+    frames = np.concatenate([features.log_mel(prompt.levelled(each)) for each in sentences]).astype(np.float64)
     levels = frames.mean(axis=1)
     spectrum = frames[levels >= levels.max(initial=-np.inf) - LOUD].mean(axis=0)
-    tracked = [pitch.track(levelled(each)) for each in sentences]
+    tracked = [pitch.track(prompt.levelled(each)) for each in sentences]
     heights = np.concatenate([np.log2(pitch_hz)[voiced] for pitch_hz, voiced in tracked])
     return Timbre(spectrum - spectrum.mean(), float(heights.mean()) if len(heights) else 0.0)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import soundfile
 
 from examples import command
-from examples.codec_tts import pitch, sentences
+from examples.codec_tts import generation, pitch, prompt, sentences
 from examples.streaming_asr import features, synthesize, text
 
 VOICES = ("m1", "m4", "f2", "f5")
@@ -25,9 +25,6 @@ VOICES = ("m1", "m4", "f2", "f5")
 ACCENT = "en-us"
 WORDS_PER_MINUTE = 160
 PITCH = 50
-CODE_SAMPLES = 320
-"""Recordings are a whole number of codec frames long."""
-
 QUIET = 0.01
 MARGIN_S = 0.04
 """What is kept before the first sample above `QUIET` and behind the last one."""
@@ -36,9 +33,6 @@ COUNTS: dict[text.Side, int] = {"training": 1000, "development": 16, "test": 32}
 """Recordings of every voice."""
 
 PROMPT_SENTENCE = "please report heading and depth"
-PROMPT_SAMPLES = 25 * CODE_SAMPLES
-"""Half a second, as the speech model takes it."""
-
 SEEDS: dict[text.Side, int] = {"training": 1, "development": 2, "test": 3}
 
 
@@ -77,7 +71,7 @@ def trim(samples: synthesize.Samples) -> synthesize.Samples:
     margin = int(MARGIN_S * features.SAMPLE_RATE_HZ)
     first, last = (loud[0], loud[-1]) if len(loud) else (0, 0)
     kept = samples[max(0, first - margin) : last + margin]
-    return np.pad(kept, (0, -len(kept) % CODE_SAMPLES))
+    return np.pad(kept, (0, -len(kept) % generation.CODE_SAMPLES))
 
 
 def record(sentence: str, voice: int) -> Recording:
@@ -142,8 +136,8 @@ def write_prompts(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for index, voice in enumerate(VOICES):
         spoken = record(PROMPT_SENTENCE, index).samples
-        start = len(spoken) // 2 // CODE_SAMPLES * CODE_SAMPLES
-        middle = spoken[start : start + PROMPT_SAMPLES]
+        start = len(spoken) // 2 // generation.CODE_SAMPLES * generation.CODE_SAMPLES
+        middle = spoken[start : start + prompt.SAMPLES]
         soundfile.write(folder / f"{voice}.flac", middle, features.SAMPLE_RATE_HZ, subtype="PCM_16")
 
 

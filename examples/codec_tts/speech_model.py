@@ -18,14 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ENTRIES = 512
-"""Entries of the codec's first codebook."""
-
-BOUNDARY = ENTRIES
-"""The token between prompt and speech, and behind the speech."""
-
-PROMPT_FRAMES = 25
-"""Codes of prompt audio: 0.5 s."""
+from examples.codec_tts.generation import ENTRIES
 
 LETTER_FRAMES = 4.0
 """Frames per letter in the positions, about what the training voices take."""

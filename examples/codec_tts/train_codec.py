@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from examples import command
-from examples.codec_tts import codec, recordings, training_run
+from examples.codec_tts import checkpoint, codec, generation, recordings, training_run
 
 CROP_FRAMES = 50
 """Code frames of one training example: 1 s."""
@@ -97,7 +97,7 @@ class LearningCodec(nn.Module):
             By name: "mel", "spectra", "pitch", "commitment".
         """
         quantised, distance = self.quantise(self.codec.encoder(waveform), books, generator)
-        noise = torch.randn(*quantised.shape[:2], codec.CODE_SAMPLES, generator=generator)
+        noise = torch.randn(*quantised.shape[:2], generation.CODE_SAMPLES, generator=generator)
         predicted, gains = self.codec.decoder.controls(quantised)
         heard = self.codec.decoder.sound(octaves, gains, noise)[:, codec.DELAY_SAMPLES :]
         spoken = waveform[:, : -codec.DELAY_SAMPLES]
@@ -134,13 +134,13 @@ def log_mel(magnitude: Tensor, mel: Tensor) -> Tensor:
 
 def draw(training: list[recordings.Recording], batch: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Random crops of 1 s: waveforms [batch, 16000] and octaves [batch, 100]."""
-    waveforms = np.zeros((batch, CROP_FRAMES * codec.CODE_SAMPLES), np.float32)
+    waveforms = np.zeros((batch, CROP_FRAMES * generation.CODE_SAMPLES), np.float32)
     octaves = np.zeros((batch, 2 * CROP_FRAMES), np.float32)
     for row in range(batch):
         drawn = training[generator.integers(len(training))]
-        frames = len(drawn.samples) // codec.CODE_SAMPLES
+        frames = len(drawn.samples) // generation.CODE_SAMPLES
         start = int(generator.integers(max(1, frames - CROP_FRAMES + 1)))
-        cut = drawn.waveform[start * codec.CODE_SAMPLES :][: waveforms.shape[1]]
+        cut = drawn.waveform[start * generation.CODE_SAMPLES :][: waveforms.shape[1]]
         waveforms[row, : len(cut)] = cut * generator.uniform(0.6, 1.4)
         heights = np.log2(drawn.pitch_hz[2 * start :][: octaves.shape[1]] / codec.NEUTRAL_HZ)
         octaves[row] = np.pad(heights, (0, octaves.shape[1] - len(heights)), mode="edge")
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--budget-minutes", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("codec.safetensors"))
+    parser.add_argument("--output", type=Path, default=checkpoint.CODEC_PATH)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     training = recordings.read(arguments.recordings / "training.npz")

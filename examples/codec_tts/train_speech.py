@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from examples import command
-from examples.codec_tts import codec, recordings, sentences, speech_model, training_run
+from examples.codec_tts import checkpoint, codec, generation, recordings, sentences, speech_model, training_run
 
 IGNORED = -100
 """Target of places that count in no loss: the prompt, and what fills up short rows."""
@@ -61,7 +61,7 @@ def read_spoken(trained: codec.Codec, path: Path) -> list[Spoken]:
     return [
         Spoken(sentences.encode(each.sentence), codes[:, 0], each.voice)
         for each, codes in pairs
-        if len(codes) > speech_model.PROMPT_FRAMES
+        if len(codes) > generation.PROMPT_FRAMES
     ]
 
 
@@ -78,10 +78,10 @@ def join(rows: list[Spoken], prompts: list[Codes]) -> tuple[Tensor, Tensor, Tens
     """
     text = torch.tensor([row.letters for row in rows])
     longest = max(len(row.codes) for row in rows)
-    shape = (len(rows), speech_model.PROMPT_FRAMES + 1 + longest)
+    shape = (len(rows), generation.PROMPT_FRAMES + 1 + longest)
     codes, following = np.zeros(shape, np.int64), np.full(shape, IGNORED)
     for at, (row, prompt) in enumerate(zip(rows, prompts, strict=True)):
-        sequence = np.concatenate([prompt, [speech_model.BOUNDARY], row.codes, [speech_model.BOUNDARY]])
+        sequence = np.concatenate([prompt, [generation.BOUNDARY], row.codes, [generation.BOUNDARY]])
         codes[at, : len(sequence) - 1] = sequence[:-1]
         following[at, len(prompt) : len(sequence) - 1] = sequence[len(prompt) + 1 :]
     return text, torch.from_numpy(codes), torch.from_numpy(following)
@@ -111,8 +111,8 @@ class SentenceBatches:
     def prompt(self, voice: int, chance: np.random.Generator) -> Codes:
         """Half a second of any recording of a voice."""
         source = self.of_voice[voice][chance.integers(len(self.of_voice[voice]))].codes
-        start = chance.integers(len(source) - speech_model.PROMPT_FRAMES + 1)
-        return source[start : start + speech_model.PROMPT_FRAMES]
+        start = chance.integers(len(source) - generation.PROMPT_FRAMES + 1)
+        return source[start : start + generation.PROMPT_FRAMES]
 
 
 def nats_per_code(scores: Tensor, following: Tensor) -> Tensor:
@@ -122,8 +122,8 @@ def nats_per_code(scores: Tensor, following: Tensor) -> Tensor:
 
 def disturb(codes: Tensor, chance: np.random.Generator) -> Tensor:
     """Replace a share of the codes by random ones; boundaries stay."""
-    replaced = torch.from_numpy(chance.random(codes.shape) < NOISE_SHARE) & (codes != speech_model.BOUNDARY)
-    return torch.where(replaced, torch.from_numpy(chance.integers(speech_model.ENTRIES, size=codes.shape)), codes)
+    replaced = torch.from_numpy(chance.random(codes.shape) < NOISE_SHARE) & (codes != generation.BOUNDARY)
+    return torch.where(replaced, torch.from_numpy(chance.integers(generation.ENTRIES, size=codes.shape)), codes)
 
 
 def validate(model: speech_model.SpeechModel, development: SentenceBatches) -> tuple[float, float]:
@@ -187,14 +187,14 @@ def main() -> None:
     """Encode recordings, train, write the checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recordings", type=Path, required=True)
-    parser.add_argument("--codec", type=Path, default=Path(__file__).with_name("codec.safetensors"))
+    parser.add_argument("--codec", type=Path, default=checkpoint.CODEC_PATH)
     parser.add_argument("--budget-minutes", type=float, default=40.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("speech.safetensors"))
+    parser.add_argument("--output", type=Path, default=checkpoint.SPEECH_PATH)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    trained = codec.load(arguments.codec)
+    trained = checkpoint.load(codec.Codec(), arguments.codec)
     training = SentenceBatches(read_spoken(trained, arguments.recordings / "training.npz"))
     development = SentenceBatches(read_spoken(trained, arguments.recordings / "development.npz"))
     options = training_run.Options(budget_s=arguments.budget_minutes * 60, seed=arguments.seed)

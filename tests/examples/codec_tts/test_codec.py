@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from examples.codec_tts import codec
+from examples.codec_tts import codec, generation
 
 FRAMES = 12
 
@@ -15,7 +15,7 @@ def model() -> codec.Codec:
 
 
 def _noise(frames: int) -> torch.Tensor:
-    return torch.randn(1, frames, codec.CODE_SAMPLES, generator=torch.Generator().manual_seed(2))
+    return torch.randn(1, frames, generation.CODE_SAMPLES, generator=torch.Generator().manual_seed(2))
 
 
 @pytest.mark.parametrize("window", [32, codec.WINDOW])
@@ -52,9 +52,9 @@ def test_later_codes_change_no_earlier_sample(model: codec.Codec) -> None:
     noise = _noise(FRAMES)
     first, second = model.decode(codes, noise), model.decode(other, noise)
     torch.testing.assert_close(
-        first[:, : 7 * codec.CODE_SAMPLES], second[:, : 7 * codec.CODE_SAMPLES], atol=1e-6, rtol=0
+        first[:, : 7 * generation.CODE_SAMPLES], second[:, : 7 * generation.CODE_SAMPLES], atol=1e-6, rtol=0
     )
-    assert not torch.allclose(first[:, 7 * codec.CODE_SAMPLES :], second[:, 7 * codec.CODE_SAMPLES :])
+    assert not torch.allclose(first[:, 7 * generation.CODE_SAMPLES :], second[:, 7 * generation.CODE_SAMPLES :])
 
 
 def test_a_prefix_decodes_as_the_whole_does(model: codec.Codec) -> None:
@@ -62,7 +62,7 @@ def test_a_prefix_decodes_as_the_whole_does(model: codec.Codec) -> None:
     noise = _noise(FRAMES).expand(2, -1, -1)
     whole = model.decode(codes, noise)
     part = model.decode(codes[:, :5], noise[:, :5])
-    torch.testing.assert_close(whole[:, : 5 * codec.CODE_SAMPLES], part, atol=1e-5, rtol=0)
+    torch.testing.assert_close(whole[:, : 5 * generation.CODE_SAMPLES], part, atol=1e-5, rtol=0)
 
 
 def test_codes_are_the_nearest_entries_of_what_is_left(model: codec.Codec) -> None:
@@ -77,7 +77,7 @@ def test_codes_are_the_nearest_entries_of_what_is_left(model: codec.Codec) -> No
 
 
 def test_one_code_frame_per_20_ms(model: codec.Codec) -> None:
-    waveform = torch.randn(2, FRAMES * codec.CODE_SAMPLES, generator=torch.Generator().manual_seed(6)) * 0.1
+    waveform = torch.randn(2, FRAMES * generation.CODE_SAMPLES, generator=torch.Generator().manual_seed(6)) * 0.1
     codes = model.encode(waveform)
     assert codes.shape == (2, FRAMES, 4) and codes.dtype == torch.int64
     assert model(waveform, _noise(FRAMES).expand(2, -1, -1)).shape == waveform.shape

@@ -1,9 +1,11 @@
 """The table of judgements, on the shipped prompts: what is right is said to be right, and what is wrong wrong."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from examples.codec_tts import codec, evaluate, judges, recordings, speak
+from examples.codec_tts import evaluate, judges, prompt, recordings, speak
 from examples.streaming_asr import transcribe
 
 SENTENCE = "report heading"
@@ -12,7 +14,7 @@ SENTENCE = "report heading"
 @pytest.fixture(scope="module")
 def truth() -> list[recordings.Recording]:
     """The four prompts as if they said a sentence."""
-    waves = [transcribe.read_recording(speak.PROMPTS_FOLDER / f"{voice}.flac") for voice in recordings.VOICES]
+    waves = [transcribe.read_recording(prompt.of_voice(voice)) for voice in recordings.VOICES]
     samples = [np.asarray(np.round(wave * 32768), np.int16) for wave in waves]
     return [recordings.Recording(each, SENTENCE, voice, np.empty(0, np.float32)) for voice, each in enumerate(samples)]
 
@@ -50,6 +52,25 @@ def test_words_are_those_that_the_recogniser_hears(
 
 @pytest.mark.parametrize("books", [1, 4])
 def test_the_codec_speaks_the_recording_s_length(truth: list[recordings.Recording], books: int) -> None:
-    spoken = evaluate.through_codec(codec.load(speak.CODEC_PATH), books)(truth[2])
+    spoken = evaluate.through_codec(speak.original_codec(), books)(truth[2])
     assert len(spoken) == len(truth[2].samples)
     assert judges.mel_distance(spoken, truth[2].waveform) < 2.0
+
+
+def test_codes_and_times_of_a_bundle_stand_beside_the_original_s() -> None:
+    codes = [np.array([1, 2, 3]), np.array([4, 5]), np.array([6])]
+    original = evaluate.Said(codes)
+    bundle = evaluate.Said([codes[0], np.array([4, 7]), np.array([6, 6])], [0.01, 0.02, 0.04], [0.1, 0.2, 0.4])
+    assert [*evaluate.compared(original, bundle)] == [
+        "the same codes: 1 of 3 sentences",
+        "sentence 1 differs from code 1 on",
+        "sentence 2 differs from code 1 on",
+        "real-time factor 0.200 (0.100..0.400)",
+        "first sound after 20.0 (10.0..40.0) ms",
+    ]
+
+
+def test_what_was_said_is_kept(tmp_path: Path) -> None:
+    evaluate.write(tmp_path / "kept", "codec, first codebook", [np.zeros(320, np.float32)] * 2)
+    names = ["000-codec-first-codebook.wav", "001-codec-first-codebook.wav"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == names

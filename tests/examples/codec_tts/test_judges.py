@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.codec_tts import judges
+from examples.codec_tts import judges, prompt
 
 
 def _vowel(hertz: float, formant_hz: float, seconds: float = 0.4) -> judges.Samples:
@@ -38,7 +38,7 @@ def test_a_voice_is_most_like_itself() -> None:
 
 def test_silence_has_a_timbre_and_a_level() -> None:
     silence = np.zeros(3200, np.float32)
-    np.testing.assert_array_equal(judges.levelled(silence), silence)
+    np.testing.assert_array_equal(prompt.levelled(silence), silence)
     found = judges.timbre([silence])
     assert found.octave == 0.0 and np.isfinite(found.spectrum).all()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from examples.codec_tts import pitch, recordings, speak
+from examples.codec_tts import generation, pitch, prompt, recordings
 from examples.streaming_asr import synthesize
 
 NO_ESPEAK = shutil.which("espeak-ng") is None
@@ -17,9 +17,9 @@ def test_trimming_keeps_the_loud_part_and_fills_frames() -> None:
     samples = np.zeros(16000, np.float32)
     samples[5000:9000] = 0.3
     kept = recordings.trim(samples)
-    assert len(kept) % recordings.CODE_SAMPLES == 0
+    assert len(kept) % generation.CODE_SAMPLES == 0
     assert np.flatnonzero(kept).tolist() == list(range(640, 4640))
-    assert 4640 + 639 <= len(kept) < 4640 + 640 + recordings.CODE_SAMPLES
+    assert 4640 + 639 <= len(kept) < 4640 + 640 + generation.CODE_SAMPLES
 
 
 def test_trimming_silence_leaves_a_margin() -> None:
@@ -30,7 +30,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     written = [
         recordings.Recording(
-            generator.integers(-9, 9, frames * recordings.CODE_SAMPLES).astype(np.int16),
+            generator.integers(-9, 9, frames * generation.CODE_SAMPLES).astype(np.int16),
             sentence,
             voice,
             generator.random(2 * frames).astype(np.float32),
@@ -59,7 +59,7 @@ def test_the_recogniser_heard_the_voices_in_training() -> None:
 def test_a_spoken_sentence_is_whole_frames_with_a_pitch_of_each_half(voice: int) -> None:
     spoken = recordings.record("turn left", voice)
     assert len(spoken.pitch_hz) * pitch.HOP == len(spoken.samples)
-    assert len(spoken.samples) % recordings.CODE_SAMPLES == 0
+    assert len(spoken.samples) % generation.CODE_SAMPLES == 0
     assert 0.3 < np.abs(spoken.waveform).max() <= 0.51
 
 
@@ -77,6 +77,6 @@ def test_prompts_are_half_a_second_of_every_voice(tmp_path: Path, monkeypatch: p
 
 
 def test_shipped_prompts_are_of_the_voices() -> None:
-    assert sorted(path.stem for path in speak.PROMPTS_FOLDER.iterdir()) == sorted(recordings.VOICES)
-    for path in speak.PROMPTS_FOLDER.iterdir():
-        assert soundfile.info(path).frames == recordings.PROMPT_SAMPLES
+    assert sorted(path.stem for path in prompt.FOLDER.iterdir()) == sorted(recordings.VOICES)
+    for path in prompt.FOLDER.iterdir():
+        assert soundfile.info(path).frames == prompt.SAMPLES

@@ -8,14 +8,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from examples.codec_tts import codec, recordings, train_codec, training_run
+from examples.codec_tts import codec, generation, recordings, train_codec, training_run
 
 TINY = codec.Config(width=16, blocks=1, latent=4, entries=8)
 
 
 def _recordings(count: int) -> list[recordings.Recording]:
     generator = np.random.default_rng(1)
-    turns = np.arange(40 * codec.CODE_SAMPLES) * 140.0 / 16000
+    turns = np.arange(40 * generation.CODE_SAMPLES) * 140.0 / 16000
     waves = [np.sin(2 * np.pi * turns * (1 + each % 3)) * 9000 for each in range(count)]
     noisy = [(wave + generator.normal(0, 300, len(wave))).astype(np.int16) for wave in waves]
     return [recordings.Recording(each, "turn left", 0, np.full(80, 140.0, np.float32)) for each in noisy]
@@ -63,7 +63,7 @@ def test_rows_are_decoded_from_their_own_number_of_codebooks() -> None:
 
 def test_crops_and_their_pitch_lie_on_the_same_frames() -> None:
     frames = 120
-    steps = np.repeat(np.arange(frames), codec.CODE_SAMPLES)
+    steps = np.repeat(np.arange(frames), generation.CODE_SAMPLES)
     rising = recordings.Recording(
         (steps * 10).astype(np.int16), "turn left", 0, np.repeat(100.0 + np.arange(frames), 2).astype(np.float32)
     )

@@ -9,9 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from examples.codec_tts import codec, recordings, speech_model, train_speech, training_run
+from examples.codec_tts import codec, generation, recordings, speech_model, train_speech, training_run
 
-PROMPT, BOUNDARY = speech_model.PROMPT_FRAMES, speech_model.BOUNDARY
+PROMPT, BOUNDARY = generation.PROMPT_FRAMES, generation.BOUNDARY
 
 
 def _spoken(count: int) -> list[train_speech.Spoken]:

@@ -1,0 +1,93 @@
+"""The codec's parts of a bundle that speaks, and feeds to verify it: what `tts_ar.yaml` names."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor, nn
+
+from examples.codec_tts import codec, generation, prompt, recordings, sentences, speak
+from examples.streaming_asr import text
+
+Feed = dict[str, np.ndarray]
+
+
+class VoiceEncoder(nn.Module):
+    """Prompt audio to how near each entry of the first codebook is, so that whoever calls takes the nearest."""
+
+    def __init__(self, trained: codec.Codec) -> None:
+        super().__init__()
+        self.encoder, self.quantiser = trained.encoder, trained.quantiser
+
+    def forward(self, waveform: Tensor) -> Tensor:
+        """Waveform [batch, 8000] of 16 kHz; scores [batch, 25, 512]."""
+        scores: Tensor = self.quantiser.scores(self.encoder(waveform), 0)
+        return scores
+
+
+class CodecDecoder(nn.Module):
+    """Codes to the waveform, from the first codebook on."""
+
+    def __init__(self, trained: codec.Codec) -> None:
+        super().__init__()
+        self.trained = trained
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Codes int64 [batch, time, 1], noise [batch, time, 320]; waveform [batch, time * 320]."""
+        return self.trained.decode(codes, noise)
+
+
+def build_voice() -> nn.Module:
+    """The recipe's factory of the prompt's encoder."""
+    return VoiceEncoder(speak.original_codec())
+
+
+def build_decoder() -> nn.Module:
+    """The recipe's factory of the codec's decoder."""
+    return CodecDecoder(speak.original_codec())
+
+
+def prompts() -> Iterator[list[Feed]]:
+    """For the prompt's encoder: the shipped voices, each at several levels."""
+    for gain in np.random.default_rng(1).uniform(0.2, 1.0, 64):
+        for voice in recordings.VOICES:
+            yield [{"waveform": np.asarray(gain * prompt.read(prompt.of_voice(voice))[None], np.float32)}]
+
+
+def verification() -> Iterator[list[Feed]]:
+    """For the speech model: text and a prompt in one call, then codes of speech, one or a few per call."""
+    yield from _sentences_in_steps(2, "development")
+
+
+def calibration() -> Iterator[list[Feed]]:
+    """Other sentences and codes in the same form."""
+    yield from _sentences_in_steps(4, "training")
+
+
+def _sentences_in_steps(seed: int, side: text.Side) -> Iterator[list[Feed]]:
+    codes = _spoken_codes()
+    random = np.random.default_rng(seed)
+    for sentence in sentences.draw_sentences(seed, side):
+        text = np.array([sentences.encode(sentence)])
+        sizes = [generation.PROMPT_FRAMES] + [1] * 20 + random.integers(1, 5, 20).tolist()
+        starts = [random.integers(len(codes) - size) for size in sizes]
+        pieces = [codes[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+        pieces[0] = np.append(pieces[0], generation.BOUNDARY)
+        yield [{"text": text, "codes": piece[None]} for piece in pieces]
+
+
+def _spoken_codes() -> generation.Codes:
+    """First-codebook codes of the shipped prompts, 2 s of speech."""
+    trained = speak.original_codec()
+    return np.concatenate([speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES])
+
+
+def spoken() -> Iterator[list[Feed]]:
+    """For the codec's decoder: pieces of the prompts, one behind the other, and noise."""
+    codes = _spoken_codes()
+    random = np.random.default_rng(3)
+    drawn = (int(random.integers(1, generation.LONGEST_FRAMES + 1)) for _ in itertools.count())
+    for seed, frames in enumerate(itertools.chain((20, 90, generation.LONGEST_FRAMES), drawn)):
+        start = int(random.integers(len(codes)))
+        given = np.take(codes, np.arange(start, start + frames), mode="wrap")
+        yield [{"codes": given[None, :, None], "noise": generation.noise(frames, seed)[None]}]
