@@ -101,6 +101,16 @@ def test_chunks_leave_the_frames_that_they_have_and_nothing_of_their_padding(run
     assert held(states[0]) == [1, 1, 1, 2, 3, 3]
 
 
+def test_a_stream_of_several_rows_appends_to_each(runner: GraphRunner) -> None:
+    states = [runner.initial_state(2), runner.initial_state(1)]
+    for number in (1.0, 2.0):
+        feeds = [feed(runner, number, rows=2), feed(runner, 5 * number)]
+        feeds[0].arrays["x"][1] *= -1
+        _, states = stepped(runner, states, feeds, 4)
+    frames = [each.values["keys"][row, :2, 0].tolist() for each in states for row in range(each.rows)]
+    assert frames == [[1, 2], [-1, -2], [5, 10]]
+
+
 def test_a_state_that_is_kept_can_be_gone_on_from_twice(runner: GraphRunner) -> None:
     _, (first,) = stepped(runner, [runner.initial_state(1)], [feed(runner, 1)], 1)
     _, (long,) = stepped(runner, [first], [feed(runner, 2, 4)], 1)
