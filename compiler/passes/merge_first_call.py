@@ -28,7 +28,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.equal_rows import EqualRows
 from compiler.errors import Place, Refused
-from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING
+from compiler.operator_traits import BROADCASTING, ENTRYWISE, PICKING, REARRANGING
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.simplify import simplify_model
 from compiler.stages import Lowered, Outcome
@@ -311,8 +311,9 @@ class _Keys:
             dims = house.dims_of(value)
             if dims is not None:
                 self.keys[value] = f"zeros {value.dtype} {list(map(str, dims))}"
+        self.turned: dict[ir.Value, tuple[ir.Value, tuple[int, ...]]] = {}
         for node in model.graph:
-            key = self._node_key(node)
+            key = self._turned_key(node) or self._node_key(node)
             for index, output in enumerate(node.outputs):
                 self.keys.setdefault(output, _digest(f"{key}#{index}"))
 
@@ -338,6 +339,29 @@ class _Keys:
                 self.bare[node.outputs[0]] = bare
             attributes.append(("rank", str(len(node.outputs[0].shape or ()))))
         return _digest(repr((node.domain, node.op_type, attributes, operands)))
+
+    def _turned_key(self, node: ir.Node) -> str:
+        """The key of a value that is another in another order of axes: axes of size 1, as of a single head, have none.
+
+        Returns:
+            The same for Reshape and then Transpose as for Transpose and then Reshape; empty for any other node.
+        """
+        if node.op_type not in REARRANGING or node.domain not in ("", "ai.onnx"):
+            return ""
+        given, made = node.inputs[0], node.outputs[0]
+        before, after = (None if each is None else house.dims_of(each) for each in (given, made))
+        if given is None or before is None or after is None:
+            return ""
+        root, order = self.turned.get(given, (given, tuple(at for at, dim in enumerate(before) if dim != 1)))
+        if house.is_op(node, "Transpose"):
+            wide = [at for at, dim in enumerate(before) if dim != 1]
+            perm = house.ints_attribute(node, "perm") or tuple(reversed(range(len(before))))
+            order = tuple(order[wide.index(at)] for at in perm if before[at] != 1)
+        elif [dim for dim in before if dim != 1] != [dim for dim in after if dim != 1]:
+            return ""
+        self.turned[made] = root, order
+        ones = [at for at, dim in enumerate(after) if dim == 1]
+        return _digest(repr(("turned", self.of(root), order, len(after), ones)))
 
     def _is_of_constants(self, value: ir.Value | None) -> bool:
         return value in self.bare or house.array_of(value) is not None

@@ -289,6 +289,50 @@ def test_a_count_that_rows_are_added_up_by_is_left_as_it_is() -> None:
         MergeFirstCall().apply(lowered)
 
 
+ONE_HEAD = """(float[batch,2,4] x, float[batch,cache,4] past)
+    => (float[batch,1,2,2] y, float[batch,kept,4] next_past)
+<int64[4] heads = {0, -1, 1, 4}>
+{
+    next_past = Concat<axis = 1>(past, x)
+    split = Reshape(next_past, heads)
+    keys = Transpose<perm = [0, 2, 3, 1]>(split)
+    asked = Reshape(x, heads)
+    query = Transpose<perm = [0, 2, 1, 3]>(asked)
+    y = MatMul(query, keys)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_same"),
+    [
+        ("bare = Transpose<perm = [0, 2, 1]>(x)  keys = Reshape(bare, wide)", True),
+        ("bare = Transpose<perm = [0, 2, 1]>(x)  more = Unsqueeze(bare, one)  keys = Identity(more)", True),
+        ("keys = Reshape(x, wide)", False),
+    ],
+)
+def test_a_single_head_is_split_before_or_behind_a_turn(keys: str, is_same: bool) -> None:
+    first = (
+        ONE_HEAD.replace(", float[batch,cache,4] past", "")
+        .replace("Concat<axis = 1>(past, x)", "Identity(x)")
+        .replace("split = Reshape(next_past, heads)\n", "")
+        .replace("keys = Transpose<perm = [0, 2, 3, 1]>(split)", keys)
+        .replace("<int64[4] heads", "<int64[4] wide = {0, 1, 4, 2}, int64[1] one = {1}, int64[4] heads")
+    )
+    lowered = Lowered(
+        "tiny",
+        parse(ONE_HEAD),
+        parse(first),
+        (State("past", "next_past", 1, "cache"),),
+        (CacheAxis("cache", 6, 2, "n", None),),
+        "batch",
+    )
+    if is_same:
+        verify_pass(MergeFirstCall(), lowered, tolerance=0.0)
+        return
+    with pytest.raises(Refused, match="not the later call with empty caches"):
+        MergeFirstCall().apply(lowered)
+
+
 BRANCHES = """(float[batch,2,4] x, float[batch,cache,4] past, bool flag)
     => (float[batch,kept,4] next_past, float[batch,2,4] y)
 {
