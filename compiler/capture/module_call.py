@@ -107,4 +107,11 @@ def _cure_of_call(module: torch.nn.Module, names: Sequence[str]) -> str:
             "take each by itself, or several as "
             f"*caches; parts of a list or tuple are named by their places, as in {plain[-1] if plain else 'caches'}.0"
         )
+    needed = [each.name for each in parameters if each.name in plain and each.default is each.empty]
+    if len(names) < len(needed) and not any("." in name for name in names):
+        return (
+            f"forward takes {', '.join(needed)}, and is given {', '.join(names) or 'nothing'}: list "
+            "what is missing under inputs; a first_call is given what callers feed alone, delete it where the later "
+            "call takes empty caches"
+        )
     return "check order, shapes and dtypes of inputs in the recipe against the model's forward"

@@ -132,19 +132,23 @@ class TrialCalls:
                 raise Refused(
                     f"state {state.input!r} goes in as {fed.dtype} and comes back from {state.output!r} as "
                     f"{back.dtype}",
-                    cure=f"cast it to {fed.dtype} before the model returns it",
+                    cure=f"write dtype: {back.dtype} where the model takes that, else cast it to {fed.dtype} before "
+                    "the model returns it",
                     place=place,
                 )
             along = self._frames_axis(state)
-            same = fed.ndim == back.ndim and all(
-                axis == along or a == b for axis, (a, b) in enumerate(zip(fed.shape, back.shape, strict=True))
-            )
-            if not same:
+            if not _fits(fed, back, along):
+                fits = [
+                    name for name, array in outputs.items()
+                    if name != state.output and array.dtype == fed.dtype and _fits(fed, array, along)
+                ]  # fmt: skip
+                told = f", and {fits[0]!r} as {list(outputs[fits[0]].shape)}" if len(fits) == 1 else ""
+                either = f"write state: {fits[0]} where that is meant, " if told else ""
                 raise Refused(
                     f"state {state.input!r} goes in as {list(fed.shape)} and comes back from {state.output!r} as "
-                    f"{list(back.shape)}",
-                    cure="list outputs in the order of the model's results, feed back a state of one size, or declare "
-                    "the growing axis with a window",
+                    f"{list(back.shape)}{told}",
+                    cure=f"{either}list outputs in the order of the model's results, feed back a state of one size, or "
+                    "declare the growing axis with a window",
                     place=place,
                 )
 
@@ -203,6 +207,13 @@ class TrialCalls:
         }
         after = moved_on(self.spec, self.states, frames_counted(self.spec, frames), feed, states, given)
         return {state.input: after[state.output] for state in self.states}
+
+
+def _fits(fed: Array, back: Array, along: int | None) -> bool:
+    """Whether a result may be fed back: of the same sizes, but for the frames."""
+    return fed.ndim == back.ndim and all(
+        axis == along or a == b for axis, (a, b) in enumerate(zip(fed.shape, back.shape, strict=True))
+    )
 
 
 def empty_states(spec: Graph, states: Sequence[State], batch: int) -> dict[str, Array]:

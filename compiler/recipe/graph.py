@@ -75,6 +75,7 @@ class Graph(Record):
         _check_flush_values(self)
         _check_derived(self)
         _check_originals(self)
+        _check_rows(self)
         return self
 
     @property
@@ -141,6 +142,19 @@ def _check_axes(graph: Graph) -> None:
                 raise disagree(message, "rename it, or write length_of at that input", "axes", axis, key)
 
 
+def _check_rows(graph: Graph) -> None:
+    """Every input has the rows in front; an original of one row says so in its own place."""
+    if graph.batch is None or graph.is_for_one_row:
+        return
+    for name, given in graph.inputs.items():
+        if not given.shape or isinstance(given.shape[0], int):
+            got = f"[{', '.join(map(str, given.shape))}]"
+            message = f"expected {graph.batch!r}, the axis with buckets, in front, got {got}"
+            cure = "write it there; for a model of one row, write beside every shape the one that it takes, as in "
+            cure += f"original: {got}"
+            raise disagree(message, cure, "inputs", name, "shape")
+
+
 def _counts_rows(axis: Any) -> bool:
     """Whether an axis, as written, is that of the batch."""
     return isinstance(axis, dict) and axis.get("buckets") is not None and axis.get("length_input") is None
@@ -176,7 +190,8 @@ def _check_padded(graph: Graph) -> None:
     bare = [name for name, axis in graph.axes.items() if axis.buckets is not None and axis.length_input is None]
     if len(bare) > 1:
         message = f"expected one axis with buckets and no length_input, the batch, got {bare}"
-        raise disagree(message, "give each other axis a length_input, or fix it", "axes", bare[-1])
+        cure = "give each other axis a window where a state grows along it, a length_input where rows differ, or fix it"
+        raise disagree(message, cure, "axes", bare[-1])
     for name, given in graph.inputs.items():
         for key in ("mask_of", "length_of"):
             axis = getattr(given, key)
@@ -294,7 +309,8 @@ def _check_states(graph: Graph) -> None:
         along = [axis for axis in spec.shape if axis in graph.caches]
         if len(along) > 1:
             message = f"expected at most one axis with a window in the shape of a state, got {along}"
-            raise disagree(message, "fix the others", "inputs", name, "shape")
+            cure = "keep the window of the axis along which it grows; give rows buckets, and others their size, fixed"
+            raise disagree(message, cure, "inputs", name, "shape")
         for axis in [axis for axis in spec.shape if axis in graph.padded]:
             message = f"expected numbers, the batch and a window in the shape of a state, got {axis!r}, of which every "
             cure = f"give {axis!r} a window if frames are kept along it, or write a number in its place"
@@ -312,7 +328,8 @@ def _check_counts(graph: Graph) -> None:
             raise disagree(message, did_you_mean(given.counts, sizes), "inputs", name, "counts")
         if given.dtype not in ("int32", "int64"):
             message = f"expected int32 or int64 for a count, got {given.dtype}"
-            raise disagree(message, "write the model's type", "inputs", name, "dtype")
+            cure = "write the model's type, or delete counts where callers feed the input"
+            raise disagree(message, cure, "inputs", name, "dtype")
         if graph.batch is not None and given.shape != (graph.batch,):
             got = f"[{', '.join(map(str, given.shape))}]"
             message = f"expected shape [{graph.batch}], a count of its own for every row, got {got}"

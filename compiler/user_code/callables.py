@@ -92,9 +92,14 @@ def call(
     except SlipwayError:
         raise
     except (Exception, SystemExit) as error:
+        line = users_line(error)
+        cure = f"the exception came from {line or 'code that is not yours'}; mend it there"
+        if not line and isinstance(error, TypeError):
+            given = "nothing" if named is not None or not arguments else f"{len(arguments)} arguments"
+            cure = f"it is called with {given}: name a function that takes that, and calls this one with what it needs"
         raise kind(
             f"{where}: expected {function_name(named or function)} to return, got {type(error).__name__}: {error}",
-            cure=f"the exception came from {users_line(error) or 'code that is not yours'}; mend it there",
+            cure=cure,
         ) from error
 
 

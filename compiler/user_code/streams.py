@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.did_you_mean import did_you_mean
 from compiler.errors import DataError, Place
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import RecipePlaces
@@ -80,6 +81,11 @@ def take_streams(function: Any, count: int, where: str) -> list[list[Any]]:
         if not isinstance(stream, Iterable):
             kind = type(stream).__name__
             raise DataError(f"{where}: expected stream {index} to hold feeds, got {kind}", cure="yield lists of feeds")
+        if isinstance(stream, Mapping):
+            raise DataError(
+                f"{where}: expected stream {index} to be a list of feeds, got one feed, {sorted(map(str, stream))}",
+                cure="a stream is a list of dictionaries, one per call: yield [{...}, {...}, ...]",
+            )
         taken.append(list(stream))
     return taken
 
@@ -108,7 +114,8 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
         raise DataError(f"{where}: expected a mapping of arrays, got {type(feed).__name__}", cure="yield dictionaries")
     if set(feed) != set(wanted):
         raise DataError(
-            f"{where}: expected inputs {sorted(wanted)}, got {sorted(map(str, feed))}", cure="name data inputs only"
+            f"{where}: expected inputs {sorted(wanted)}, got {sorted(map(str, feed))}",
+            cure=_cure_of_names(set(map(str, feed)), set(wanted), spec),
         )
     sizes: dict[str, int] = {}
     for name, given in wanted.items():
@@ -117,14 +124,15 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
             raise DataError(f"{where}, {name}: expected a numpy array, got {type(array).__name__}", cure="convert it")
         if str(array.dtype) != given.dtype:
             raise DataError(
-                f"{where}, {name}: expected {given.dtype}, got {array.dtype}", cure=f"use .astype({given.dtype!r})"
+                f"{where}, {name}: expected {given.dtype}, got {array.dtype}",
+                cure=f"use .astype({given.dtype!r}), or write dtype: {array.dtype} where the model takes that",
             )
         fixed = [_size(dim, spec) for dim in given.shape]
         fits = array.ndim == len(fixed) and all(n in (None, m) for n, m in zip(fixed, array.shape, strict=True))
         if not fits or 0 in array.shape:
             raise DataError(
-                f"{where}, {name}: expected shape {list(given.shape)}, got {list(array.shape)}",
-                cure="yield whole chunks of one row",
+                f"{where}, {name}: expected shape [{', '.join(map(str, given.shape))}], got {list(array.shape)}",
+                cure=_cure_of_shape(array, given.shape, fixed, spec),
             )
         _check_lengths(array, given.shape, spec, sizes, f"{where}, {name}")
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
@@ -132,6 +140,39 @@ def _check_feed(feed: Any, wanted: Mapping[str, Any], spec: Graph, where: str) -
                 f"{where}, {name}: expected finite numbers, got NaN or infinity", cure="repair the features"
             )
         _check_range(array, given.range, f"{where}, {name}")
+
+
+def _cure_of_names(got: set[str], wanted: set[str], spec: Graph) -> str:
+    """Which of the two is mended: the feeds, or what the recipe says of its inputs."""
+    missing, more = sorted(wanted - got), sorted(got - wanted)
+    carried = ", ".join(name for name in more if name in spec.inputs)
+    if carried:
+        told = "states, counts, masks and lengths are fed by the build alone"
+        return f"leave {carried} out, or change what the recipe says of it: {told}"
+    if missing and more:
+        return f"write one name for the same input in the recipe and in the feeds; {did_you_mean(more[0], missing)}"
+    if more:
+        return f"leave {', '.join(more)} out, or list it under inputs; {did_you_mean(more[0], spec.inputs)}"
+    return (
+        f"yield {', '.join(missing)} in every feed; or write state: OUTPUT at what the model hands to its next call, "
+        "and counts: AXIS at a number of frames that it has heard"
+    )
+
+
+def _cure_of_shape(array: Array, shape: Sequence[int | str], fixed: Sequence[int | None], spec: Graph) -> str:
+    """Which of the two is mended where a feed's shape is not the recipe's."""
+    if 0 in array.shape:
+        return "yield at least one entry along every axis"
+    rows = spec.batch is not None and spec.batch in shape
+    if rows and array.shape == tuple(fixed[1:]):
+        return f"yield one row in front, array[None]: {spec.batch!r} is the axis of rows"
+    if not rows and array.shape[1:] == tuple(fixed):
+        return "write the axis of rows in front of the recipe's shape, or yield arrays without it"
+    if array.ndim != len(fixed):
+        return "yield as many axes as the recipe's shape has, or write the shape that the model takes"
+    if rows and array.shape[shape.index(str(spec.batch))] != 1:
+        return "yield whole chunks of one row: the build makes rows by itself"
+    return "yield whole chunks, or write the sizes that the model takes into the recipe's shape"
 
 
 def _check_range(array: Array, declared: Sequence[float] | None, where: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.wrong_recipes.wrong import BATCH, CACHE, CACHED, FEATURES, OFFSET, Wrong
+from tests.wrong_recipes.wrong import BATCH, CACHE, CACHED, FEATURES, FIRST, OFFSET, ONE, Wrong
 
 RECIPE, MODEL, DATA = "mine.yaml", "model.py", "data.py"
 
@@ -39,6 +39,25 @@ MENDED: Mapping[str, tuple[str, str, str]] = {
     "a result that sums rows up": (MODEL, ".sum(0)", ".sum(1)"),
     "inputs in another order": (RECIPE, f"{CACHE}\n      {FEATURES}", f"{FEATURES}\n      {CACHE}"),
     "an input of another size": (RECIPE, "[batch, cached, 9]", "[batch, cached, 8]"),
+    "an input of another name than the data's": (RECIPE, "feature: {", "features: {"),
+    "a shape without rows": (RECIPE, "[4, 6]", "[batch, 4, 6]"),
+    "one row as a number": (RECIPE, "[1, 4, 6]", "[batch, 4, 6]"),
+    "a chunk of another size": (RECIPE, "[batch, 5, 6]", "[batch, 4, 6]"),
+    "whole numbers for features": (RECIPE, "dtype: int64, range", "dtype: float32, range"),
+    "a cache of another type": (RECIPE, "float16", "float32"),
+    "a state that is not declared": (RECIPE, "8], dtype: float32}", "8], dtype: float32, state: next_cache}"),
+    "a count that is not declared": (RECIPE, "dtype: int64}", "dtype: int64, counts: cached}"),
+    "data declared as a state": (RECIPE, ", state: logits", ""),
+    "features that are counted": (RECIPE, "dtype: float32, counts: cached", "dtype: float32"),
+    "a state from another output": (RECIPE, "state: logits", "state: next_cache"),
+    "a cache with buckets": (RECIPE, "cached: {buckets: [8]}", "cached: {window: 8}"),
+    "rows with a window": (RECIPE, "batch:  {window: 4}", "batch:  {buckets: [4]}"),
+    "a first call that takes caches": (RECIPE, FIRST.replace("source", "first_call") + "\n    ", ""),
+    "one output without a list": (RECIPE, "outputs: logits", "outputs: [logits, next_cache]"),
+    "a target without a dash": (RECIPE, "  kind: onnx_static", "  - kind: onnx_static"),
+    "a factory that takes arguments": (MODEL, "def build(width):", "def build(width=8):"),
+    "data without rows": (DATA, "(4, 6), np.float32)", "(4, 6), np.float32)[None]"),
+    "a stream that is one feed": (DATA, ONE, f"[{ONE}] * 8"),
     "an input that forward lacks": (RECIPE, f"\n      speaker:  {OFFSET.partition(':')[2].strip()}", ""),
     "a table that ends with the first call": (MODEL, "nn.Embedding(4, 8)", "nn.Embedding(4000, 8)"),
     "a number among the results": (MODEL, "joined, 4", "joined"),

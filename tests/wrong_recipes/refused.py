@@ -89,10 +89,13 @@ def page(folder: Path) -> str:
 
 
 def _section(wrong: Wrong, message: str) -> str:
+    changed = (
+        f"`{_shown(wrong.new)}` in place of `{_shown(wrong.old)}`" if wrong.new else f"`{_shown(wrong.old)}` deleted"
+    )
     return f"""\
 ## {wrong.what[0].upper()}{wrong.what[1:]}
 
-`{_shown(wrong.new)}` in place of `{_shown(wrong.old)}`{_in(wrong.file)}:
+{changed}{_in(wrong.file)}:
 
 > {message}
 """
@@ -119,6 +122,9 @@ model is shown with its line and with the shapes and whole numbers that it was g
 
 Where a line says how somebody mends it who has read the message alone, the files so changed are not refused any more:
 {mended} of them. For the others a message cannot know what is meant.
+
+Somebody who had not written the messages wrote 73 more wrong recipes and read what was said of each: 46 messages named
+the cure, and 27 named another one or too little. These were mended; 19 recipes of theirs stand here with the others.
 
 The files that build, `mine.yaml`:
 

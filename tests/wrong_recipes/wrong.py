@@ -27,12 +27,14 @@ class Wrong:
         return {**FILES, self.file: FILES[self.file].replace(self.old, self.new)}
 
 
+FIRST = 'source: {factory: "model:build"}'
 CACHE = "cache:    {shape: [batch, cached, 8], dtype: float32, state: next_cache}"
 BATCH = "batch:  {buckets: [1, 4]}"
 CACHED = "cached: {window: 8}"
 FEATURES = "features: {shape: [batch, 4, 6], dtype: float32, range: [0.0, 1.0]}"
 OFFSET = "offset:   {shape: [batch], dtype: int64, counts: cached}"
 GATE = "parity: {recogniser: {max_abs: 1.0e-5, chained_steps: 8}}"
+ONE = '{"features": random.random((1, 4, 6), np.float32)}'
 FEED = 'yield [{"features": random.random((1, 4, 6), np.float32)} for _ in range(8)]'
 ANSWER = "return self.output(x), joined"
 
@@ -79,6 +81,22 @@ WRONG: tuple[Wrong, ...] = (
     # the call
     Wrong("inputs in another order", f"{FEATURES}\n      {CACHE}", f"{CACHE}\n      {FEATURES}"),
     Wrong("an input of another size", "[batch, cached, 8]", "[batch, cached, 9]"),
+    Wrong("an input of another name than the data's", "features: {", "feature: {"),
+    Wrong("a shape without rows", "[batch, 4, 6]", "[4, 6]"),
+    Wrong("one row as a number", "[batch, 4, 6]", "[1, 4, 6]"),
+    Wrong("a chunk of another size", "[batch, 4, 6]", "[batch, 5, 6]"),
+    Wrong("whole numbers for features", FEATURES, FEATURES.replace("float32", "int64")),
+    Wrong("a cache of another type", CACHE, CACHE.replace("float32", "float16")),
+    Wrong("a state that is not declared", ", state: next_cache", ""),
+    Wrong("a count that is not declared", ", counts: cached", ""),
+    Wrong("data declared as a state", FEATURES, FEATURES.replace("range: [0.0, 1.0]", "state: logits")),
+    Wrong("features that are counted", FEATURES, FEATURES.replace("range: [0.0, 1.0]", "counts: cached")),
+    Wrong("a state from another output", "state: next_cache", "state: logits"),
+    Wrong("a cache with buckets", CACHED, "cached: {buckets: [8]}"),
+    Wrong("rows with a window", BATCH, "batch:  {window: 4}"),
+    Wrong("a first call that takes caches", FIRST, FIRST.replace("source", "first_call") + f"\n    {FIRST}"),
+    Wrong("one output without a list", "[logits, next_cache]", "logits"),
+    Wrong("a target without a dash", "  - kind: onnx_static", "  kind: onnx_static"),
     Wrong("an input that forward lacks", OFFSET, f"{OFFSET}\n      speaker:  {OFFSET.partition(':')[2].strip()}"),
     Wrong("a table that ends with the first call", "nn.Embedding(1000, 8)", "nn.Embedding(4, 8)", file="model.py"),
     Wrong("a number among the results", ANSWER, "return self.output(x), joined, 4", file="model.py"),
@@ -89,6 +107,7 @@ WRONG: tuple[Wrong, ...] = (
         file="model.py",
     ),
     # code that is named
+    Wrong("a factory that takes arguments", "def build():", "def build(width):", file="model.py"),
     Wrong("a module that there is not", '"model:build"', '"modell:build"'),
     Wrong("a name that the module lacks", '"model:build"', '"model:make"'),
     Wrong("a factory that gives no module", "return Recogniser()", "return Recogniser", file="model.py"),
@@ -98,6 +117,8 @@ WRONG: tuple[Wrong, ...] = (
     # data
     Wrong("data with a state", '{"features":', '{"offset": np.zeros(1, np.int64), "features":', file="data.py"),
     Wrong("data of another type", "np.float32)}", "np.float32).astype(np.float64)}", file="data.py"),
+    Wrong("data without rows", "(1, 4, 6)", "(4, 6)", file="data.py"),
+    Wrong("a stream that is one feed", f"[{ONE} for _ in range(8)]", ONE, file="data.py"),
     Wrong("data of two rows", "(1, 4, 6)", "(2, 4, 6)", file="data.py"),
     Wrong("data beyond the range", "random.random(", "9 + random.random(", file="data.py"),
     Wrong("data that are not numbers", "random.random(", "np.nan * random.random(", file="data.py"),

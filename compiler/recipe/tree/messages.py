@@ -161,7 +161,7 @@ def _type_cure(expected: str, node: Node | None) -> str:
         return "give it a value, or delete the key"
     if "text" in expected and not isinstance(node.value, dict | tuple):
         return f'YAML reads {node.text} as {_read_as(node.value)}; write "{node.text}" in quotes'
-    if isinstance(node.value, str):
+    if isinstance(node.value, str) and expected not in ("a list", "a mapping"):
         return _number_cure(expected, node)
     if "list" in expected and not isinstance(node.value, dict):
         return f"write [{node.text}]"
@@ -169,6 +169,8 @@ def _type_cure(expected: str, node: Node | None) -> str:
         return f"write {int(node.value)}"
     if expected == "a mapping":
         return "write `key: value` lines below it, indented"
+    if expected == "a list" and isinstance(node.value, dict):
+        return "write - in front of each entry"
     return f"write {expected}"
 
 

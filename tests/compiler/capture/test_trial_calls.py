@@ -104,11 +104,12 @@ WRONG: dict[str, tuple[Forward, type[SlipwayError], str]] = {
     ),
     "gives a state of another type": (
         lambda x, c, o: (x, torch.cat([c, x], 1).double()),
-        Refused, "'cache' goes in as float32 and comes back from 'next' as float64; cast it",
+        Refused, "'cache' goes in as float32 and comes back from 'next' as float64; write dtype: float64 where",
     ),
     "gives a state of another size": (
         lambda x, c, o: (x, torch.cat([c, x], 1)[:, :, :2]),
-        Refused, r"'cache' goes in as \[2, 0, 4\] and comes back from 'next' as \[2, 3, 2\]; list outputs",
+        Refused, r"'cache' goes in as \[2, 0, 4\] and comes back from 'next' as \[2, 3, 2\], and 'y' as "
+        r"\[2, 3, 4\]; write state: y where that is meant, list outputs",
     ),
     "gives its new frames alone": (
         lambda x, c, o: (x, x),

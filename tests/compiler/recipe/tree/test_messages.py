@@ -34,6 +34,7 @@ def message(text: str) -> str:
     [
         ("{}", "part: expected this key, got none; add part"),
         ("part: 3", "part: expected a mapping, got 3; write `key: value` lines below it, indented"),
+        ("part: three", "part: expected a mapping, got 'three'; write `key: value` lines below it, indented"),
         ("part: {ratio: 1e3}", "part.ratio: expected a number, got '1e3'; YAML reads 1e3 as text; write 1.0e+3"),
         ("part: {ratio: [1]}", "part.ratio: expected a number, got a list of 1; write a number"),
         ("part: {choice: 0}", "part.choice: expected a number of at least 1, got 0; change the value"),
