@@ -310,6 +310,9 @@ def _why(result: Result) -> str:
     return f"{changed}, {result.stricter} of them only stricter, and none refutes it"
 
 
+STREAMS = "## Streams"
+"""Where the part of the page begins that `tests.property.mutate_streams` writes."""
+
 INTRODUCTION = """Padding is sound as every rule, mask and fill says what has to hold. This test weakens them one at a
 time and asks whether it is noticed. Two sorts of mutants are made.
 
@@ -367,7 +370,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = f"python -m tests.property.mutate {' '.join(arguments if arguments is not None else sys.argv[1:])}"
     page = report(weakened, mutated, command.strip())
     if options.write is not None:
-        options.write.write_text(page)
+        _, heading, streams = options.write.read_text().partition(f"\n{STREAMS}\n")
+        options.write.write_text(f"{page}{heading}{streams}")
     print(page)
     reached = share(weakened) if weakened else 1.0
     _say(started, f"{100 * reached:.1f} % of the verdicts and {100 * share(mutated):.1f} % of the code caught")
