@@ -5,12 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from compiler.errors import InternalError, SlipwayError, blamed
+from compiler.errors import SlipwayError
 from runtime_lite import read_bundle
+from runtime_lite.ending import exit_code_of
 from runtime_lite.errors import BadInput, RuntimeLiteError
 from runtime_lite.format.manifest import Graph
-
-INTERRUPTED = 130
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -19,25 +18,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     The exit code is what `main` returns, or 0. Where what it was given is wrong, one sentence says so, with the exit
     code that `build.py` has for it. What else is raised is a bug and keeps its traceback.
     """
-    try:
-        code = main() or 0
-    except (RuntimeLiteError, SlipwayError) as error:
-        ended = blamed(error)
-        if isinstance(ended, InternalError):
-            raise
-        code = _told(str(ended), ended.exit_code)
-    except OSError as error:
-        if not error.filename:
-            raise
-        code = _told(f"{error.filename}: {error.strerror}; check the path, permissions and free space", 2)
-    except KeyboardInterrupt:
-        code = _told("interrupted, no numbers were kept", INTERRUPTED)
-    sys.exit(code)
-
-
-def _told(message: str, code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return code
+    sys.exit(exit_code_of(main, "interrupted, no numbers were kept", (RuntimeLiteError, SlipwayError)))
 
 
 def graph_of_bundle(folder: Path, name: str | None = None, *, streams: bool = False) -> Graph:

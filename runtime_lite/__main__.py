@@ -8,7 +8,6 @@ anything else that is raised is a bug and ends, with its traceback, in 1.
 import argparse
 import contextlib
 import math
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,8 @@ import numpy as np
 from runtime_lite import plan
 from runtime_lite.bench import bench_model
 from runtime_lite.bench_served import bench_served
-from runtime_lite.errors import BadInput, GateFailed, RuntimeLiteError
+from runtime_lite.ending import exit_code_of
+from runtime_lite.errors import BadInput, GateFailed
 from runtime_lite.executors.executor import ExecutorFactory, make_executor, make_trusted_executor
 from runtime_lite.format.arrays import Array, arrays_from_file, npz_from_arrays
 from runtime_lite.format.atomic_file import replace_file
@@ -44,23 +44,11 @@ def main(arguments: Sequence[str] | None = None, executors: ExecutorFactory = ma
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name may not fit the terminal's encoding
     options = _parser().parse_args(arguments, argparse.Namespace(executors=executors))
-    try:
+
+    def command() -> None:
         options.command(options)
-        sys.stdout.flush()
-    except RuntimeLiteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing to flush at exit
-        return 0
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"error: {place}{error.strerror or error}; check the path, permissions and free space", file=sys.stderr)
-        return BadInput.exit_code
-    except KeyboardInterrupt:
-        print("interrupted, nothing was written", file=sys.stderr)
-        return 130
-    return 0
+
+    return exit_code_of(command, "interrupted, nothing was written")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,11 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     load_command = commands.add_parser(
         "load", help="requests that come when they come: latency, late share, throughput"
     )
-    load.add_arguments(load_command, _positive, _seconds)
+    load.add_arguments(load_command, _positive, _amount)
     load_command.set_defaults(command=load.load)
 
     plan_command = commands.add_parser("plan", help="how many streams this machine carries, from measured costs")
-    plan.add_arguments(plan_command, _positive, _seconds)
+    plan.add_arguments(plan_command, _positive, _amount)
     plan_command.set_defaults(command=plan.plan)
 
     triton = commands.add_parser("triton", help="write a Triton model repository: the runtime as its Python backend")
@@ -105,12 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     triton.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
     triton.add_argument("--workers", type=_positive, default=1, help="runs at once (default 1)")
     triton.add_argument("--max-streams", type=_positive, default=1024, help="streams open at once (default 1024)")
-    triton.add_argument("--idle-s", type=_seconds, default=60.0, help="a stream idle for so long ends (default 60)")
+    triton.add_argument("--idle-s", type=_amount, default=60.0, help="a stream idle for so long ends (default 60)")
     triton.set_defaults(command=_triton)
 
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")
-    top.add_argument("--every", type=_seconds, default=1.0, metavar="S", help="seconds between two views (default 1)")
+    top.add_argument("--every", type=_amount, default=1.0, metavar="S", help="seconds between two views (default 1)")
     top.add_argument("--views", type=_positive, help="end after so many views")
     top.set_defaults(command=_top)
 
@@ -130,13 +118,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def _amount(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0.0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected positive seconds, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
     return value
 
 

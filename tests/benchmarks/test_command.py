@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import compiler.errors
 from benchmarks import command
 from runtime_lite import BadInput, InternalError, write_tar
 from tests.runtime_lite.bundles import write_double_bundle, write_streaming_bundle
@@ -130,7 +131,8 @@ def failing(error: BaseException) -> Callable[[], None]:
     [
         (BadInput("x: expected A, got B"), 2, "error: x: expected A, got B\n"),
         (FileNotFoundError(errno.ENOENT, "No such file", "x.json"), 2, "error: x.json: No such file"),
-        (KeyboardInterrupt(), 130, "error: interrupted"),
+        (OSError("x: expected a program, got none"), 2, "error: x: expected a program, got none\n"),
+        (KeyboardInterrupt(), 130, "interrupted, no numbers were kept\n"),
     ],
 )
 def test_what_the_user_can_mend_is_told(
@@ -142,7 +144,7 @@ def test_what_the_user_can_mend_is_told(
     assert capsys.readouterr().err.startswith(said)
 
 
-@pytest.mark.parametrize("error", [InternalError("x"), KeyError("x"), OSError("x")])
+@pytest.mark.parametrize("error", [InternalError("x"), KeyError("x"), compiler.errors.InternalError("x")])
 def test_a_bug_keeps_its_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         command.run(failing(error))

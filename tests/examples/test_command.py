@@ -49,8 +49,12 @@ def test_a_checkpoint_that_is_not_there_is_named(
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "a.npz"), "2", "error: a.npz: No space left on device\n"),
-        (KeyboardInterrupt(), "130", "error: interrupted; repeat the command to go on\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "a.npz"),
+            "2",
+            "error: a.npz: No space left on device; check the path, permissions and free space\n",
+        ),
+        (KeyboardInterrupt(), "130", "interrupted; repeat the command to go on\n"),
     ],
 )
 def test_what_ends_a_command_is_said(

@@ -1,0 +1,52 @@
+"""How a command ends: with an exit code, and with one sentence where the one who gave it can mend what went wrong."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from runtime_lite.errors import BadInput, InternalError, RuntimeLiteError
+
+INTERRUPTED = 130
+
+
+def exit_code_of(
+    main: Callable[[], int | None], interrupted: str, errors: tuple[type[Exception], ...] = (RuntimeLiteError,)
+) -> int:
+    """Run a command and return its exit code: what `main` returns, 0 for nothing, or that of what it raises.
+
+    What is raised as a bug, or is of no kind that is known here, comes through with its traceback.
+
+    Args:
+        main: the command. An OSError is a file, a program or a place on a disk that it needs and has not got.
+        interrupted: what Ctrl-C has left, in words.
+        errors: errors with an `exit_code`, whose text says what to do.
+    """
+    try:
+        code = main() or 0
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing to flush at exit
+        return 0
+    except OSError as error:
+        return _told(f"error: {_sentence_of(error)}", BadInput.exit_code)
+    except KeyboardInterrupt:
+        return _told(interrupted, INTERRUPTED)
+    except errors as error:
+        code = getattr(error, "exit_code", InternalError.exit_code)
+        if code == InternalError.exit_code:
+            raise
+        return _told(f"error: {error}", code)
+    return code
+
+
+def _sentence_of(error: OSError) -> str:
+    """What the system says, and where; what we raise ourselves is a sentence already."""
+    if error.strerror is None:
+        return str(error)
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror}; check the path, permissions and free space"
+
+
+def _told(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code

@@ -1,0 +1,55 @@
+"""A command ends with an exit code, and with one sentence where its caller can mend what went wrong."""
+
+from collections.abc import Callable
+
+import pytest
+
+from runtime_lite.ending import exit_code_of
+from runtime_lite.errors import BadInput, ExecutorFailed, InternalError
+
+
+class OtherError(Exception):
+    """An error of somebody else's that has an exit code."""
+
+    exit_code = 4
+
+
+def failing(error: BaseException) -> Callable[[], None]:
+    def main() -> None:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (BadInput("x: expected A, got B; do C"), 2, "error: x: expected A, got B; do C\n"),
+        (ExecutorFailed("why", "hang"), 5, "error: why\n"),
+        (OtherError("gate"), 4, "error: gate\n"),
+        (
+            OSError(28, "No space left on device", "a.npz"),
+            2,
+            "error: a.npz: No space left on device; check the path, permissions and free space\n",
+        ),
+        (OSError(28, "No space left"), 2, "error: No space left; check the path, permissions and free space\n"),
+        (OSError("speak: expected a program, got none"), 2, "error: speak: expected a program, got none\n"),
+        (KeyboardInterrupt(), 130, "stopped\n"),
+    ],
+)
+def test_what_can_be_mended_is_one_sentence(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(failing(error), "stopped", (BadInput, ExecutorFailed, OtherError)) == code
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("error", [InternalError("x"), KeyError("x"), OtherError("x")])
+def test_a_bug_and_what_nobody_named_keep_their_traceback(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        exit_code_of(failing(error), "stopped")
+
+
+@pytest.mark.parametrize(("given", "code"), [(None, 0), (0, 0), (3, 3)])
+def test_what_main_returns_is_the_exit_code(given: int | None, code: int) -> None:
+    assert exit_code_of(lambda: given, "stopped") == code
