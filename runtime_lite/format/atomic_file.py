@@ -21,15 +21,26 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the folder is missing or not writable, or the disk is full; the previous file is untouched.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _about(path, error) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        try:
+            os.replace(temporary, path)
+        except OSError as error:
+            raise _about(path, error) from error
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _about(path: Path, error: OSError) -> OSError:
+    """An error that names the file that was asked for, not the temporary one."""
+    return OSError(error.errno, error.strerror, str(path))

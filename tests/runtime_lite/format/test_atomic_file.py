@@ -35,3 +35,12 @@ def test_a_failure_leaves_the_previous_file_and_nothing_else(tmp_path: Path, err
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing"), replace_file(tmp_path / "missing" / "file"):
         pass
+
+
+@pytest.mark.parametrize("name", ["missing/file", "folder"])
+def test_what_cannot_be_written_is_named_as_it_was_given(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="directory") as failure, replace_file(tmp_path / name) as file:
+        file.write(b"x")
+    assert failure.value.filename == str(tmp_path / name)
+    assert os.listdir(tmp_path) == ["folder"]
