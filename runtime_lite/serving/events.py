@@ -35,7 +35,7 @@ class Request:
         arrival: when it was submitted.
         soft: when a good answer should be out.
         hard: when its answer is worthless; None for never.
-        worth: seconds of audio in it, or 0.
+        worth: frames in it: its rows, times their true lengths where these differ.
     """
 
     number: int

@@ -67,7 +67,9 @@ class Metrics:
         self._ended = counter("requests_ended", "requests that have ended", ("service", "outcome", "reason"), **own)
         self._live = gauge("requests_live", "requests that have not ended", ("service",), **own)
         self._late = counter("requests_late", "done after the soft target", ("service",), **own)
-        self._audio = counter("audio_seconds", "audio in requests that are done", ("service",), **own)
+        self._frames = counter(
+            "frames", "rows of requests that are done, times their lengths where these differ", ("service",), **own
+        )
         self._latency = histogram(
             "request_latency_seconds", "from submission to the end, if done", ("service",), buckets=LATENCIES_S, **own
         )
@@ -110,7 +112,7 @@ class Metrics:
         self._ended.labels(service, outcome, reason).inc()
         if outcome == "done":
             self._latency.labels(service).observe((now - request.arrival) / NS_PER_S)
-            self._audio.labels(service).inc(request.worth)
+            self._frames.labels(service).inc(request.worth)
             self._late.labels(service).inc(now > request.soft)
 
     def executed(self, execution: Execution) -> None:

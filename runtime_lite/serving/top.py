@@ -3,10 +3,10 @@
 Rates and percentiles are those of the time between the readings; what was before does not blur them.
 """
 
+import http.client
 import itertools
 import math
 import time
-import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,10 +58,12 @@ def read_page(address: str, clock: Callable[[], float] = time.monotonic) -> Read
         with urllib.request.urlopen(address, timeout=ANSWER_S) as answer:
             text = answer.read(MOST_BYTES).decode()
         samples: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
-        for family in parser.text_string_to_metric_families(text):
-            for sample in family.samples:
-                samples[sample.name].append((sample.labels, sample.value))
-    except (OSError, ValueError, urllib.error.URLError) as error:
+        families = list(parser.text_string_to_metric_families(text))
+        for sample in itertools.chain.from_iterable(family.samples for family in families):
+            samples[sample.name].append((sample.labels, sample.value))
+        if not any(family.name.startswith("slipway_") for family in families):
+            raise ValueError("a page without any of this runtime")
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise BadInput(
             f"top: expected metrics at {show(address)}, got {show(str(error))}; "
             "start the server with its metrics served, and pass their address"
@@ -115,7 +117,7 @@ def _of_classes(before: Reading, now: Reading) -> str:
                 f"{now.sum('slipway_requests_live', **own):.0f}",
                 f"{_rate(before, now, 'slipway_requests_submitted_total', **own):.1f}",
                 f"{_rate(before, now, 'slipway_requests_ended_total', outcome='done', **own):.1f}",
-                f"{_rate(before, now, 'slipway_audio_seconds_total', **own):.1f}",
+                f"{_rate(before, now, 'slipway_frames_total', **own):.1f}",
                 *(
                     _percentile_ms(before, now, "slipway_request_latency_seconds", share, **own)
                     for share in (0.5, 0.99)
@@ -124,7 +126,7 @@ def _of_classes(before: Reading, now: Reading) -> str:
                 f"{late / done:.1%}" if done else "",
             )
         )
-    heads = ("class", "live", "in/s", "done/s", "audio s/s", "p50 ms", "p99 ms", "queue p99 ms", "late")
+    heads = ("class", "live", "in/s", "done/s", "frames/s", "p50 ms", "p99 ms", "queue p99 ms", "late")
     return format_table(heads, rows) if rows else "no requests yet"
 
 

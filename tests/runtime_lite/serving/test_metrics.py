@@ -50,7 +50,7 @@ def test_every_request_is_counted_in_and_out() -> None:
     assert found["slipway_requests_live{service=chunk}"] == 0
     assert found["slipway_requests_live{service=utterance}"] == 1
     assert found["slipway_requests_late_total{service=chunk}"] == 1
-    assert found["slipway_audio_seconds_total{service=chunk}"] == pytest.approx(1.28)
+    assert found["slipway_frames_total{service=chunk}"] == pytest.approx(1.28)
 
 
 def test_times_rows_padding_and_lanes_are_those_of_the_runs() -> None:

@@ -1,6 +1,7 @@
 """The live view shows what happened between two readings of a page."""
 
 import math
+import socket
 
 import pytest
 
@@ -8,7 +9,9 @@ from runtime_lite import BadInput
 from runtime_lite.serving.health import Health
 from runtime_lite.serving.metrics import Metrics
 from runtime_lite.serving.top import percentile, read_page, view, watch
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.serving.happenings import MS, execution, request
+from tests.runtime_lite.serving.served import in_thread
 from tests.runtime_lite.serving.test_metrics import tell
 
 
@@ -29,7 +32,7 @@ def test_rates_and_shares_are_those_of_the_interval() -> None:
         metrics.stream_changed("asr", 1, "opened", "", 0)
         text = view(before, read_page(address, lambda: 102.0))
     assert text.splitlines()[0] == "1 streams, lanes busy 0: 1%, over 2.0 s"
-    # live, in/s, done/s, audio s/s, p50, p99, queue p99, late: of the two that are done, between 20 and 40 ms
+    # live, in/s, done/s, frames/s, p50, p99, queue p99, late: of the two that are done, between 20 and 40 ms
     assert words(text, "chunk") == ["chunk", "0", "2.0", "1.0", "0.6", "30.0", "39.8", "39.4", "50.0%"]
     assert words(text, "utterance")[:5] == ["utterance", "1", "0.5", "0.0", "0.0"]
     assert words(text, "asr.encoder")[:4] == ["asr.encoder", "1.0", "2.0", "50.0%"]
@@ -66,9 +69,33 @@ def test_before_the_first_request_there_is_a_sentence() -> None:
 def test_what_serves_no_metrics_is_refused() -> None:
     with Metrics().serve(0) as address:
         pass
-    for place in (address, "nonsense", "file:///etc/hostname"):
+    for place in (address, "nonsense", "file:///etc/hostname", "http://a b/", "http://[::1"):
         with pytest.raises(BadInput, match="expected metrics at"):
             read_page(place)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nshort",
+        b"HTTP/1.0 200 OK\r\n\r\n# TYPE node_load1 gauge\nnode_load1 0.5\n",
+        b"HTTP/1.0 200 OK\r\n\r\n<html>{",
+        b"HTTP/1.0 200 OK\r\n\r\n\xff\xfe",
+    ],
+)
+def test_another_server_is_refused_by_what_it_says(answer: bytes) -> None:
+    def serve() -> None:
+        with server.accept()[0] as line:
+            line.recv(4096)
+            line.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = in_thread(serve)
+        with pytest.raises(BadInput, match=r"expected metrics at .*, got "):
+            read_page(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
+        thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
