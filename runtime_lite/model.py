@@ -152,9 +152,10 @@ class Model:
         def serve(version: Version, runner: Runnable) -> Ticket[Any]:
             where = f"{runner.name}.submit"
             kind = self._service(where, service, priority)
+            checked = None
             if lengths is None and self._server.has_queue and isinstance(runner, GraphRunner):
-                self._turn_away(where, version, runner, feeds, kind, deadline_ms)
-            ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms)
+                checked = self._turn_away(where, version, runner, feeds, kind, deadline_ms)
+            ticket = self._ticket(where, version, runner, feeds, lengths, kind, deadline_ms, checked)
             self._server.submit(ticket, version, ticket.parts)
             return ticket
 
@@ -274,19 +275,26 @@ class Model:
         feeds: Mapping[str, Array],
         service: ServiceClass,
         deadline_ms: float | None,
-    ) -> None:
+    ) -> Feed | None:
         """Refuse what has a deadline and cannot meet it before its values are looked at: a refusal is to cost little.
 
+        Returns:
+            The checked feed, if its kind has been checked before.
+
         Raises:
+            BadInput: it is of such a kind, and a value is none.
             Overloaded: it is refused.
         """
         if deadline_ms is None and service.hard_ms is None:
-            return
+            return None
         feed = runner.known(feeds)
-        if feed is not None and feed.rows <= runner.most_rows:
+        if feed is None:
+            return None
+        if feed.rows <= runner.most_rows:
             now = self._server.clock()
             hard = deadline_at(where, now, deadline_ms)
             self._server.turn_away(where, version, make_task(version, runner, [feed], service, now, hard))
+        return runner.check_values(where, feed)
 
     def _ticket(
         self,
@@ -297,12 +305,13 @@ class Model:
         lengths: Mapping[str, RowLengths] | None,
         service: ServiceClass,
         deadline_ms: float | None,
+        feed: Feed | None = None,
     ) -> Ticket[Any]:
-        """A request for one feed, checked."""
+        """A request for one feed, checked, be it by `_turn_away`."""
         if lengths is not None:
             checked = runner.check_ragged(where, feeds, lengths)
             return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_rows(runner, a))
-        checked = runner.split(runner.check(where, feeds))
+        checked = runner.split(runner.check(where, feeds) if feed is None else feed)
         return self._ticket_of(where, version, runner, checked, service, deadline_ms, lambda a: _as_one(runner, a))
 
     def _ticket_of(
@@ -340,6 +349,8 @@ class Model:
         """The class of a request with the priorities of model and caller in it."""
         if not isinstance(service, ServiceClass):
             _refuse(where, "a service class", show(service), "pass INTERACTIVE, UTTERANCE, BULK or CHUNK")
+        if fault := service.fault():
+            _refuse(where, f"a service class with a {fault}", show(getattr(service, fault)), "see ServiceClass")
         if type(priority) is not int or abs(priority) > MOST_PRIORITY:
             _refuse(where, f"a priority from {-MOST_PRIORITY} to {MOST_PRIORITY}", show(priority), "leave it out")
         added = priority + self._priority

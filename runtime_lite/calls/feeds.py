@@ -94,6 +94,14 @@ class FeedCheck:
             if kind is not None and len(self._passed) < MOST_KINDS:
                 self._passed[kind] = feed.sizes
             return feed
+        return self.check_values(where, feed)
+
+    def check_values(self, where: str, feed: Feed) -> Feed:
+        """Return a feed of a kind that has passed, now that its values have been looked at too.
+
+        Raises:
+            BadInput: one is NaN or infinity, and that is looked for.
+        """
         if self._check_finite:
             _check_finite(where, feed.arrays)
         return feed

@@ -92,6 +92,10 @@ class GraphRunner:
         """Return the feed, its values unseen, if its kind has been checked before; else None."""
         return self._feeds.known(feeds)
 
+    def check_values(self, where: str, feed: Feed) -> Feed:
+        """Return what `known` gave, now that its values have been looked at too."""
+        return self._feeds.check_values(where, feed)
+
     def check_ragged(self, where: str, feeds: Mapping[str, Array], lengths: Mapping[str, RowLengths]) -> list[Feed]:
         """Return one checked feed per row."""
         return check_ragged_feed(where, self.graph, feeds, lengths, self._check_finite)

@@ -15,6 +15,10 @@ NEW, WAITING, QUEUED, RUSHED, RUNNING, ENDED = "new", "waiting", "queued", "rush
 """Where a task is: `waiting` behind another of its stream, `rushed` when only a small run can answer it in time."""
 
 
+MOST_MS = 1e12
+"""Targets and deadlines of classes lie below: 31 years."""
+
+
 class ServiceClass(NamedTuple):
     """What callers of a kind are promised.
 
@@ -33,6 +37,22 @@ class ServiceClass(NamedTuple):
     real_time: bool
     share: float = 0.0
     priority: int = 0
+
+    def fault(self) -> str | None:
+        """Return the name of the first field that can mean nothing, or None; callers make classes of their own."""
+        soft, hard, share = self.soft_ms, self.hard_ms, self.share
+        switch: object = self.real_time
+        if type(self.name) is not str or not self.name.isprintable() or not self.name:
+            return "name"
+        if type(soft) not in (int, float) or not 0 <= soft < MOST_MS:
+            return "soft_ms"
+        if hard is not None and (type(hard) not in (int, float) or not 0 < hard < MOST_MS):
+            return "hard_ms"
+        if type(switch) is not bool:
+            return "real_time"
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            return "share"
+        return None if type(self.priority) is int else "priority"
 
 
 FIRST_PACKET = ServiceClass("first_packet", soft_ms=80, hard_ms=None, real_time=True)
@@ -95,7 +115,7 @@ class Task:
         soft: soft target.
         hard: hard deadline; None if there is none.
         rows: rows that it takes of a run, at least 1.
-        worth: what an answer in time is worth, in seconds of audio.
+        worth: what an answer in time is worth: its rows, times their true lengths where these differ.
         stream: number of the stream it belongs to; tasks of one stream run one after the other, in the order they came.
         payload: the caller's, never looked at.
         state: the scheduler's: where the task is, `NEW` to `ENDED`.

@@ -1,9 +1,11 @@
 """Tasks, classes and what may share a run."""
 
+from typing import Any
+
 import pytest
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, task_at
+from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, Key, task_at
 
 LONG = Key("asr", "encoder", (("mels", 80), ("time", 1024)), ("time",))
 
@@ -40,3 +42,25 @@ def test_free_rows_are_filled_by_the_family_only(other: Key, held: bool) -> None
 def test_a_key_whose_rows_depend_on_each_other_holds_nobody() -> None:
     alone = LONG._replace(alone=True)
     assert not alone.holds(alone)
+
+
+@pytest.mark.parametrize(
+    "service", [BULK, CHUNK, INTERACTIVE, UTTERANCE, CHUNK._replace(name="captions", soft_ms=0, share=1)]
+)
+def test_a_class_of_ones_own_is_as_good(service: Any) -> None:
+    assert service.fault() is None
+
+
+ODD: dict[str, tuple[Any, ...]] = {
+    "name": (None, "", "a\nb", 3),
+    "soft_ms": (None, -1, float("nan"), float("inf"), True, "1"),
+    "hard_ms": (0, -5, float("nan"), 10**30, []),
+    "real_time": (None, 1),
+    "share": (-0.1, 2.0, float("nan"), None),
+    "priority": ("x", 1.5, None),
+}
+
+
+@pytest.mark.parametrize(("field", "odd"), [(field, odd) for field, values in ODD.items() for odd in values])
+def test_a_field_of_a_class_that_can_mean_nothing_is_named(field: str, odd: Any) -> None:
+    assert CHUNK._replace(**{field: odd}).fault() == field

@@ -3,24 +3,26 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from runtime_lite import Bundle, Runtime
 from runtime_lite import stream as stream_module
+from runtime_lite.calls.feeds import FeedCheck
 from runtime_lite.calls.state import StreamState, copy_of_state
 from runtime_lite.errors import BadInput, Cancelled, Dropped, ExecutorFailed, InternalError, Overloaded
 from runtime_lite.executors.executor import Executor, ExecutorFactory, make_executor
+from runtime_lite.format.arrays import Array
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
+from runtime_lite.scheduling.task import INTERACTIVE
 from runtime_lite.serving import server
 from runtime_lite.serving.events import Execution, ModelChange, Outcome, Request, StreamChange
 from tests.kit.patience import PATIENCE_S
-from tests.runtime_lite.bundles import (
-    random_chunks,
-)
+from tests.runtime_lite.bundles import WIDTH, random_chunks
 from tests.runtime_lite.serving.served import (
     Gate,
     Place,
@@ -316,3 +318,38 @@ def test_many_callers_at_once_have_the_answers_of_one(bundle: Path) -> None:
             thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in threads)
         assert wrong == []
+
+
+def test_a_feed_that_comes_while_others_wait_is_known_by_one_look(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    kind_of = FeedCheck._kind
+
+    def look(self: FeedCheck, arrays: Mapping[str, Array], rows: int) -> tuple[object, ...] | None:
+        looks.append(arrays)
+        return kind_of(self, arrays, rows)
+
+    expected = place.model.run(feed(1), "plain")["y"]
+    place.scheduler.held = True
+    waiting = place.model.submit(feed(2), "plain")
+    monkeypatch.setattr(FeedCheck, "_kind", look)
+    admitted = place.model.submit(feed(1), "plain", deadline_ms=1000 * PATIENCE_S)
+    assert len(looks) == 1
+    with pytest.raises(BadInput, match="submit: 'x': expected finite values, got nan"):
+        place.model.submit(
+            {**feed(1), "x": np.full((1, 3, WIDTH), np.nan, np.float32)}, "plain", deadline_ms=1000 * PATIENCE_S
+        )
+    place.release()
+    assert close(admitted.result(PATIENCE_S)["y"], expected) and waiting.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("field", ["name", "soft_ms", "share"])
+def test_a_class_that_means_nothing_is_refused_when_it_comes(place: Place, field: str) -> None:
+    wrong: dict[str, Any] = {field: None}
+    odd = INTERACTIVE._replace(**wrong)
+    with pytest.raises(BadInput, match=f"submit: expected a service class with a {field}, got None; see ServiceClass"):
+        place.model.submit(feed(1), "plain", service=odd)
+    with pytest.raises(BadInput, match=f"open_stream: expected a service class with a {field}, got None"):
+        place.model.open_stream("streaming", service=odd)
+    assert place.server.balance().submitted == 0
