@@ -107,7 +107,8 @@ class Masks:
                 return None
             support |= left[befores[0] :, befores[1] :]
             is_closed &= not left[: befores[0], befores[1] :].any()
-            level, count = max(level, float(np.max(array, where=array <= LOW, initial=-np.inf))), count + 1
+            low = array[array <= LOW]
+            level, count = max(level, float(low.max()) if low.size else -np.inf), count + 1
         return Inside(support, is_closed, level) if count else None
 
     def _arrays(self, value: ir.Value, *befores: house.Dim) -> Iterator[tuple[npt.NDArray[Any] | None, list[int]]]:

@@ -38,7 +38,7 @@ def checked(folder: Path, lowered: Lowered, most: int = 4, flush: dict[str, int]
     streams = [[chunk(4, seed) for seed in range(3)]]
     originals = {"net": dataclasses.replace(whole.original, run=run, streams=lambda: streams)}
     loaded = mock.Mock()
-    loaded.recipe.graphs = {"net": mock.Mock(flush=flush or {})}
+    loaded.recipe.graphs = {"net": mock.Mock(flush=flush or {}, flush_values={})}
     return dataclasses.replace(whole, loaded=loaded, originals=originals, open=open_file)
 
 
