@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterator
+from unittest import mock
 
 import hypothesis
 import numpy as np
@@ -25,6 +27,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         sys.modules["torch"].manual_seed(SEED)
     if item.get_closest_marker("device") and "SLIPWAY_DEVICE" not in os.environ:
         pytest.skip("needs an accelerator; set SLIPWAY_DEVICE=1 on a machine that has one")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Undo what libraries have set: torch names a folder to its processes, which later tests would take as told."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def pytest_configure() -> None:
