@@ -303,6 +303,7 @@ RECIPES = [
         recipe("- select_states", "- select_states: {memory_mb: 1.0e-4}"),
         REFUSED,
         ("stage select_states", "at most 0.0001 MB", "allow memory_mb"),
+        slow=True,
     ),
     Row("unknown target", recipe("kind: onnx_static", "kind: onnx_dynamic"), WRONG, ("'onnx_dynamic'", "onnx_static")),
     Row(
@@ -334,6 +335,7 @@ RECIPES = [
         recipe("      - pad_axes\n      - window_states\n      - project_positions\n      - pack_states\n", ""),
         REFUSED,
         ("stage onnx_static", "put pad_axes into the recipe's passes"),
+        slow=True,
     ),
 ]
 

@@ -242,6 +242,7 @@ def finish(*started: "subprocess.Popen[str]") -> None:
         assert (each.returncode, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_two_builders_at_once_share_cache_and_bundle(project: Project) -> None:
     finish(*(process(project, "", "--set", "front_end.hop=9") for _ in range(2)))
     assert project.run("verify", "bundle").code == 0

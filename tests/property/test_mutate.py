@@ -23,7 +23,7 @@ def corpus() -> Corpus:
         ROOT / "tests/compiler/analysis/rules/test_convolution.py",
         ROOT / "tests/compiler/padding/test_valid_slots.py",
     ]
-    return harvest(files, graphs=25)
+    return harvest(files, graphs=8)
 
 
 def tried(mutation: Mutation, corpus: Corpus) -> Result:
