@@ -14,7 +14,7 @@ from heapq import merge
 import numpy as np
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.cost_table import CostTable, Spread
 from runtime_lite.scheduling.task import CHUNK, FIRST_PACKET, STEP, UTTERANCE, Key, Task, task_at
 
 MS = NS_PER_MS
@@ -30,10 +30,10 @@ MEAN_UTTERANCE_S, VOICES_PER_S, MEAN_VOICE_FRAMES = 4.4, 3.0, 50
 def mixed_costs() -> CostTable:
     """Return the table of all three models."""
     costs = CostTable()
-    costs.add(CHUNKS, {rows: int((4 + 0.35 * rows) * MS) for rows in ROWS})
-    costs.add(STEPS, {rows: int((8 + 0.08 * rows) * MS) for rows in ROWS})
+    costs.add(CHUNKS, {rows: Spread.always(int((4 + 0.35 * rows) * MS)) for rows in ROWS})
+    costs.add(STEPS, {rows: Spread.always(int((8 + 0.08 * rows) * MS)) for rows in ROWS})
     for length, key in OFFLINE.items():
-        costs.add(key, {rows: int((6.2 + 0.25 * rows * length) * MS) for rows in ROWS})
+        costs.add(key, {rows: Spread.always(int((6.2 + 0.25 * rows * length) * MS)) for rows in ROWS})
     return costs
 
 

@@ -35,7 +35,7 @@ from benchmarks.mixed_traffic import (
 )
 from benchmarks.plain_schedulers import SWEEP, Fifo, RoundRobin, Strict, Windows
 from runtime_lite.scheduling.clock import VirtualClock
-from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.cost_table import CostTable, Spread
 from runtime_lite.scheduling.decision import SETTLED, Policy
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import Decides, simulate
@@ -259,7 +259,7 @@ def cost_table(seeds: Sequence[int], seconds: float) -> Table:
 def _scaled(factor: float) -> CostTable:
     costs, real = CostTable(), real_costs(mixed_costs(), factor)
     for key in {key for key, _ in real}:
-        costs.add(key, {rows: real[key, rows] for rows in mixed_costs().row_buckets(key)})
+        costs.add(key, {rows: Spread.always(real[key, rows]) for rows in mixed_costs().row_buckets(key)})
     return costs
 
 

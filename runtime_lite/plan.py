@@ -11,9 +11,9 @@ from runtime_lite.format.costs import Cost
 from runtime_lite.format.describe import format_table
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
-from runtime_lite.scheduling.capacity import Machine, Plan, Spread, Work, most_streams, plan_streams
+from runtime_lite.scheduling.capacity import Machine, Plan, Work, most_streams, plan_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import key_of
+from runtime_lite.scheduling.cost_table import Spread, costs_of_graph
 from runtime_lite.scheduling.task import Key
 
 AT_THE_LIMIT = 0.01
@@ -137,7 +137,6 @@ def spreads_of(
     Raises:
         BadInput: a bucket has no cost, or one that was measured with another number of threads.
     """
-    by_key: dict[Key, dict[int, Spread]] = {}
     for artifact in graph.artifacts:
         cost = table.get(bucket_name(artifact.sizes))
         if cost is None or cost.threads != threads:
@@ -146,9 +145,5 @@ def spreads_of(
                 f"{bundle.path}: graph {name!r}: expected the cost of {bucket_name(artifact.sizes)} with {threads} "
                 f"threads, got {got}; run bench --update-costs --threads {threads} on it"
             )
-        rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
-        key = key_of(str(bundle.path), name, graph, artifact.sizes, alone=not graph.rows_independent)
-        p99_ms = cost.p95_ms if cost.p99_ms is None else cost.p99_ms
-        spread = Spread(*(int(ms * NS_PER_MS) for ms in (cost.p50_ms, cost.p95_ms, p99_ms)))
-        by_key.setdefault(key, {})[rows] = spread
-    return by_key
+    found = costs_of_graph(str(bundle.path), name, graph, table, threads, alone=not graph.rows_independent)
+    return {key: {rows: cost for rows, cost in costs.items() if cost is not None} for key, costs in found.items()}

@@ -27,8 +27,9 @@ from runtime_lite.load_test.command import recorded_feeds
 from runtime_lite.load_test.drive import Ends, Source, drive
 from runtime_lite.load_test.findings import Served
 from runtime_lite.plan import AT_THE_LIMIT, spreads_of
-from runtime_lite.scheduling.capacity import Machine, Measured, Spread, Work, most_streams
+from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
+from runtime_lite.scheduling.cost_table import Spread
 from runtime_lite.scheduling.task import CHUNK, Key, ServiceClass
 
 STEP = 0.02

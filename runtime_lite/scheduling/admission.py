@@ -143,7 +143,7 @@ def rate_of_streams(costs: RowCosts, soft_ns: int, count: int, period: int) -> f
     for bucket in costs.buckets:
         gathered = max(1.0, min(count, count * (soft_ns - bucket.plan) / period))
         rates.append(bucket.average / min(bucket.rows, gathered))
-    return min(rates)
+    return min(rates) * costs.pace
 
 
 def ends_late(

@@ -10,30 +10,13 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import NamedTuple
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
-from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, WINDOW, CostTable
+from runtime_lite.scheduling.cost_table import WINDOW, CostTable, Spread
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, Key, ServiceClass, Task, task_at
-
-SLOW_PART, SLOWEST_PART = 0.1, 0.01
-"""Part of the runs that take the 95th percentile or the 99th, and of those that take the 99th."""
-
-
-class Spread(NamedTuple):
-    """Times of one run in ns: the median, and percentiles."""
-
-    p50: int
-    p95: int
-    p99: int
-
-    def at(self, chance: float) -> int:
-        """Return what a run takes whose chance, 0 to 1, was drawn."""
-        return self.p99 if chance < SLOWEST_PART else self.p95 if chance < SLOW_PART else self.p50
-
 
 Measured = Mapping[Key, Mapping[int, Spread]]
 """By key and rows."""
@@ -143,13 +126,13 @@ def plan_streams(machine: Machine, work: Work, streams: int) -> Plan:
 
 
 def _learnt(measured: Measured) -> CostTable:
-    """Return what a runtime knows of a machine after as many runs of every bucket as it averages."""
+    """Return what a runtime plans with after some runs of every bucket."""
     costs = CostTable()
     for key, rows in measured.items():
-        costs.add(key, {size: spread.p50 for size, spread in rows.items()})
-        for run in range(AVERAGED - TABLE_RUNS):
+        costs.add(key, rows)
+        for run in range(WINDOW):
             for size, spread in rows.items():  # in turns: what has not run for long is forgotten
-                costs.observe(key, size, spread.at((run % WINDOW + 0.5) / WINDOW))
+                costs.observe(key, size, spread.at((run + 0.5) / WINDOW))
     return costs
 
 

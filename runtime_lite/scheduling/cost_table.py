@@ -2,13 +2,15 @@
 
 The plan value, by which runs start in time, is the table's, or the 95th percentile of the last `WINDOW` runs where that
 is more and not long ago. Which bucket clears a queue cheapest goes by the table, or by the median where that is more: a
-bucket that was held up once is no dearer for it. How many streams fit goes by averages. A bucket that nobody measured
-costs what its neighbours let expect, until its first run.
+bucket that was held up once is no dearer for it. How many streams fit goes by the averages of the table, times how much
+slower than these all runs of the key were of late: a large bucket runs in slow moments only, and what it took in them
+says nothing of what it would take. A bucket that nobody measured costs what its neighbours let expect, until it runs.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runtime_lite.format.costs import Cost
 from runtime_lite.format.manifest import Graph, bucket_name
@@ -21,14 +23,8 @@ WINDOW = 20
 FORGET = 200
 """Runs of a key after which what a bucket took is forgotten; else a dear one, as it is not chosen, stays dear."""
 
-AVERAGED = 1000
-"""Runs of a bucket that are averaged: streams are let in for minutes, and a machine is slower for seconds."""
-
-TABLE_RUNS = 100
-"""Runs that a measured table stands for in an average, as many as `bench` times.
-
-A handful of slow ones, as after a start, turn none away; nor do those of a large bucket that runs in slow moments only.
-"""
+PACE_NS = 200 * 1000 * NS_PER_MS
+"""Time of runs over which their pace is averaged: streams stay for minutes, and a machine is slower for seconds."""
 
 STEP = 0.05
 """Part of a plan by which it must be wrong before it is corrected."""
@@ -39,6 +35,31 @@ UNKNOWN_NS = NS_PER_MS
 ALARM_BELOW, ALARM_ABOVE = 0.7, 1.5
 """Ratio of recent to planned cost beyond which the table is wrong for this machine."""
 
+SLOW_PART, SLOWEST_PART = 0.1, 0.01
+"""Part of the runs that take the 95th percentile or the 99th, and of those that take the 99th."""
+
+
+class Spread(NamedTuple):
+    """Times of one run in ns: the median, and percentiles."""
+
+    p50: int
+    p95: int
+    p99: int
+
+    @classmethod
+    def always(cls, ns: int) -> "Spread":
+        """Return the times of runs that all take the same."""
+        return cls(ns, ns, ns)
+
+    def at(self, chance: float) -> int:
+        """Return what a run takes whose chance, 0 to 1, was drawn."""
+        return self.p99 if chance < SLOWEST_PART else self.p95 if chance < SLOW_PART else self.p50
+
+    @property
+    def average(self) -> float:
+        """Return what `at` gives on the average."""
+        return self.p50 + SLOW_PART * (self.p95 - self.p50) + SLOWEST_PART * (self.p99 - self.p95)
+
 
 @dataclass(slots=True)
 class BucketCost:
@@ -47,32 +68,30 @@ class BucketCost:
     Attributes:
         rows: the bucket.
         table: cost by the table.
+        average: what runs take on the average, by the table.
         known: whether it was measured; else it is guessed.
         plan: cost to plan with.
         usual: median of the table and the last runs where that is more than the table, to choose by.
         percentile: the 95th of the last runs, 0 before the first.
         recent: the last runs, oldest first.
         seen: which run of its key was its last.
-        average: what runs take on the average, of many runs, the older the less: of fast and slow times together.
-        averaged: runs that it stands for, the table's among them.
-        weight: runs that the table stands for.
+        taught: runs that an average was made of that nobody had measured, up to `WINDOW`.
     """
 
     rows: int
     table: int
+    average: float
     known: bool
-    plan: int
+    plan: int = 0
+    usual: int = 0
     percentile: int = 0
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     seen: int = 0
-    average: float = 0.0
-    averaged: int = 0
-    weight: int = 1
-    usual: int = 0
+    taught: int = 0
 
     def __post_init__(self) -> None:
-        """The average begins with the table, which one run may have taught, or many."""
-        self.weight = TABLE_RUNS if self.known else 1
+        """Begin with the table."""
+        self.taught = WINDOW if self.known else 0
         self.forget()
 
     def forget(self) -> None:
@@ -80,7 +99,6 @@ class BucketCost:
         self.recent.clear()
         self.percentile = 0
         self.plan = self.usual = self.table
-        self.average, self.averaged = self.table, self.weight
 
     def follow(self) -> bool:
         """Let plan and median follow the last runs, by steps of `STEP`; whether one of them did."""
@@ -91,31 +109,35 @@ class BucketCost:
         self.plan, self.usual = plan if moves[0] else self.plan, usual if moves[1] else self.usual
         return any(moves)
 
-    def take_in(self, ns: int) -> None:
-        """Average a run; one that was held up counts for no more than three, as it is no slow machine."""
-        self.averaged = min(self.averaged + 1, AVERAGED)
-        self.average += (min(ns, 3 * self.average or ns) - self.average) / self.averaged
+    def teach(self, ns: int) -> None:
+        """Make an average of the first runs, where nobody measured them."""
+        self.taught += 1
+        self.average += (ns - self.average) / self.taught
 
 
 class RowCosts:
     """Costs of one key by rows, and the row bucket to choose by them.
 
     Args:
-        costs: nanoseconds by rows; None where nobody measured.
+        costs: by rows; None where nobody measured.
 
     Attributes:
         buckets: ascending.
         largest: rows of the largest bucket.
         best_rate: least cost per row of all buckets.
+        pace: what runs took of late, as a multiple of what their buckets take on the average by the table.
     """
 
-    __slots__ = ("_best", "_by_rows", "_clearing", "_fitting", "_runs", "best_rate", "buckets", "largest")
+    __slots__ = ("_best", "_by_rows", "_clearing", "_fitting", "_runs", "best_rate", "buckets", "largest", "pace")
 
-    def __init__(self, costs: Mapping[int, int | None]) -> None:
+    def __init__(self, costs: Mapping[int, Spread | None]) -> None:
         """Guess what is not known."""
         known = {rows: cost for rows, cost in costs.items() if cost is not None}
         guesses = {rows: _guess(rows, known) for rows in costs}
-        self.buckets = [BucketCost(rows, guesses[rows], rows in known, guesses[rows]) for rows in sorted(costs)]
+        self.buckets = [
+            BucketCost(rows, guesses[rows].p50, guesses[rows].average, rows in known) for rows in sorted(costs)
+        ]
+        self.pace = 1.0
         self.largest = self.buckets[-1].rows
         self._by_rows = {bucket.rows: bucket for bucket in self.buckets}
         self._runs = 0
@@ -144,12 +166,20 @@ class RowCosts:
         left = recent[0] if len(recent) == WINDOW else bucket.percentile
         recent.append(ns)
         if not bucket.known:
-            bucket.table, bucket.known, bucket.average = ns, True, ns
-        bucket.take_in(ns)
+            bucket.table, bucket.known = ns, True
+        if bucket.taught < WINDOW:
+            bucket.teach(ns)
+        else:
+            self._keep_pace(bucket.average, ns)
         if ns > bucket.percentile or left >= bucket.percentile:
             bucket.percentile = _percentile_95(recent)
         if bucket.follow():
             self._plans_changed()
+
+    def _keep_pace(self, average: float, ns: int) -> None:
+        """Take in a run; one that was held up counts for no more than three, as it is no slow machine."""
+        if average:
+            self.pace += (min(ns / average, 3 * self.pace) - self.pace) * min(average / PACE_NS, 1.0)
 
     def _forget(self) -> None:
         for bucket in self.buckets:
@@ -219,12 +249,12 @@ class CostTable:
         """Start empty."""
         self._keys: dict[Key, RowCosts] = {}
 
-    def add(self, key: Key, costs: Mapping[int, int | None]) -> None:
+    def add(self, key: Key, costs: Mapping[int, Spread | None]) -> None:
         """Enter a key with its row buckets.
 
         Args:
             key: not entered yet.
-            costs: nanoseconds by rows; None where nobody measured.
+            costs: by rows; None where nobody measured.
         """
         self._keys[key] = RowCosts(costs)
 
@@ -279,14 +309,15 @@ def _percentile_95(recent: Iterable[int]) -> int:
     return ordered[(len(ordered) - 1) * 19 // 20]
 
 
-def _guess(rows: int, known: Mapping[int, int]) -> int:
+def _guess(rows: int, known: Mapping[int, Spread]) -> Spread:
     """Return what a bucket may cost: what the next known one costs; beyond the largest, in proportion to its rows."""
     if rows in known:
         return known[rows]
     above = [cost for size, cost in known.items() if size > rows]
     if above:
         return min(above)
-    return max((cost * rows // size for size, cost in known.items()), default=UNKNOWN_NS * rows)
+    in_proportion = (Spread(*(ns * rows // size for ns in cost)) for size, cost in known.items())
+    return max(in_proportion, default=Spread.always(UNKNOWN_NS * rows))
 
 
 def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], alone: bool = False) -> Key:
@@ -306,7 +337,7 @@ def key_of(model: str, graph_name: str, graph: Graph, sizes: Mapping[str, int], 
 
 def costs_of_graph(
     model: str, graph_name: str, graph: Graph, costs: Mapping[str, Cost], threads: int, alone: bool = False
-) -> dict[Key, dict[int, int | None]]:
+) -> dict[Key, dict[int, Spread | None]]:
     """Return what `CostTable.add` takes for every key of a graph.
 
     Args:
@@ -317,11 +348,15 @@ def costs_of_graph(
         threads: threads of one run; what was measured with others is not known here.
         alone: rows of several callers may not share a run.
     """
-    found: dict[Key, dict[int, int | None]] = {}
+    found: dict[Key, dict[int, Spread | None]] = {}
     for artifact in graph.artifacts:
         rows = 1 if graph.batch_axis is None else artifact.sizes[graph.batch_axis]
         cost = costs.get(bucket_name(artifact.sizes))
         key = key_of(model, graph_name, graph, artifact.sizes, alone)
-        known = cost is not None and cost.threads == threads
-        found.setdefault(key, {})[rows] = int(cost.p50_ms * NS_PER_MS) if cost is not None and known else None
+        found.setdefault(key, {})[rows] = None if cost is None or cost.threads != threads else _spread(cost)
     return found
+
+
+def _spread(cost: Cost) -> Spread:
+    p99_ms = cost.p95_ms if cost.p99_ms is None else cost.p99_ms
+    return Spread(*(int(ms * NS_PER_MS) for ms in (cost.p50_ms, cost.p95_ms, p99_ms)))

@@ -20,7 +20,7 @@ import time
 from collections import deque
 
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.cost_table import CostTable, Spread
 from runtime_lite.scheduling.decision import Policy, Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, Key, Task, task_at
@@ -67,7 +67,7 @@ class Life:
         self.lanes = self.draw.choice((1, 1, 2, 3))
         costs = CostTable()
         for key, rows in COSTS.items():
-            costs.add(key, rows)
+            costs.add(key, {size: None if ns is None else Spread.always(ns) for size, ns in rows.items()})
         self.costs = costs
         self.scheduler = Scheduler(costs, self.lanes, self.draw.choice(POLICIES))
         self.live: dict[Task, None] = {}

@@ -19,7 +19,7 @@ from benchmarks.plain_schedulers import SWEEP
 from benchmarks.scheduling import FULL_PER_S, ours, play, tune
 from runtime_lite.errors import Dropped, Overloaded
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
-from runtime_lite.scheduling.cost_table import WINDOW, CostTable, RowCosts
+from runtime_lite.scheduling.cost_table import WINDOW, CostTable, RowCosts, Spread
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import simulate
@@ -57,8 +57,8 @@ def _sweep(count: int) -> tuple[int, float, float]:
     """Tasks that did not end as dropped; ms from the latest start to the drop, by the clock; ms of the sweep."""
     blocked, blocking = Key("a", "storm"), Key("b", "blocking")
     costs = CostTable()
-    costs.add(blocked, {1: MS, count: 20 * MS})
-    costs.add(blocking, {1: 10 * MS})
+    costs.add(blocked, {1: Spread.always(MS), count: Spread.always(20 * MS)})
+    costs.add(blocking, {1: Spread.always(10 * MS)})
     scheduler = Scheduler(costs)
     scheduler.submit(task_at(blocking, INTERACTIVE, 0), 0)
     run = scheduler.decide(0).run
@@ -171,8 +171,8 @@ def starvation(size: int, timed: bool) -> Figures:
     low = ServiceClass("low", soft_ms=1000, hard_ms=None, real_time=False, share=share, priority=-5)
     key = Key("offline", "encoder")
     costs = CostTable()
-    costs.add(CHUNKS, {rows: int((4 + 0.35 * rows) * MS) for rows in (1, 4, 16, 64)})
-    costs.add(key, {rows: int((6.2 + 1.25 * rows) * MS) for rows in (1, 4, 16, 64)})
+    costs.add(CHUNKS, {rows: Spread.always(int((4 + 0.35 * rows) * MS)) for rows in (1, 4, 16, 64)})
+    costs.add(key, {rows: Spread.always(int((6.2 + 1.25 * rows) * MS)) for rows in (1, 4, 16, 64)})
     tasks = [task_at(CHUNKS, CHUNK, at * MS // 4) for at in range(4 * size * 1000)]
     tasks += [task_at(key, low, at * MS) for at in range(0, size * 1000, 10)]
     traffic, runs = _Once(tasks), list[Run]()
@@ -234,13 +234,13 @@ def wrong_costs(size: int, timed: bool) -> Figures:
 def _scaled(factor: float) -> CostTable:
     costs, real = CostTable(), real_costs(mixed_costs(), factor)
     for key in {key: None for key, _ in real}:
-        costs.add(key, {rows: real[key, rows] for rows in mixed_costs().row_buckets(key)})
+        costs.add(key, {rows: Spread.always(real[key, rows]) for rows in mixed_costs().row_buckets(key)})
     return costs
 
 
 def _runs_to_converge(factor: float) -> int:
     """Runs after which a plan is no more than 5 % below what a run takes; a plan above it is kept on purpose."""
-    costs = RowCosts({1: 10 * MS})
+    costs = RowCosts({1: Spread.always(10 * MS)})
     for runs in range(WINDOW + 1):
         if costs.cost(1) >= 0.95 * 10 * MS * factor:
             return runs

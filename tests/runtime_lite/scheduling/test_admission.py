@@ -3,7 +3,7 @@
 import pytest
 
 from runtime_lite.scheduling.admission import CREDITS, FULL, NO_CREDIT, OpenStream, Streams, ends_late, rate_of_streams
-from runtime_lite.scheduling.cost_table import AVERAGED, TABLE_RUNS, CostTable
+from runtime_lite.scheduling.cost_table import PACE_NS, WINDOW, CostTable, Spread
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.task import CHUNK, UTTERANCE, ServiceClass, Task, task_at
@@ -35,59 +35,62 @@ def test_few_streams_are_counted_at_the_small_batches_that_they_form() -> None:
     assert rate_of_streams(costs, MS, 10_000, PERIOD) == 4.35 * MS, "a target that none meets lets no batch gather"
 
 
+def rate(made: CostTable) -> float:
+    return rate_of_streams(made.of(CHUNKS), 320 * MS, 10_000, PERIOD)
+
+
+def observe(made: CostTable, rows: int, ms: int, part: float) -> None:
+    """Runs that take together so much of the time over which their pace is averaged."""
+    for _ in range(round(part * PACE_NS / (ms * MS))):
+        made.observe(CHUNKS, rows, ms * MS)
+
+
 def test_streams_are_counted_at_what_runs_take_on_the_average() -> None:
-    """One run in ten takes 60 ms and the others 20: runs are started by the one, streams counted by both.
-
-    One that took 5 s counts for little, and fast and slow times of a machine for what they last.
-    """
-    made = table({CHUNKS: {1: 20 * MS}})
-    for ms in ([20] * 9 + [60]) * 100:
+    """One run in ten takes 60 ms and the others 20: runs are started by the one, streams counted by both."""
+    made = CostTable()
+    made.add(CHUNKS, {1: Spread(20 * MS, 60 * MS, 60 * MS)})
+    assert rate(made) == pytest.approx(24 * MS)
+    for ms in ([20] * 9 + [60]) * 1000:
         made.observe(CHUNKS, 1, ms * MS)
-    costs = made.of(CHUNKS)
-    assert costs.cost(1) == 60 * MS
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.02)
-    made.observe(CHUNKS, 1, 5000 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(24 * MS, rel=0.03)
-    for _ in range(AVERAGED // 10):
-        made.observe(CHUNKS, 1, 40 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(25.6 * MS, rel=0.03)
-    for _ in range(5 * AVERAGED):
-        made.observe(CHUNKS, 1, 10 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(10 * MS, rel=0.03)
+    assert made.cost(CHUNKS, 1) == 60 * MS
+    assert rate(made) == pytest.approx(24 * MS, rel=0.02)
+    made.observe(CHUNKS, 1, 50_000 * MS)
+    assert rate(made) == pytest.approx(24 * MS, rel=0.02), "held up once"
 
 
-def test_a_handful_of_slow_runs_after_a_start_turns_hardly_a_stream_away() -> None:
-    """What a server runs first takes twice as long; a table that many runs made stands for more than these do."""
+def test_fast_and_slow_times_of_a_machine_count_for_what_they_last() -> None:
     made = table({CHUNKS: {1: 20 * MS}})
-    costs = made.of(CHUNKS)
-    for _ in range(TABLE_RUNS // 10):
-        made.observe(CHUNKS, 1, 40 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(21.8 * MS, rel=0.01)
-    for _ in range(TABLE_RUNS - TABLE_RUNS // 10):
-        made.observe(CHUNKS, 1, 40 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == pytest.approx(30 * MS, rel=0.01)
+    observe(made, 1, 40, 0.05)
+    assert rate(made) == pytest.approx(20.5 * MS, rel=0.01), "as after a start"
+    observe(made, 1, 40, 6)
+    assert rate(made) == pytest.approx(40 * MS, rel=0.06)
+    observe(made, 1, 10, 3)
+    assert rate(made) == pytest.approx(10 * MS, rel=0.06)
 
 
 def test_a_large_bucket_that_runs_in_slow_moments_only_turns_no_stream_away() -> None:
-    """Ten runs of 16 rows at 1.6 times the table's: what a neighbour of a second brings about."""
+    """A tenth of the time is slow, and only then are there 16 rows to run: they say as little of other moments."""
     made = table({CHUNKS: {1: 5 * MS, 16: 56 * MS}})
-    costs = made.of(CHUNKS)
-    for run in range(200):
-        made.observe(CHUNKS, 1, 8 * MS)
-        if run % 20 == 0:
-            made.observe(CHUNKS, 16, 90 * MS)
-    assert rate_of_streams(costs, 320 * MS, 10_000, PERIOD) < 1.06 * 56 * MS / 16
+    for _ in range(10):
+        observe(made, 1, 5, 0.09)
+        observe(made, 16, 90, 0.01)
+    assert rate(made) < 1.06 * 56 * MS / 16
 
 
-def test_a_table_that_one_run_has_made_stands_for_that_run() -> None:
+def test_a_bucket_that_does_not_run_is_as_much_slower_as_those_that_do() -> None:
+    made = table({CHUNKS: {1: 5 * MS, 16: 56 * MS}})
+    observe(made, 1, 10, 6)
+    assert rate(made) == pytest.approx(2 * 56 * MS / 16, rel=0.06)
+
+
+def test_what_nobody_measured_costs_what_its_first_runs_took_on_the_average() -> None:
     made = CostTable()
     made.add(CHUNKS, {1: None})
-    costs = made.of(CHUNKS)
     made.observe(CHUNKS, 1, 20 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == 20 * MS
-    for _ in range(8):
+    assert rate(made) == 20 * MS
+    for _ in range(WINDOW - 1):
         made.observe(CHUNKS, 1, 40 * MS)
-    assert rate_of_streams(costs, 160 * MS, 10_000, PERIOD) == 36 * MS
+    assert rate(made) == pytest.approx(39 * MS)
 
 
 def test_a_closed_stream_is_forgotten_with_its_last_task() -> None:

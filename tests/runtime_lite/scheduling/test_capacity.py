@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from runtime_lite.scheduling.capacity import Machine, Measured, Spread, Work, most_streams, plan_streams
+from runtime_lite.scheduling.capacity import Machine, Measured, Work, most_streams, plan_streams
+from runtime_lite.scheduling.cost_table import Spread
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, utterances
 
 

@@ -1,6 +1,7 @@
 """Costs: from the bundle, guessed, corrected while running."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,6 +14,7 @@ from runtime_lite.scheduling.cost_table import (
     WINDOW,
     CostTable,
     RowCosts,
+    Spread,
     costs_of_graph,
     key_of,
 )
@@ -22,9 +24,13 @@ from tests.runtime_lite.bundles import ragged_graph, streaming_graph
 KEY = Key("m", "g")
 
 
+def spreads(costs: Mapping[int, int | None]) -> dict[int, Spread | None]:
+    return {rows: None if ns is None else Spread.always(ns) for rows, ns in costs.items()}
+
+
 def table(**costs: int | None) -> CostTable:
     made = CostTable()
-    made.add(KEY, {int(rows[1:]): cost for rows, cost in costs.items()})
+    made.add(KEY, spreads({int(rows[1:]): cost for rows, cost in costs.items()}))
     return made
 
 
@@ -135,7 +141,7 @@ def test_alarms_when_the_table_is_wrong_for_this_machine(ns: int, alarms: int) -
 
 def test_a_model_that_left_is_forgotten() -> None:
     costs = table(b1=1)
-    costs.add(Key("other", "g"), {1: 5})
+    costs.add(Key("other", "g"), spreads({1: 5}))
     costs.remove_model("m")
     assert costs.cost(Key("other", "g"), 1) == 5
     with pytest.raises(KeyError):
@@ -144,10 +150,13 @@ def test_a_model_that_left_is_forgotten() -> None:
 
 def test_a_graph_has_a_key_per_bucket_of_the_axes_that_are_not_rows() -> None:
     graph = ragged_graph()
-    costs = {"batch=1,time=4": Cost(1, 0.5, 0.6), "batch=4,time=4": Cost(2, 1.5, 1.6)}
+    costs = {"batch=1,time=4": Cost(1, 0.5, 0.6, 0.8), "batch=4,time=4": Cost(2, 1.5, 1.6)}
     found = costs_of_graph("m", "ragged", graph, costs, threads=1)
     short, long = (Key("m", "ragged", (("time", size),), ("time",)) for size in (4, 8))
-    assert found == {short: {1: NS_PER_MS // 2, 4: None}, long: {1: None, 4: None}}
+    assert found == {
+        short: {1: Spread(NS_PER_MS // 2, NS_PER_MS * 6 // 10, NS_PER_MS * 8 // 10), 4: None},
+        long: {1: None, 4: None},
+    }
     assert key_of("m", "ragged", graph, {"batch": 4, "time": 8}) == long
     assert long.holds(short)
 
@@ -171,11 +180,11 @@ def test_a_graph_of_one_size_has_one_key() -> None:
     ],
 )
 def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: int, size: int) -> None:
-    assert RowCosts(costs).best_bucket(least, rows) == (size, costs[size])
+    assert RowCosts(spreads(costs)).best_bucket(least, rows) == (size, costs[size])
 
 
 def test_within_some_room_the_least_cost_per_row_counts() -> None:
-    costs = RowCosts({1: 4, 4: 5, 8: 6, 16: 20})
+    costs = RowCosts(spreads({1: 4, 4: 5, 8: 6, 16: 20}))
     assert costs.best_bucket_within(5, 1, 100) == (4, 5)
     assert costs.best_bucket_within(100, 1, 100) == (8, 6)
     assert costs.best_bucket_within(3, 1, 100) is None
@@ -184,7 +193,7 @@ def test_within_some_room_the_least_cost_per_row_counts() -> None:
 
 
 def test_the_best_bucket_follows_what_is_learnt() -> None:
-    costs = RowCosts({1: 10, 8: 20})
+    costs = RowCosts(spreads({1: 10, 8: 20}))
     assert costs.best_bucket(1, 5) == (8, 20)
     for _ in range(WINDOW):
         costs.observe(8, 60)

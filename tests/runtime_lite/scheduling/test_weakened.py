@@ -7,7 +7,7 @@ import pytest
 from runtime_lite.scheduling import scheduler as module
 from runtime_lite.scheduling.admission import Streams
 from runtime_lite.scheduling.choice import FOR_EVER, Chooser
-from runtime_lite.scheduling.cost_table import BucketCost, RowCosts
+from runtime_lite.scheduling.cost_table import WINDOW, BucketCost, RowCosts, Spread
 from runtime_lite.scheduling.queues import TaskQueue
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.shares import Shares
@@ -30,9 +30,8 @@ def by_deadline(self: TaskQueue, task: Task) -> None:
     original_push(self, task)
 
 
-def stands_for_a_run(self: BucketCost) -> None:
-    self.plan = self.usual = self.table
-    self.average, self.averaged = self.table, 1
+def goes_by_the_last_run(self: RowCosts, average: float, ns: int) -> None:
+    self.pace = ns / average
 
 
 def chosen_by_plan(self: BucketCost) -> bool:
@@ -104,17 +103,29 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         lambda self: 0.0,
         admission.test_streams_are_admitted_up_to_what_other_work_may_claim,
     ),
-    "streams are counted at the cost that runs are started by": (
-        BucketCost,
-        "take_in",
-        lambda self, ns: setattr(self, "average", self.percentile),
+    "streams are counted at the median": (
+        Spread,
+        "average",
+        property(lambda self: self.p50),
         admission.test_streams_are_counted_at_what_runs_take_on_the_average,
     ),
-    "a table is outvoted by the first runs": (
+    "streams are counted at the pace of the last run": (
+        RowCosts,
+        "_keep_pace",
+        goes_by_the_last_run,
+        admission.test_a_large_bucket_that_runs_in_slow_moments_only_turns_no_stream_away,
+    ),
+    "the pace of a machine is never learnt": (
+        RowCosts,
+        "_keep_pace",
+        lambda self, average, ns: None,
+        admission.test_a_bucket_that_does_not_run_is_as_much_slower_as_those_that_do,
+    ),
+    "one run teaches": (
         BucketCost,
-        "forget",
-        stands_for_a_run,
-        admission.test_a_handful_of_slow_runs_after_a_start_turns_hardly_a_stream_away,
+        "teach",
+        lambda self, ns: setattr(self, "taught", WINDOW),
+        admission.test_what_nobody_measured_costs_what_its_first_runs_took_on_the_average,
     ),
     "a bucket is chosen by the cost that runs are started by": (
         BucketCost,

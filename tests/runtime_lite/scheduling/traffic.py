@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runtime_lite.scheduling.clock import NS_PER_MS, VirtualClock
-from runtime_lite.scheduling.cost_table import CostTable
+from runtime_lite.scheduling.cost_table import CostTable, Spread
 from runtime_lite.scheduling.decision import Run
 from runtime_lite.scheduling.scheduler import Scheduler
 from runtime_lite.scheduling.simulation import Decides, simulate
@@ -36,7 +36,7 @@ def table(costs: Mapping[Key, Mapping[int, int | None]] | None = None) -> CostTa
     made = CostTable()
     default = {CHUNKS: affine(4, 0.35), **{utterances(s): affine(6.2, 0.25 * s) for s in (2, 5, 15)}}
     for key, rows in (default if costs is None else costs).items():
-        made.add(key, rows)
+        made.add(key, {size: None if ns is None else Spread.always(ns) for size, ns in rows.items()})
     return made
 
 
