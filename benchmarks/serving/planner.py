@@ -91,11 +91,11 @@ def served_costs(path: Path, name: str, lanes: int) -> Measured:
 
 
 @contextlib.contextmanager
-def costs_as_served(path: Path, lanes: int) -> Iterator[Path]:
-    """Copy a bundle, with the costs that its runs have on a full server now."""
+def costs_as_served(path: Path, lanes: int, runs: int = 100) -> Iterator[Path]:
+    """Copy a bundle, with the costs that so many runs of each bucket have on a full server now."""
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(shutil.copytree(path, Path(folder, path.name)))
-        main(["bench", str(measured), "--workers", str(lanes), "--update-costs"])
+        main(["bench", str(measured), "--workers", str(lanes), "--runs", str(runs), "--update-costs"])
         yield measured
 
 

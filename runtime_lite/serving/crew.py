@@ -135,11 +135,19 @@ class Crew(Generic[Work]):
         self._threads.append(thread)
         thread.start()
 
+    def forget(self) -> None:
+        """In a fork of the process: its threads are not here; others are started when they are needed."""
+        self._callers, self._idle, self._threads, self._timer_bell = {}, [], [], None
+
     def ring_at(self, alarm: int | None) -> None:
         """Let the timer tick at some time, or earlier; a clock that is not the machine's has no timer."""
-        if alarm is None or (self._alarm is not None and self._alarm <= alarm) or self._stopped:
+        if alarm is None or self._stopped:
             return
-        self._alarm = alarm
+        if self._alarm is not None and self._alarm <= alarm:
+            if self._timer_bell is not None:
+                return
+        else:
+            self._alarm = alarm
         if self._clock is not time.monotonic_ns:
             return
         if self._timer_bell is None:

@@ -137,6 +137,10 @@ class News:
         """Whether anybody listens."""
         return bool(self._observers)
 
+    def forget(self) -> None:
+        """In a fork of the process: the thread that was telling is not here."""
+        self._telling = threading.Lock()
+
     def note(self, method: str, *told: object) -> None:
         """Keep an event, under the server's lock."""
         self._waiting.append((method, told))

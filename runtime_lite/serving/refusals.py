@@ -9,7 +9,7 @@ LOST = "a chunk before it was lost"
 LATE = "late"
 SLOW = "slow reader"
 IDLE = "idle"
-
+FORKED = "forked at work"
 
 CLOSE_S = 60.0
 """Closing waits so long for runs in flight, unless the caller says otherwise."""
@@ -23,6 +23,12 @@ class RetiredError(Exception):
 
 def overloaded(where: str, reason: str) -> Overloaded:
     """Return what a caller gets who is refused for want of room."""
+    if reason == FORKED:
+        return Overloaded(
+            f"{where}: expected a runtime of this process, or one at rest with one thread per run when the process was "
+            "forked, got one at work or with more threads; open a Runtime behind the fork",
+            reason,
+        )
     return Overloaded(
         f"{where}: expected a runtime with room, got one without: {reason}; try again later, or use another runtime",
         reason,

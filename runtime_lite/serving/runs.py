@@ -255,6 +255,16 @@ class Runs:
                     self._fates.queue(part, now)
             self.dispatch(now, None)
 
+    def forget(self, now: int) -> None:
+        """In a fork of the process, behind the ends of all requests: what was in flight runs in the parent alone."""
+        for batch in list(self._flying):
+            parts = [part_of(task) for task in batch.run.tasks]
+            self._land(batch, now, failed=True)
+            for part in parts:
+                self._fates.release(part)
+                if part.stream is not None:
+                    part.stream.flying = None
+
     def _note_failures(self, batch: Batch, answers: Sequence[tuple[Part, Answer]]) -> None:
         faults = [answer for _, answer in answers if isinstance(answer, Exception) and not isinstance(answer, BadInput)]
         if len(faults) < len(answers):

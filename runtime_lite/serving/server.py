@@ -24,10 +24,11 @@ from runtime_lite.serving.batch import LiveStream, Part, StreamOptions, Version
 from runtime_lite.serving.crew import Crew, Hand
 from runtime_lite.serving.events import ModelChange, News, Observer, Request
 from runtime_lite.serving.fates import Fates
+from runtime_lite.serving.forks import tell_of_forks
 from runtime_lite.serving.health import DrainReport, Health
 from runtime_lite.serving.ledger import Balance
 from runtime_lite.serving.live_streams import LiveStreams, Start, next_chunk
-from runtime_lite.serving.refusals import MODEL_CLOSED, RetiredError, overloaded, still_busy
+from runtime_lite.serving.refusals import FORKED, MODEL_CLOSED, RetiredError, overloaded, still_busy
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.runs import Batch, Runs
 from runtime_lite.serving.ticket import Responses, Ticket
@@ -68,6 +69,8 @@ class Server:
         )
         self._scheduler, self._costs = scheduler, costs
         self._gate = ""
+        self._threads = 1
+        tell_of_forks(self)
 
     # Requests
 
@@ -304,6 +307,7 @@ class Server:
             measured: nanoseconds on this machine by graph and bucket, beside what its cost table says.
         """
         with self.lock:
+            self._threads = max(self._threads, threads)
             self._versions.add(version, threads, measured, self.clock())
         self._after()
 
@@ -378,6 +382,22 @@ class Server:
                 self._fates.drop(ticket, "drained", self.clock())
         self._after()
         return DrainReport(before - len(left), tuple(ticket.number for ticket in left), time.monotonic() - started)
+
+    def in_fork(self) -> None:
+        """Go on in a fork of the process, with threads of its own; what was asked for is answered in the parent alone.
+
+        If runs were in flight, locks of what runs them may be held for ever, and threads within a run are not here
+        either: nothing more is taken then.
+        """
+        if self._fates.tickets or self._runs.flying or self._threads > 1:
+            self._gate = FORKED
+        self._crew.forget()
+        self._news.forget()
+        now = self.clock()
+        for ticket in list(self._fates.tickets.values()):
+            ticket.wakers = []  # those who wait are in the parent
+            self._fates.drop(ticket, FORKED, now)
+        self._runs.forget(now)
 
     def tick(self) -> None:
         """Do what is due now: drops, runs that were put off, streams that expire. The timer calls this."""

@@ -1,0 +1,48 @@
+"""Forks of the process: every server is told in the child, its lock held, so that no book is half written there."""
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """What is told of a fork."""
+
+    lock: threading.Lock
+
+    def in_fork(self) -> None:
+        """In the child, under the lock: no other thread of the process is here."""
+        ...
+
+
+_forking = threading.Lock()
+_servers: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+_held: list[Forkable] = []
+
+
+def tell_of_forks(server: Forkable) -> None:
+    """Tell a server of every fork of this process, as long as it lives."""
+    _servers.add(server)
+
+
+def _before() -> None:
+    _forking.acquire()
+    for server in list(_servers):
+        server.lock.acquire()
+        _held.append(server)
+
+
+def _in_parent() -> None:
+    while _held:
+        _held.pop().lock.release()
+    _forking.release()
+
+
+def _in_child() -> None:
+    for server in _held:
+        server.in_fork()
+    _in_parent()
+
+
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,116 @@
+"""A runtime at rest serves in its process and in forks of that, one at work in its process alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.patience import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[3]
+
+BEGIN = """
+import os, sys, threading, warnings
+from runtime_lite import Dropped, Overloaded, Runtime
+from tests.kit.patience import PATIENCE_S
+from tests.runtime_lite.bundles import random_chunks
+from tests.runtime_lite.serving.served import feed, gate, serve
+
+warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+
+def forked(call):
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+def is_refused(call):
+    try:
+        call()
+    except Overloaded as error:
+        assert error.reason == "forked at work" and "open a Runtime behind the fork" in str(error), error
+    else:
+        raise AssertionError("served")
+"""
+
+AT_REST = """
+with Runtime(workers=2) as runtime:
+    model = runtime.load(sys.argv[1])
+    tickets = [model.submit(feed(seed), "plain", deadline_ms=60_000) for seed in range(4)]
+    expected = [ticket.result(PATIENCE_S)["y"].tolist() for ticket in tickets]
+    stream = model.open_stream("streaming", idle_s=3600)
+    chunks = random_chunks(3)
+    stream.push({"x": chunks[0]})
+    threads = threading.active_count()
+    assert threads > 1
+
+    def go_on():
+        assert threading.active_count() == 1
+        tickets = [model.submit(feed(seed), "plain", deadline_ms=60_000) for seed in range(4)]
+        assert [ticket.result(PATIENCE_S)["y"].tolist() for ticket in tickets] == expected
+        os.write(told, stream.submit({"x": chunks[1]}).result(PATIENCE_S)["y"].tobytes())
+        with model.open_stream("streaming") as other:
+            other.push({"x": chunks[0]})
+        assert runtime.health().healthy and runtime.ledger.balanced
+        runtime.close()
+
+    hears, told = os.pipe()
+    forked(go_on)
+    assert os.read(hears, 65536) == stream.push({"x": chunks[1]})["y"].tobytes()
+"""
+
+AT_WORK = """
+with serve(sys.argv[1]) as place:
+    held = place.hook = gate()
+    stream = place.model.open_stream("streaming")
+    running = stream.submit({"x": random_chunks(1)[0]})
+    assert held.inside.wait(PATIENCE_S)
+    queued = place.model.submit(feed(1), "plain")
+    heard = []
+    running.when_done(lambda: heard.append(os.getpid()))
+
+    def look():
+        for ticket in (running, queued):
+            try:
+                ticket.result(PATIENCE_S)
+            except Dropped as error:
+                assert error.reason == "forked at work"
+            else:
+                raise AssertionError("answered")
+        is_refused(lambda: place.model.run(feed(1), "plain"))
+        is_refused(lambda: place.model.submit(feed(1), "plain"))
+        is_refused(lambda: place.model.open_stream("streaming"))
+        is_refused(lambda: stream.push({"x": random_chunks(1)[0]}))
+        assert not heard, "those who wait are in the parent"
+        balance = place.server.balance()
+        assert balance.balanced and balance.live == 0
+        place.model.close()
+        place.server.close("test", [], PATIENCE_S)
+
+    forked(look)
+    held.leave.set()
+    place.hook = lambda *_: None
+    running.result(PATIENCE_S), queued.result(PATIENCE_S)
+    assert heard == [os.getpid()]
+"""
+
+OF_MANY_THREADS = """
+with Runtime(threads=2) as runtime:
+    model = runtime.load(sys.argv[1])
+    model.run(feed(1), "plain")
+    forked(lambda: is_refused(lambda: model.run(feed(1), "plain")))
+    model.run(feed(1), "plain")
+"""
+
+
+@pytest.mark.parametrize("script", [AT_REST, AT_WORK, OF_MANY_THREADS], ids=["at rest", "at work", "of many threads"])
+def test_a_fork(script: str, bundle: Path) -> None:
+    command = [sys.executable, "-c", BEGIN + script, str(bundle)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
