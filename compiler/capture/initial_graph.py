@@ -117,6 +117,7 @@ def _caches(
     found = []
     for name in spec.caches:
         frames = step_frames(model, states, places, name, graph)
+        _require_size(model, frames, spec.axes, name, graph)
         found.append(cache_axis(spec, name, *_formula(frames, name, graph, spec.padded)))
     return tuple(found)
 
@@ -156,6 +157,20 @@ def check_window(places: RecipePlaces, graph: str, cache: CacheAxis, frames: int
     """
     _check_room(places, graph, cache, frames)
     _check_overflow(places, graph, cache, frames, steps)
+
+
+def _require_size(model: ir.Model, frames: Dim, axes: Collection[str], axis: str, graph: str) -> None:
+    """Refuse new frames whose number no axis tells, by the node that takes as many as it finds."""
+    unknown = () if isinstance(frames, int) else [each for each in frames.free_symbols if str(each) not in axes]
+    for node in model.graph if unknown else ():
+        sizes = [size for value in node.outputs for size in house.dims_of(value) or ()]
+        if any(house.mentions(size, str(each)) for size in sizes for each in unknown):
+            raise Refused(
+                f"how many frames a call adds to the caches along {axis!r} is not known from the sizes of its inputs: "
+                f"it depends on what {node.op_type} gives here",
+                cure="let their number follow from shapes alone: cut with fixed bounds, or mask frames, and keep them",
+                place=Place("capture", graph, str(node.name), node.op_type, axis=axis, source=house.source_of(node)),
+            )
 
 
 def _formula(frames: Dim, axis: str, graph: str, counted: Collection[str]) -> tuple[int, str | None]:

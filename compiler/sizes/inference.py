@@ -342,6 +342,38 @@ def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
         output.shape = ir.Shape(dims)
 
 
+def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """A piece of a tensor that is cut up has its other axes, and along the cut what is left: the library knows no size.
+
+    Where pieces are as long as each other, the last one may be shorter; one that is there is not empty.
+    """
+    at = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
+    source = node.inputs[0].producer() if node.inputs[0] is not None else None
+    data = source.inputs[0] if source is not None and source.op_type == "SplitToSequence" else None
+    cuts = None if source is None or len(source.inputs) < 2 else source.inputs[1]
+    if source is None or data is None or data.shape is None or cuts is None or cuts.shape is None or at is None:
+        return
+    sizes, place = context.get_symbolic_value(cuts), at[0]
+    if sizes is None or not isinstance(place, int):
+        return
+    given = source.attributes.get("axis")
+    axis = 0 if given is None else given.as_int()
+    dims = list(data.shape)
+    if len(cuts.shape) == 1:
+        dims[axis] = sizes[place] if -len(sizes) <= place < len(sizes) else ir.SymbolicDim(None)
+    else:
+        dims[axis] = _equal_piece(dims[axis], sizes[0], place)
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
+
+
+def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place: int) -> int | ir.SymbolicDim:
+    """The size of a piece of many that are as long as each other, but perhaps the last."""
+    if place < 0 or (isinstance(whole, ir.SymbolicDim) and whole.value is None):
+        return ir.SymbolicDim(None)
+    left = normal_form(_expression(whole) - place * _expression(size))
+    return _dim_of(sympy.Min(_expression(size), left))
+
+
 def _as_counted(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
     """Max(0, count) without its lower end."""
     count = sympy.Integer(0) if isinstance(dim, int) or dim.value is None else _expression(dim)
@@ -437,6 +469,7 @@ EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
     ("Range", (11,)): _count,
     ("Reshape", (5, 14)): _cancel,
     ("STFT", (17,)): _frames_of_signal,
+    ("SequenceAt", (11,)): _piece,
     ("Slice", (13,)): _cut,
 }
 """What runs after the library's own inference, by operator and the versions that it is registered for."""

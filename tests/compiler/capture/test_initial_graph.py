@@ -72,3 +72,25 @@ def test_new_frames_are_told_from_what_another_cache_holds() -> None:
     infer_shapes(model)
     states = (State("memory", "next_memory", 1, "bank"), State("past", "next_past", 1, "cached"))
     assert [step_frames(model, states, (), axis, "net") for axis in ("bank", "cached")] == [1, 2]
+
+
+def test_new_frames_whose_number_no_size_tells_are_refused_by_what_takes_them() -> None:
+    # regression: the message named a size that inference had made up, and a cure that was followed already
+    model = parse(
+        """(float[1,4,2] x, bool[4] heard, float[1,cached,2] past) => (float[1,r,2] next_past)
+        { found = Compress<axis = 1>(x, heard)  doubled = Add(found, found)
+          next_past = Concat<axis = 1>(past, doubled) }"""
+    )
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=(1, 4, 2), dtype="float32"),
+            "heard": Input(shape=(4,), dtype="bool"),
+            "past": Input(shape=(1, "cached", 2), dtype="float32", state="next_past"),
+        },
+        outputs=("next_past",),
+        axes={"cached": Axis(window=6)},
+        passes=(),
+    )
+    with pytest.raises(Refused, match="depends on what Compress gives here; let their number follow from shapes"):
+        initial_graph(mock.Mock(), "net", spec, (model, None), 9, {})

@@ -197,3 +197,21 @@ def test_where_the_library_fails_nothing_is_known(body: str) -> None:
     house.infer_shapes(model)
     (before, after) = model.graph
     assert str(before.outputs[0].shape) == "[batch,time,4]" and after.outputs[0].shape is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "sizes"),
+    [
+        ("SplitToSequence<axis = -1>(x, four)", ["[batch,time,4]", "[batch,time,2]"]),
+        ("SplitToSequence<axis = 2>(x, some)", ["[batch,time,1]", "[batch,time,5]"]),
+        ("SplitToSequence<axis = 1>(x, four)", ["[batch,Min(4, time),6]", "[batch,Min(4, time - 4),6]"]),
+    ],
+)
+def test_pieces_of_a_sequence_have_the_sizes_that_they_are_cut_to(pieces: str, sizes: list[str]) -> None:
+    """As the exporter writes `x.chunk(2, -1)`: in front of a cache, they tell how many frames a call adds."""
+    text = f"""(float[batch,time,6] x) => (float[b,t,c] first, float[b,t,c] last)
+        <int64 four = {{4}}, int64[2] some = {{1, 5}}, int64 zero = {{0}}, int64 one = {{1}}> {{
+            pieces = {pieces}  first = SequenceAt(pieces, zero)  last = SequenceAt(pieces, one)
+        }}"""
+    shapes = [house.dims_of(value) for value in parse(text).graph.outputs]
+    assert [f"[{','.join(map(str, dims or ()))}]" for dims in shapes] == sizes
