@@ -96,8 +96,8 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
 
 def _full_state(graph: Graph, rows: int, sizes: Mapping[str, int]) -> StreamState:
     """Caches as full as they may be before a call."""
-    room = {each.axis: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
-    lengths = {axis: np.full(rows, valid) for axis, valid in room.items()}
+    room = {each: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
+    lengths = {each.axis: np.full(rows, valid // each.chunk * each.chunk) for each, valid in room.items()}
     return replace(initial_state(graph, rows), lengths=lengths)
 
 

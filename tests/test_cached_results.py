@@ -286,6 +286,7 @@ CHANGES: dict[str, list[Change]] = {
     "Graph.flush_values": [("stream", at(*NET, "flush_values", value={"features": 1.0}))],
     "Graph.derive_steps": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8}))],
     "DeriveSteps.along": [("stream", at(*NET, "derive_steps", value={"along": "cache", "window": 8}))],
+    "DeriveSteps.chunk": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "chunk": 4}))],
     "DeriveSteps.window": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 9}))],
     "Source.factory": [("scale", at(*NET, "source", "factory", value="scale:build_more"))],
     "Source.onnx": [("stream", at(*NET, "source", "onnx", value="product.onnx"))],

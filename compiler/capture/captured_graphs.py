@@ -125,7 +125,9 @@ class CapturedGraphs:
         if self._derived is None:
             return ""
         caches = len(self._derived.certificate["caches"])
-        return f"steps derived with {caches} caches, certificate of {self._derived.steps} steps replayed"
+        ahead = int(self._derived.certificate["look_ahead"])
+        told = f", which look ahead by up to {ahead} frames of their own chunk" if ahead else ""
+        return f"steps derived with {caches} caches{told}, certificate of {self._derived.steps} steps replayed"
 
     def whole(self) -> ir.Model:
         """The graph of whole sequences that steps were derived of; what is cached is among its outputs."""

@@ -59,7 +59,8 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         CanonicalizeAttention().apply(Lowered(graph, model))
         simplify_model(model)
         past = cache_axis_name(spec)
-        derived = derive(model, spec.derive_steps.along, past, spec.derive_steps.window, _largest(spec))
+        steps = spec.derive_steps
+        derived = derive(model, steps.along, past, steps.window, _largest(spec), steps.chunk)
     except SlipwayError as error:
         raise error.at(stage=STAGE, graph=graph) from None
     if derived.certificate["first"]:
@@ -70,7 +71,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         )
     whole, made = (ir.serde.serialize_model(each) for each in (model, derived.model))
     try:
-        steps = check_steps(whole, made, derived.certificate)
+        replayed = check_steps(whole, made, derived.certificate)
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
@@ -80,7 +81,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     for each in derived.cached:
         model.graph.outputs.append(_frames_of(model, each, spec.derive_steps.along))
     house.infer_shapes(derived.model)
-    return DerivedModel(derived.model, model, derived.certificate, steps)
+    return DerivedModel(derived.model, model, derived.certificate, replayed)
 
 
 def _largest(spec: Graph) -> dict[str, int]:

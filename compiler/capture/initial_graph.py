@@ -134,6 +134,7 @@ def cache_axis(spec: Graph, name: str, step: int, added: str | None = None) -> C
         axis.mask_input,
         added=added,
         is_whole=spec.derive_steps is not None,
+        chunk=1 if spec.derive_steps is None else spec.derive_steps.chunk,
     )
 
 

@@ -7,7 +7,8 @@ derived one on the same sequences, cut into calls of random lengths, with caches
    or all places of each of its time axes, call after call.
 2. What is cached, and what is answered, keeps its entries when other frames follow: the future is drawn anew, and
    replaced by the largest numbers that the input's type holds, and nothing of the past may move.
-3. Masks that the certificate speaks of are read off the whole graph: outside of them no weight is left.
+3. What is answered moves with no frame that lies further ahead than the certificate says.
+4. Masks that the certificate speaks of are read off the whole graph: outside of them no weight is left.
 """
 
 import dataclasses
@@ -58,7 +59,7 @@ def check_steps(
     Args:
         whole: the stateless graph, with axis names in the shapes of its inputs.
         steps: the derived graph.
-        certificate: `time`, `past`, `longest`, `first`, `caches` and `values`.
+        certificate: `time`, `past`, `longest`, `chunk`, `look_ahead`, `first`, `caches` and `values`.
         seeds: sequences.
 
     Returns:
@@ -106,7 +107,8 @@ class _Replay:
         self.whole, self.steps, self.certificate, self.graphs = whole, steps, certificate, graphs
         self.time, self.past = certificate["time"], certificate["past"]
         self.random = np.random.default_rng(seed)
-        self.frames = min(FRAMES, certificate["longest"])
+        self.chunk = max(int(certificate["chunk"]), 1)
+        self.frames = min(max(FRAMES, 4 * self.chunk - 1), certificate["longest"])
         self.sizes = {self.time: self.frames}
         self.feeds = {value.name: self._drawn(value) for value in whole.graph.input}
 
@@ -133,8 +135,10 @@ class _Replay:
         left = self.frames
         first = max(int(self.certificate["first"]), 1)
         while left:
-            most = min(left, 5)
-            count = min(left, first) if left == self.frames and first > 1 else int(self.random.integers(1, most + 1))
+            most = 5 if self.chunk == 1 else 2
+            count = min(left, self.chunk * int(self.random.integers(1, most + 1)))
+            if left == self.frames and first > 1:
+                count = min(left, first)
             yield count
             left -= count
 
@@ -208,15 +212,31 @@ class _Replay:
             for axis, *_, in_front in each["parts"]
         }
         first = min(max(int(self.certificate["first"]), 1), self.frames)
-        for at in sorted({first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1} - {0}):
+        ends = {first, self.frames // 2 if self.frames // 2 > first else first, self.frames - 1}
+        for at in sorted({end // self.chunk * self.chunk if self.chunk > 1 else end for end in ends} - {0}):
             if at >= self.frames or at < first:
                 continue
-            feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
-            other = dict(zip(names, self.graphs.whole.run(names, feeds), strict=True))
+            other = self._answers_behind(names, at)
             for name, axis, in_front in kept:
                 before, after = (each[name].take(range(in_front + at), axis) for each in (answers, other))
                 if not _agree(before, after):
                     raise Rejected(f"{name!r} moves with frames behind {at}: {_difference(before, after)}")
+        results = {each for each in kept if each[0] in _outputs(self.whole)}
+        ahead = int(self.certificate["look_ahead"])
+        for place in range(first, min(first + self.chunk, self.frames - ahead - 1)) if self.chunk > 1 else ():
+            other = self._answers_behind(names, place + ahead + 1)
+            for name, axis, in_front in results:
+                before, after = (each[name].take(range(in_front + place + 1), axis) for each in (answers, other))
+                if not _agree(before, after):
+                    raise Rejected(
+                        f"{name!r} moves at {place} with frames further ahead than {ahead}: "
+                        f"{_difference(before, after)}"
+                    )
+
+    def _answers_behind(self, names: Sequence[str], at: int) -> dict[str, Array]:
+        """What the whole graph answers where other frames follow behind so many."""
+        feeds = {value.name: self._other(value, at) for value in self.whole.graph.input}
+        return dict(zip(names, self.graphs.whole.run(names, feeds), strict=True))
 
     def _other(self, value: onnx.ValueInfoProto, at: int) -> Array:
         """The same frames up to a place, and others behind."""

@@ -19,23 +19,44 @@ class Reach:
         low: in frames; -inf for all earlier ones.
         high: in frames; above 0 it looks ahead.
         first: frames at the start that may all read each other, as under a mask of a prefix.
+        inside: of the frames that are looked ahead, those that lie in a frame's own chunk wherever it lies there: no
+            frame reads further than `high - inside` behind the last one of its chunk.
     """
 
     low: float
     high: float
     first: float = 0
+    inside: float = 0
+
+    @property
+    def beyond(self) -> float:
+        """The frames that are read behind the own chunk, counted from its last one."""
+        return self.high - self.inside
 
     @property
     def is_causal(self) -> bool:
-        """Whether no later frame is read, but within the first ones."""
-        return self.high <= 0
+        """Whether nothing behind the own chunk is read, but within the first frames."""
+        return self.beyond <= 0
 
-    def behind(self, other: "Reach") -> "Reach":
-        """What is read where this lies behind another: of every frame that this reads, all that the other reads."""
+    def behind(self, other: "Reach", chunk: int = 1) -> "Reach":
+        """What is read where this lies behind another: of every frame that this reads, all that the other reads.
+
+        A frame that lies so many chunks behind the own one reads as far behind the end of its own.
+
+        Args:
+            other: what the frames that this reads do read.
+            chunk: frames of a chunk.
+        """
         if self == NOWHERE or other == NOWHERE:
             return NOWHERE
         first = max(self.first + max(other.high, 0) if self.first else 0, other.first)
-        return Reach(self.low + other.low, self.high + other.high, first)
+        low, high = self.low + other.low, self.high + other.high
+        if math.isinf(high):
+            return Reach(low, high, first)
+        chunks = chunk * math.ceil(max(self.beyond, 0) / chunk)
+        beyond = min(self.beyond + other.high, chunks + other.beyond)
+        high = min(high, beyond + chunk - 1)
+        return Reach(low, high, first, high - beyond)
 
     def __str__(self) -> str:
         return f"[{self.low:g}, {self.high:g}]" + (f" and the first {self.first:g}" if self.first else "")
@@ -51,7 +72,8 @@ def hull(reaches: Iterable[Reach]) -> Reach:
     found = [each for each in reaches if each != NOWHERE]
     if not found:
         return NOWHERE
-    return Reach(min(r.low for r in found), max(r.high for r in found), max(r.first for r in found))
+    low, high, first = min(r.low for r in found), max(r.high for r in found), max(r.first for r in found)
+    return Reach(low, high, first, 0 if math.isinf(high) else high - max(r.beyond for r in found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,21 +144,39 @@ class Dependence:
 CONSTANT = Dependence()
 
 
-def reach_of(support: npt.NDArray[np.bool_]) -> Reach:
+def reach_of(support: npt.NDArray[np.bool_], chunk: int = 1) -> Reach:
     """What a row reads of the columns.
 
     Look-ahead within the first frames alone, as under a mask of a prefix, is told apart from look-ahead everywhere.
 
     Args:
         support: bool [rows, columns] of one size.
+        chunk: frames of a chunk; the first one begins with the first row.
     """
     rows, columns = np.nonzero(support)
     if not rows.size:
         return NOWHERE
     ahead = columns - rows
-    low, high = float(ahead.min()), float(ahead.max())
-    if high > 0:
-        first = int(columns[ahead > 0].max()) + 1
-        if 2 * first <= len(support):
-            return Reach(low, 0, first)
-    return Reach(low, high)
+    beyond = columns - (rows // chunk * chunk + chunk - 1)
+    low, first = float(ahead.min()), 0
+    if beyond.max() > 0:
+        first = int(columns[beyond > 0].max()) + 1
+        first = first if 2 * first <= len(support) else 0
+    behind = columns >= first
+    high = max(float(ahead[behind].max(initial=0)), 0.0) if first else float(ahead.max())
+    most = max(float(beyond[behind].max(initial=0)), 0.0) if first else float(beyond.max())
+    return Reach(low, high, first, high - min(most, high))
+
+
+def chunk_of(supports: Iterable[npt.NDArray[np.bool_]]) -> int | None:
+    """The fewest frames of which chunks may be, so that no row reads behind its own; None where none are.
+
+    Args:
+        supports: bool [longest, longest], rows and columns.
+    """
+    masks = list(supports)
+    for chunk in range(2, min((len(each) for each in masks), default=0) // 2 + 1):
+        found = [reach_of(each, chunk) for each in masks]
+        if all(reach.is_causal and not reach.first for reach in found):
+            return chunk
+    return None

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.derivation.caching import CachedValue
-from compiler.derivation.dependence import reach_of
+from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.written_sizes import Part, Parts
@@ -31,7 +31,9 @@ class DerivedSteps:
     certificate: dict[str, Any]
 
 
-def derive(model: ir.Model, time: str, past: str, longest: int, most: Mapping[str, int] | None = None) -> DerivedSteps:
+def derive(
+    model: ir.Model, time: str, past: str, longest: int, most: Mapping[str, int] | None = None, chunk: int = 1
+) -> DerivedSteps:
     """The graph of a call.
 
     Args:
@@ -40,17 +42,19 @@ def derive(model: ir.Model, time: str, past: str, longest: int, most: Mapping[st
         past: name for the axis of cached frames.
         longest: frames of the longest sequence; masks are evaluated up to it.
         most: the largest sizes of other axes, by name: a prefix that is joined to the frames has so many entries.
+        chunk: frames that may read each other: every call begins behind a multiple of it, and a shorter one is the
+            last of its stream.
 
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
     _require_lengths(model, time, longest, most or {})
-    judging = Judging(model, time, longest, most)
+    judging = Judging(model, time, longest, most, chunk)
     if judging.offences:
         first = judging.offences[0]
         raise Refused(
             f"no steps can be derived: {offenders(judging.offences)}",
-            cure=CURE,
+            cure=_cure(judging, most),
             place=Place(
                 node=str(first.node.name), op=first.node.op_type, axis=time, source=house.source_of(first.node)
             ),
@@ -60,6 +64,17 @@ def derive(model: ir.Model, time: str, past: str, longest: int, most: Mapping[st
     return DerivedSteps(
         emission.model, tuple(emission.caches.cached), _certificate(judging, emission, time, past, longest)
     )
+
+
+def _cure(judging: Judging, most: Mapping[str, int] | None) -> str:
+    """What to do about offences: where masks are of whole chunks, and nothing else offends, call chunk by chunk."""
+    chunk = chunk_of(judging.supports)
+    try:
+        if chunk is None or Judging(judging.model, str(judging.frames), judging.longest, most, chunk).offences:
+            return CURE
+    except Refused:
+        return CURE
+    return f"frames read within chunks of {chunk}: write chunk: {chunk} in derive_steps, and call with whole chunks"
 
 
 def _require_lengths(model: ir.Model, time: str, longest: int, most: Mapping[str, int]) -> None:
@@ -105,9 +120,10 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         for each, left in zip(emission.caches.cached, emission.caches.left, strict=True)
     ]  # fmt: skip
     reaches = [each.reach for value in results.values() for each in judging.of(value).along.values()]
+    ahead = max((reach.high for reach in reaches if not reach.first), default=0)
     masks = [
         {"value": str(value.name), "kind": fact.outside.kind, "made_by": list(fact.outside.made_by),
-         "reach": str(reach_of(fact.outside.support)), "level": fact.outside.level}
+         "reach": str(reach_of(fact.outside.support, judging.chunk)), "level": fact.outside.level}
         for value, fact in judging.known.items()
         if fact.outside is not None and fact.outside.kind == "zero"
     ]  # fmt: skip
@@ -115,6 +131,8 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "time": time,
         "past": past,
         "longest": longest,
+        "chunk": judging.chunk,
+        "look_ahead": int(max(ahead, 0)),
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [
             {"value": str(each.value.name), "axis": each.axis, "input": each.input, "output": each.output,

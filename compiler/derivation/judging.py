@@ -4,6 +4,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler import ir as house
@@ -77,6 +79,7 @@ class Judging:
         time: name of the time axis.
         longest: frames of the longest sequence that is asked about.
         most: the largest sizes of axes that count entries of prefixes, by name.
+        chunk: frames of a chunk, which may read each other: calls are of whole ones.
 
     Attributes:
         known: by value; numbers computed of sizes are not in it.
@@ -86,13 +89,16 @@ class Judging:
         kept: of what reads earlier frames by itself, the axis of frames of its operand, and how many are
             read, by node; 0 of a recurrence.
         rows: where entries mix under a mask, the axis of the result that has its rows, by node, operand and its axis.
+        supports: of the masks under which entries mix.
 
     Raises:
         Refused: there is no rule for what a node does along time.
     """
 
-    def __init__(self, model: ir.Model, time: str, longest: int, most: Mapping[str, int] | None = None) -> None:
-        self.model, self.frames, self.longest = model, house.symbol(time), longest
+    def __init__(
+        self, model: ir.Model, time: str, longest: int, most: Mapping[str, int] | None = None, chunk: int = 1
+    ) -> None:
+        self.model, self.frames, self.longest, self.chunk = model, house.symbol(time), longest, chunk
         self.masks = Masks(self.frames, longest, most or {})
         self.offences: list[Offence] = []
         self.known: dict[ir.Value, Dependence] = {}
@@ -100,6 +106,7 @@ class Judging:
         self.shifted: dict[ir.Node, int] = {}
         self.kept: dict[ir.Node, tuple[int, int]] = {}
         self.rows: dict[tuple[ir.Node, int, int], int] = {}
+        self.supports: list[npt.NDArray[np.bool_]] = []
         self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
             along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
@@ -244,7 +251,7 @@ class Judging:
         """What reads other frames by itself: kept where it reads earlier ones, told where it looks ahead."""
         fact = self.of(node.inputs[0])
         ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
-        joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach)
+        joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach, self.chunk)
         why = f"reads frames {joined} around its own"
         if reach == EVERYWHERE:
             why = f"reads all frames of the sequence, {joined}"
@@ -383,14 +390,15 @@ class Judging:
                 continue
             operand, outside = masked
             row = outside.row
-            reach = reach_of(outside.support).behind(hull((beyond, HERE)))
+            self.supports.append(outside.support)
+            reach = reach_of(outside.support, self.chunk).behind(hull((beyond, HERE)), self.chunk)
             if not any(facts[k].is_data for k in facts) and (not reach.is_causal or reach.first):
                 whole = whole or self._offend(node, EVERYWHERE, "computes with later places of the sequence")
                 continue
             for at, each in along.items():
                 if links.axes.get(at, {}).get(operand) == row:
                     joined = hull((each.reach, reach))
-                    if joined.high > 0 and joined.high > each.reach.high:
+                    if joined.beyond > 0 and joined.beyond > each.reach.beyond:
                         self._offend(node, joined, f"reads frames {joined} around its own")
                     elif each.before and not outside.is_closed:
                         self._offend(node, EVERYWHERE, "lets what lies in front of the frames read them")
@@ -405,7 +413,7 @@ class Judging:
             raise NotLinked("a running sum along time")
         backwards = house.int_attribute(node, "reverse", 0)
         own = Reach(0, math.inf) if backwards else Reach(-math.inf, -house.int_attribute(node, "exclusive", 0))
-        reach = own.behind(along[axis].reach)
+        reach = own.behind(along[axis].reach, self.chunk)
         if backwards:
             self._offend(node, reach, f"reads frames {reach} around its own")
         return {**along, axis: dataclasses.replace(along[axis], reach=reach)}

@@ -287,6 +287,10 @@ def _check_derived(graph: Graph) -> None:
     if buckets[-1] > most:
         message = f"expected a window of at least {buckets[-1]} frames, the largest bucket of {axis!r}, got {most}"
         raise disagree(message, "make it as long as a stream may become", "derive_steps", "window")
+    chunk = graph.derive_steps.chunk
+    if parted := [each for each in buckets if each % chunk]:
+        message = f"expected buckets of {axis!r} that are multiples of {chunk}, the frames of a chunk, got {parted[0]}"
+        raise disagree(message, f"write buckets: [{chunk}] for it, or other multiples", "derive_steps", "chunk")
     carried = [name for name, given in graph.inputs.items() if given.is_carried]
     others = ["first_call"] if graph.first_call is not None else ["flush"] if graph.flush else []
     if carried or others:

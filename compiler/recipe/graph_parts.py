@@ -183,10 +183,13 @@ class DeriveSteps(Record):
         along: the axis of time, in the shapes of the inputs; it has buckets and a length_input, and counts the frames
             of a call: many of a prompt, one of a step.
         window: frames of the longest stream: slots of the caches.
+        chunk: frames that may read each other, where masks are of whole chunks. A call is of one or several; a shorter
+            one is the last of its stream.
     """
 
     along: Name
     window: Positive
+    chunk: Positive = 1
 
 
 class PassSpec(Record):

@@ -91,16 +91,19 @@ def of_every_length(lowered: Lowered, stream: Sequence[Feed]) -> list[Feed]:
 
 
 def streams_that_fit(lowered: Lowered, feeds: Sequence[Feed]) -> list[list[Feed]]:
-    """Chunks as one stream, or as several, one behind the other, where a stream ends when its slots are full."""
+    """Chunks as one stream, or as several, one behind the other.
+
+    A stream ends when its slots are full, and with a chunk that is shorter than those that are masked as a whole.
+    """
     axis = chunk_axis(lowered)
     slots = [cache.slots for cache in lowered.caches if cache.is_whole]
     if axis is None or not slots:
         return [list(feeds)]
     streams: list[list[Feed]] = []
-    frames = min(slots)
+    frames, whole = min(slots), max(cache.chunk for cache in lowered.caches)
     for feed in feeds:
         length = length_of(lowered, axis, feed)
-        if frames + length > min(slots):
+        if frames + length > min(slots) or frames % whole:
             streams.append([])
             frames = 0
         streams[-1].append(feed)
@@ -117,6 +120,8 @@ def _in_turns(lowered: Lowered, axis: PaddedAxis, whole: Sequence[Feed], lengths
 def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[Feed]:
     """A stream of which every other chunk is cut, each to another length; as it is where chunks have one length.
 
+    Where chunks are masked as a whole, a cut one ends its stream: the last one is.
+
     Args:
         lowered: a padded graph.
         stream: feeds of one row.
@@ -126,7 +131,8 @@ def varied(lowered: Lowered, stream: Sequence[Feed], turn: int = 0) -> Sequence[
     if axis is None:
         return stream
     feeds = list(stream)
-    for at in range(turn % 2, len(feeds), 2):
+    is_cut_last = any(cache.chunk > 1 for cache in lowered.caches)
+    for at in [len(feeds) - 1] if is_cut_last else range(turn % 2, len(feeds), 2):
         most = length_of(lowered, axis, feeds[at])
         feeds[at] = cut(lowered, axis, feeds[at], axis.minimum + (turn + at // 2) % (most - axis.minimum + 1))
     return feeds

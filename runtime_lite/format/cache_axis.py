@@ -46,6 +46,8 @@ class CacheAxis:
             `(frames - 1) // 2 + 1`; None where every call adds `step`.
         is_whole: whether a call reads every frame of its stream, so that none may make room for another: a stream ends
             when its slots are full.
+        chunk: frames that read each other: every call begins behind a multiple of it, so that one that adds another
+            number of frames is the last of its stream.
     """
 
     axis: str
@@ -57,6 +59,7 @@ class CacheAxis:
     update: str = "replace"
     added: str | None = None
     is_whole: bool = False
+    chunk: int = 1
 
     @property
     def calls_to_fill(self) -> int:
@@ -75,8 +78,13 @@ class CacheAxis:
         """The true lengths [rows] of the next call, after one that added so many frames: the oldest ones make room.
 
         Raises:
-            BadInput: none may make room, and they have no slots.
+            BadInput: none may make room, and they have no slots; or a call before was the last one.
         """
+        if parted := lengths[(lengths % self.chunk != 0) & (np.asarray(added) > 0)].tolist():
+            raise BadInput(
+                f"a stream: expected calls of whole chunks of {self.chunk} frames before this one, got {parted[0]} "
+                f"frames along {self.axis!r}; a shorter chunk ends a stream: reset it, or open another"
+            )
         if self.is_whole and np.any(lengths + added > self.slots):
             raise BadInput(
                 f"a stream: expected at most {self.slots} frames along {self.axis!r} in all of its calls, got "

@@ -12,7 +12,7 @@ from runtime_lite.format.checked_json import JsonValue
 OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}}
 """What a graph without the key means."""
 
-OF_CACHE: Mapping[str, Any] = {"added": None, "is_whole": False}
+OF_CACHE: Mapping[str, Any] = {"added": None, "is_whole": False, "chunk": 1}
 """What a cache axis without the key means."""
 
 

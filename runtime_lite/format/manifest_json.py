@@ -187,6 +187,7 @@ def _cache(value: JsonValue) -> CacheAxis:
         update=value.key("update").one_of(UPDATES),
         added=None if added.value is None else _formula(added),
         is_whole=value.key("is_whole").boolean(),
+        chunk=value.key("chunk").integer(1, MAX_DIMENSION),
     )
 
 

@@ -177,6 +177,7 @@ WHOLE = "graphs.speller"
 EXAMPLES: Mapping[str, Example] = {
     "DeriveSteps.along": Example("time", f"{WHOLE}.derive_steps.along"),
     "DeriveSteps.window": Example("512", f"{WHOLE}.derive_steps.window"),
+    "DeriveSteps.chunk": Example("16", f"{WHOLE}.derive_steps.chunk"),
     "PipelineGate.feeds": Example('"my_data:together"', "gates.pipeline.feeds", (WIRING, TOGETHER)),
     "PipelineGate.count": Example("4", "gates.pipeline.count", (WIRING, TOGETHER)),
     "PipelineGate.max_abs": Example("1.0e-4", "gates.pipeline.max_abs", (WIRING, TOGETHER)),

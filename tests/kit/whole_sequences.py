@@ -26,6 +26,8 @@ POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias
 MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted", "packed")
 PREFIX = "prefix"
 """A mask that no drawing has: the first frames see each other."""
+CHUNKED = "chunked"
+"""A mask under which frames see all of their chunk, and one chunk in front of it."""
 WRITINGS = ("select", "add", "factor", "late")
 LOWS = (-np.inf, float(np.finfo(np.float32).min), -1.0e9)
 SPOILERS = (
@@ -48,6 +50,12 @@ NOT_BEHIND = {
     "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed"),
 }
 """Positions and masks that are refused behind a text."""
+
+CHUNK_SPOILERS = ("chunk_ahead", "chunk_shifted")
+"""What lets frames see behind their chunk: the next one, or chunks that begin elsewhere."""
+
+OTHER_SPOILERS = ("no_mask", "mean", "norm", "scaled", "shifted", "future_sum", "soft_mask")
+"""What lets frames see later ones besides their mask."""
 
 TEXT_SPOILERS = ("text_hears", "text_behind")
 """What makes a graph with a text no stream."""
@@ -92,6 +100,11 @@ class Drawing:
     seed: int = 0
     text: str = ""
     local: str = ""
+
+    @property
+    def chunk(self) -> int:
+        """Frames that may read each other."""
+        return self.width if self.mask == CHUNKED else 1
 
     @property
     def longest(self) -> int:
@@ -140,6 +153,17 @@ def drawn(seed: int, *, spoiled: bool) -> Drawing:
     return dataclasses.replace(
         drawing, text=text, spoiler=one(TEXT_SPOILERS) if is_spoiled_by_text else drawing.spoiler
     )
+
+
+def drawn_in_chunks(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing whose frames see their own chunk, and the one in front of it; spoiled, what lies behind it."""
+    random = np.random.default_rng([seed, 1])
+    width = int(random.integers(2, 7))
+    drawing = dataclasses.replace(drawn(2 * seed, spoiled=False), mask=CHUNKED, width=width, text="")
+    if not spoiled:
+        return drawing
+    of = [*CHUNK_SPOILERS, *OTHER_SPOILERS, *([LOCAL_SPOILERS[drawing.local]] if drawing.local else [])]
+    return dataclasses.replace(drawing, spoiler=str(of[int(random.integers(len(of)))]))
 
 
 class _Writer:
@@ -226,6 +250,7 @@ class _Writer:
                 self.op("Less", self.op("Sub", self._chunk(limit), self._chunk(columns)), self.number(2)),
                 self.op("LessOrEqual", columns, limit),
             ),
+            CHUNKED: lambda: self._within_chunks(rows, columns),
             PREFIX: lambda: self.op(
                 "Or", self.op("LessOrEqual", columns, limit), self.op("Less", columns, self.number(drawing.width))
             ),
@@ -245,6 +270,18 @@ class _Writer:
 
     def _chunk(self, value: ir.Value) -> ir.Value:
         return self.op("Div", value, self.number(self.drawing.width))
+
+    def _within_chunks(self, rows: ir.Value, columns: ir.Value) -> ir.Value:
+        """Own chunk and the one before; spoiled, the next one, or chunks that begin elsewhere."""
+        if self.drawing.spoiler == "chunk_shifted":
+            rows, columns = (self.op("Add", each, self.number(1)) for each in (rows, columns))
+        behind = self.op("Sub", self._chunk(rows), self._chunk(columns))
+        least = -1 if self.drawing.spoiler == "chunk_ahead" else 0
+        return self.op(
+            "And",
+            self.op("Less", behind, self.number(2)),
+            self.op("GreaterOrEqual", behind, self.number(least)),
+        )
 
     def _triangle(self, diagonal: int, *, upper: int) -> ir.Value:
         length = self.op("Unsqueeze", self.length, self.ints(0))
@@ -484,9 +521,9 @@ def in_calls(
     return np.concatenate(answers, axis=1)
 
 
-def lengths_of_calls(frames: int, random: np.random.Generator) -> list[int]:
-    """Random calls that are so many frames together: a prompt, then mostly steps."""
-    lengths = [int(random.integers(1, frames + 1))]
+def lengths_of_calls(frames: int, random: np.random.Generator, chunk: int = 1) -> list[int]:
+    """Random calls that are so many frames together: a prompt, then mostly steps; of whole chunks but for the last."""
+    lengths = [int(random.integers(1, frames + 1)) // chunk * chunk or min(chunk, frames)]
     while (left := frames - sum(lengths)) > 0:
-        lengths.append(min(left, int(random.choice([1, 1, 1, 2, 5]))))
+        lengths.append(min(left, chunk * int(random.choice([1, 1, 1, 2, 5]))))
     return lengths

@@ -1,9 +1,10 @@
 """Hunts for steps that are derived and wrong, on random stateless graphs.
 
-    python -m tests.property.derived_steps --graphs 10000 --seed 0
+    python -m tests.property.derived_steps --graphs 10000 --seed 0 --kind frames
 
 Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
-attention sees later frames, the text hears some, or something depends on the length of the sequence. A graph counts
+attention sees later frames, the text hears some, or something depends on the length of the sequence. Of the kind
+`chunks`, frames see all of their own chunk, and calls are of whole ones but for the last. A graph counts
 as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
 refuses what was derived, and as broken where anything ends in an error.
 """
@@ -23,11 +24,24 @@ from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import DerivedSteps, derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, drawn, in_calls, lengths_of_calls, session, whole_graph
+from tests.kit.whole_sequences import (
+    LABELS,
+    LETTERS,
+    Drawing,
+    drawn,
+    drawn_in_chunks,
+    in_calls,
+    lengths_of_calls,
+    session,
+    whole_graph,
+)
 
 TOLERANCE = 1.0e-4
 
-Derive = Callable[[ir.Model, str, str, int, Mapping[str, int]], DerivedSteps]
+Derive = Callable[[ir.Model, str, str, int, Mapping[str, int], int], DerivedSteps]
+
+KINDS: Mapping[str, Callable[..., Drawing]] = {"frames": drawn, "chunks": drawn_in_chunks}
+"""What is drawn, by the name on the command line."""
 
 
 BAD = ("unsound", "disputed", "broken")
@@ -52,7 +66,7 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     whole = whole_graph(drawing)
     random = np.random.default_rng(drawing.seed)
     try:
-        derived = derived_by(whole, "time", "past", drawing.longest, {"letters": LETTERS})
+        derived = derived_by(whole, "time", "past", drawing.longest, {"letters": LETTERS}, drawing.chunk)
     except Refused as refused:
         return Trial("refused", refused.message)
     first = derived.certificate["first"]
@@ -63,11 +77,9 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
             letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
             feeds["text"] = random.integers(0, LABELS, (2, letters))
         expected = session(whole).run(["scores"], feeds)[0]
-        lengths = lengths_of_calls(frames, random)
-        lengths = [min(max(lengths[0], first), frames), *lengths[1:]]
-        while sum(lengths) > frames:
-            lengths.pop()
-        lengths += [1] * (frames - sum(lengths))
+        lengths = lengths_of_calls(frames, random, drawing.chunk)
+        if first > lengths[0]:
+            lengths = [min(first, frames), *[1] * max(frames - first, 0)]
         got = in_calls(derived.model, caches, feeds, lengths)
         worst = float(np.max(np.abs(got - expected))) / max(float(np.max(np.abs(expected))), 1.0)
         if not worst <= TOLERANCE:
@@ -86,12 +98,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS, default="frames")
     arguments = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str] = collections.Counter()
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.graphs):
-        drawing = drawn(seed, spoiled=seed % 2 == 1)
+        drawing = KINDS[arguments.kind](seed, spoiled=seed % 2 == 1)
         try:
             trial = tried(drawing)
         except Exception as error:  # noqa: BLE001 - one graph that breaks does not end a hunt

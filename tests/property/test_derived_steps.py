@@ -16,10 +16,24 @@ from compiler.derivation.dependence import Reach
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import Part, Sizes
 from compiler.ir import Dim
-from tests.kit.whole_sequences import LOCAL_SPOILERS, SPOILERS, TEXT_SPOILERS, Drawing, drawn
+from tests.kit.whole_sequences import (
+    CHUNKED,
+    LOCAL_SPOILERS,
+    SPOILERS,
+    TEXT_SPOILERS,
+    Drawing,
+    drawn,
+    drawn_in_chunks,
+)
 from tests.property.derived_steps import Trial, tried
 
 FEW = range(100, 112)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_of_chunks_are_refused_or_right(seed: int) -> None:
+    found = tried(drawn_in_chunks(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
 @pytest.mark.parametrize("seed", FEW)
@@ -36,8 +50,12 @@ def test_seeds_draw_every_spoiler() -> None:
     }
 
 
-def _reach_is_causal(support: np.ndarray) -> Reach:
+def _reach_is_causal(support: np.ndarray, chunk: int = 1) -> Reach:
     return Reach(-float(len(support)), 0)
+
+
+def _reach_ends_with_a_chunk(support: np.ndarray, chunk: int = 1) -> Reach:
+    return Reach(-float(len(support)), chunk - 1, inside=chunk - 1)
 
 
 RIGHT_SIZE = Sizes.one
@@ -82,6 +100,14 @@ def _summed_alone(
 
 WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = {
     "look-ahead is not seen": (mock.patch.object(judging, "reach_of", _reach_is_causal), Drawing(spoiler="ahead")),
+    "what lies behind a chunk is not seen": (
+        mock.patch.object(judging, "reach_of", _reach_ends_with_a_chunk),
+        Drawing(mask=CHUNKED, width=4, spoiler="chunk_ahead"),
+    ),
+    "chunks begin anywhere": (
+        mock.patch.object(judging, "reach_of", _reach_ends_with_a_chunk),
+        Drawing(mask=CHUNKED, width=4, spoiler="chunk_shifted"),
+    ),
     "any score is low enough": (mock.patch.object(masks, "LOW", -1.0), Drawing(spoiler="soft_mask")),
     "means are no offence": (
         mock.patch.object(judging.Judging, "_over_frames", lambda self, n, li, f, along, m, whole: (along, whole)),

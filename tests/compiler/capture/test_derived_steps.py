@@ -17,7 +17,7 @@ from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
 from tests.kit.models.project import Project
-from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, session, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LABELS, LETTERS, Drawing, session, whole_graph
 
 WINDOW = 20
 
@@ -137,6 +137,34 @@ def test_an_encoder_answers_a_hundred_chunks_as_the_whole_utterance(tmp_path: Pa
             at += length
 
 
+CHUNK = 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("local", ["", "conv"])
+def test_an_encoder_that_looks_ahead_within_chunks_answers_a_hundred_of_them(tmp_path: Path, local: str) -> None:
+    drawing = Drawing(positions="rotary", mask=CHUNKED, width=CHUNK, local=local, layers=2)
+    made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
+    net = recipe["graphs"]["net"]  # type: ignore[index]
+    net["axes"]["time"]["buckets"] = [CHUNK, 2 * CHUNK]
+    net["derive_steps"] |= {"window": 100 * CHUNK, "chunk": CHUNK}
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", "(4, 8, *[4] * 10)"))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    (told,) = (each["detail"] for each in ended.report["stages"] if each["stage"] == "capture")
+    assert "which look ahead by up to 3 frames of their own chunk" in told
+    tokens = np.random.default_rng(5).integers(0, LABELS, (1, 100 * CHUNK - 1))
+    expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
+    with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
+        for at in range(0, tokens.shape[1], CHUNK):
+            got = stream.push({"tokens": tokens[:, at : at + CHUNK]})["scores"]
+            assert np.allclose(got, expected[:, at : at + CHUNK], atol=1e-4)
+        assert len(list(bench_model(model, runs=2, warm_up_runs=0))) == 4
+        with pytest.raises(BadInput, match=f"whole chunks of {CHUNK} frames before this one, got 399"):
+            stream.push({"tokens": tokens[:, :1]})
+
+
 def test_what_is_no_stream_is_refused_at_the_front_door(tmp_path: Path) -> None:
     ended = project(tmp_path, Drawing(spoiler="no_mask")).build(recipe="whole.yaml")
     assert ended.code == 3
@@ -155,6 +183,11 @@ def spec() -> Graph:
     )
 
 
+def test_buckets_hold_whole_chunks() -> None:
+    with pytest.raises(ValueError, match="buckets of 'time' that are multiples of 4, the frames of a chunk, got 1"):
+        Graph.model_validate({**spec().model_dump(), "derive_steps": {"along": "time", "window": WINDOW, "chunk": 4}})
+
+
 def test_the_recipe_gets_the_caches_that_were_found() -> None:
     derived = derived_model(whole_graph(Drawing()), "net", spec())
     found = with_caches(spec(), derived.model)
@@ -167,7 +200,7 @@ def test_the_recipe_gets_the_caches_that_were_found() -> None:
 
 
 def test_a_certificate_that_the_checker_rejects_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.derivation.judging.reach_of", lambda support: Reach(-9, 0))
+    monkeypatch.setattr("compiler.derivation.judging.reach_of", lambda support, chunk: Reach(-9, 0))
     with pytest.raises(GateFailed, match="expected a certificate that holds"):
         derived_model(whole_graph(Drawing(spoiler="ahead")), "net", spec())
 

@@ -6,7 +6,7 @@ from compiler import ir as house
 from compiler.derivation.derive import derive
 from compiler.derivation.judging import Judging, offenders
 from compiler.errors import Refused
-from tests.kit.whole_sequences import LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LONGEST, MASKS, POSITIONS, WRITINGS, Drawing, whole_graph
 
 SPOILED = {
     "no_mask": ("Softmax", "reads all frames of the sequence"),
@@ -66,3 +66,35 @@ def test_layers_reach_back_together() -> None:
     judging = Judging(whole_graph(Drawing(mask="band", width=4, layers=2)), "time", LONGEST)
     (result,) = judging.model.graph.outputs
     assert judging.of(result).along[1].reach.low == -6
+
+
+def test_frames_may_read_their_own_chunk() -> None:
+    judging = Judging(whole_graph(Drawing(mask=CHUNKED, width=4, layers=2)), "time", LONGEST, chunk=4)
+    (result,) = judging.model.graph.outputs
+    reach = judging.of(result).along[1].reach
+    assert judging.offences == []
+    assert (reach.low, reach.high, reach.beyond) == (-14, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("drawing", "said"),
+    [
+        (Drawing(mask=CHUNKED, width=4, spoiler="chunk_ahead"), r"reads frames \[-7, 7\]"),
+        (Drawing(mask=CHUNKED, width=4, spoiler="chunk_shifted"), r"reads frames \[-7, 3\]"),
+        (Drawing(mask=CHUNKED, width=6), r"reads frames \[-11, 5\]"),
+        (Drawing(mask=CHUNKED, width=4, local="conv", spoiler="conv_ahead"), r"\(Conv\) reads frames \[-\d, 1\]"),
+    ],
+    ids=["next_chunk", "shifted", "longer", "conv"],
+)
+def test_what_reads_behind_its_chunk_is_refused_with_how_far(drawing: Drawing, said: str) -> None:
+    with pytest.raises(Refused, match=f"{said} around its own"):
+        derive(whole_graph(drawing), "time", "past", LONGEST, chunk=4)
+
+
+def test_a_mask_of_whole_chunks_names_their_length() -> None:
+    with pytest.raises(Refused, match=r"reads frames \[-7, 3\] around its own") as refused:
+        derive(whole_graph(Drawing(mask=CHUNKED, width=4)), "time", "past", LONGEST)
+    assert "write chunk: 4 in derive_steps" in refused.value.cure
+    with pytest.raises(Refused) as refused:
+        derive(whole_graph(Drawing(mask=CHUNKED, width=4, spoiler="mean")), "time", "past", LONGEST)
+    assert "chunk" not in refused.value.cure

@@ -45,6 +45,16 @@ def test_a_stream_ends_where_its_slots_are_full() -> None:
     assert found == [[4, 1], [4, 2]]
 
 
+def test_a_chunk_that_is_shorter_than_those_that_are_masked_as_a_whole_ends_its_stream() -> None:
+    feeds = [chunk(length, 0) for length in (4, 1, 4, 2, 4)]
+    caches = (CacheAxis("cache", 16, 1, "cache_length", None, added="chunk", is_whole=True, chunk=4),)
+    whole = dataclasses.replace(padded(), caches=caches)
+    found = [[length_of(whole, AXIS, feed) for feed in each] for each in streams_that_fit(whole, feeds)]
+    assert found == [[4, 1], [4, 2], [4]]
+    cut = [[length_of(whole, AXIS, feed) for feed in varied(whole, [chunk(4, 0)] * 3, turn)] for turn in (0, 1)]
+    assert cut == [[4, 4, 2], [4, 4, 3]]
+
+
 def test_every_other_chunk_is_cut_and_streams_differ() -> None:
     stream = [chunk(4, seed) for seed in range(6)]
     cut = [[length_of(padded(), AXIS, feed) for feed in varied(padded(), stream, turn)] for turn in (0, 1)]

@@ -31,6 +31,14 @@ def test_where_every_frame_is_needed_none_makes_room() -> None:
         whole.after_call(np.array([1, 2]), 2)
 
 
+def test_a_chunk_that_is_shorter_than_those_that_are_masked_as_a_whole_is_the_last() -> None:
+    chunks = CacheAxis("cache", 12, 1, "real_length", None, is_whole=True, chunk=4)
+    assert chunks.after_call(np.array([0, 4]), np.array([4, 3])).tolist() == [4, 7]
+    assert chunks.after_call(np.array([4, 7]), np.array([4, 0])).tolist() == [8, 7]
+    with pytest.raises(BadInput, match="expected calls of whole chunks of 4 frames before this one, got 7"):
+        chunks.after_call(np.array([4, 7]), 1)
+
+
 @pytest.mark.parametrize(("added", "frames"), [(None, 2), ("time", 5), ("(time - 1) // 2 + 1", 3), ("time - 7", 0)])
 def test_the_frames_of_a_call_follow_from_its_lengths(added: str | None, frames: int) -> None:
     assert CacheAxis("cache", 3, 2, "n", None, added=added).frames_of({"time": 5}) == frames
