@@ -18,6 +18,7 @@ from runtime_lite.executors.executor import ExecutorFactory, make_executor
 from runtime_lite.format.manifest import Artifact
 from runtime_lite.format.reader import read_bundle
 from runtime_lite.model import Model, make_version
+from runtime_lite.runtime import MAX_WORKERS, check_count
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import CostTable, key_of
 from runtime_lite.scheduling.decision import Decision, Run
@@ -134,10 +135,11 @@ def bench_served(
         executors: makes what runs a graph.
 
     Raises:
-        BadInput: there is nothing at the path.
+        BadInput: there is nothing at the path, or no runtime has so many workers.
         BundleRefused: the bundle cannot be trusted or read.
         EngineAbsent: an engine is not built, or what runs it is not on this machine.
     """
+    check_count("workers", workers, MAX_WORKERS)
     bundle = read_bundle(path)
     try:
         version = make_version(bundle.manifest.name, bundle, threads, True, executors)

@@ -11,6 +11,7 @@ from runtime_lite.format.costs import Cost
 from runtime_lite.format.describe import format_table
 from runtime_lite.format.manifest import Graph, bucket_name
 from runtime_lite.format.reader import Bundle, read_bundle
+from runtime_lite.runtime import MAX_WORKERS, check_count
 from runtime_lite.scheduling.capacity import Machine, Plan, Work, most_streams, plan_streams
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.cost_table import Spread, costs_of_graph
@@ -66,9 +67,11 @@ def plan_bundles(paths: Sequence[Path], question: Question) -> str:
     """Return a table: the streams asked for, the most that are carried, and the most at the limit of the machine.
 
     Raises:
-        BadInput: no bundle has a graph with states, or one has no cost table for this machine.
+        BadInput: no bundle has a graph with states, one has no cost table for this machine, or no runtime has so many
+            workers.
         BundleRefused: a bundle cannot be read.
     """
+    check_count("workers", question.workers, MAX_WORKERS)
     machine, work = _machine_and_work(paths, question)
     limit = replace(work, admission=False, most_late=AT_THE_LIMIT)
     return format_table(

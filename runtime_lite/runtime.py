@@ -57,11 +57,11 @@ class Runtime:
         Raises:
             BadInput: a number is out of its range, or another argument is of another type.
         """
-        _check_count("threads", threads, MAX_THREADS)
+        check_count("threads", threads, MAX_THREADS)
         _check_switch("Runtime", "check_finite", check_finite)
         _check_observers(observers)
-        _check_count("workers", workers, MAX_WORKERS)
-        _check_count("max_streams", max_streams, MAX_STREAMS)
+        check_count("workers", workers, MAX_WORKERS)
+        check_count("max_streams", max_streams, MAX_STREAMS)
         self._threads = threads
         self._check_finite = check_finite
         costs = CostTable()
@@ -192,7 +192,7 @@ class Runtime:
         Raises:
             BadInput: the number is out of its range.
         """
-        _check_count("workers", workers, MAX_WORKERS)
+        check_count("workers", workers, MAX_WORKERS)
         self._server.resize(workers)
 
     def drain(self, limit_s: float) -> DrainReport:
@@ -276,7 +276,12 @@ def _warm_run_ns(runner: GraphRunner, artifact: Artifact) -> int:
     return time.perf_counter_ns() - started
 
 
-def _check_count(name: str, value: int, most: int) -> None:
+def check_count(name: str, value: int, most: int) -> None:
+    """Refuse a number of workers, threads or streams that no runtime has.
+
+    Raises:
+        BadInput: it is out of its range.
+    """
     if type(value) is not int or not 1 <= value <= most:
         raise BadInput(
             f"Runtime: expected {name} from 1 to {most}, got {show(value)}; this machine has {os.cpu_count()} cores"

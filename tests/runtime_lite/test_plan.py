@@ -81,3 +81,12 @@ def test_a_graph_without_states_has_no_streams(tmp_path: Path, capsys: pytest.Ca
     measured(plain)
     assert main(["plan", str(plain), *COMMAND]) == 2
     assert "expected a graph with states" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["plan", "bench"])
+def test_no_more_workers_are_planned_or_measured_than_a_runtime_has(
+    command: str, streaming: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = COMMAND if command == "plan" else ["--runs", "1"]
+    assert main([command, str(streaming), *options, "--workers", "257"]) == 2
+    assert "expected workers from 1 to 256, got 257" in capsys.readouterr().err
