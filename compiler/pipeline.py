@@ -1,5 +1,6 @@
 """Recipe to bundle: for every graph capture, passes and target, then the gates and the bundle.
 
+heads shared, where asked for: checkpoint -> checkpoint
 data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
 """
 
@@ -16,6 +17,7 @@ from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
 from compiler.errors import Refused, ToolchainAbsent
+from compiler.healing.healed_recipe import healed_recipe
 from compiler.lowering.listed_passes import check_passes
 from compiler.lowering.lowering import Lowering
 from compiler.measure_page_figures import measure_page_figures
@@ -69,24 +71,27 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
     """
     record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)
-    try:
-        graphs = _build(loaded, options, progress, record)
-    except (Exception, KeyboardInterrupt) as error:
-        with contextlib.suppress(OSError):  # what has ended the build is what is to be said
-            write_reports(record.report(error), (), options.report, options.page)
-        raise
-    report = record.report()
-    if options.page is None:
-        figures = []
-    else:
-        with progress.stage("", "page"):
-            figures = [measure_page_figures(graph) for graph in graphs]
-    write_reports(report, figures, options.report, options.page)
+    with contextlib.ExitStack() as kept:
+        try:
+            target = _startable(loaded, options)
+            ready = kept.enter_context(healed_recipe(loaded, options.cache, progress))
+            graphs = _build(ready, target, options, progress, record)
+        except (Exception, KeyboardInterrupt) as error:
+            with contextlib.suppress(OSError):  # what has ended the build is what is to be said
+                write_reports(record.report(error), (), options.report, options.page)
+            raise
+        report = record.report()
+        if options.page is None:
+            figures = []
+        else:
+            with progress.stage("", "page"):
+                figures = [measure_page_figures(graph) for graph in graphs]
+        write_reports(report, figures, options.report, options.page)
     return report
 
 
-def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, record: BuildRecord) -> Sequence[Lowering]:
-    """The graphs of the bundle that was built; none where the target emits nothing."""
+def _startable(loaded: LoadedRecipe, options: BuildOptions) -> Target:
+    """The target, where nothing stands against a build that may take long."""
     target = check(loaded)
     check_replaceable(options.out)
     if options.strict and (absent := target.absent()) is not None:
@@ -94,6 +99,13 @@ def _build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress, reco
             f"target {target.name}: {absent}",
             cure="build without --strict and run `build.py finish` on the machine with the device",
         )
+    return target
+
+
+def _build(
+    loaded: LoadedRecipe, target: Target, options: BuildOptions, progress: Progress, record: BuildRecord
+) -> Sequence[Lowering]:
+    """The graphs of the bundle that was built; none where the target emits nothing."""
     originals = [Original(loaded, name, spec, options.cache, progress) for name, spec in loaded.recipe.graphs.items()]
     failures = failure_folder(options.out)
     graphs = {original.name: Lowering(original, target, failures) for original in originals}

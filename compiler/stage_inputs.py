@@ -93,6 +93,25 @@ class DataInputs:
 
 
 @dataclasses.dataclass(frozen=True)
+class HealingInputs:
+    """Of changing a checkpoint so that heads share keys and values.
+
+    Attributes:
+        surroundings: of the build.
+        graph: its name.
+        spec: as far as capture looks at it, `share_heads` included.
+        files: hashes of checkpoints and files that the recipe names.
+        healing: digest of the feeds.
+    """
+
+    surroundings: Surroundings
+    graph: str
+    spec: Graph
+    files: tuple[str, ...]
+    healing: str
+
+
+@dataclasses.dataclass(frozen=True)
 class CaptureInputs:
     """Of capturing a graph.
 

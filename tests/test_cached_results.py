@@ -266,6 +266,9 @@ PIPELINE = ("gates", "pipeline")
 VERIFICATION = ("data", "verification")
 WIRE = {"from_graph": "net", "output": "logits", "to_graph": "net", "input": "features"}
 
+SHARED = {"groups": 2, "answers": "classes", "limit": 1.0}
+"""Of a graph with states it is refused, by a cold build and by a warm one; what is trained has tests of its own."""
+
 Change = tuple[str, Callable[[Any], None]]
 
 CHANGES: dict[str, list[Change]] = {
@@ -288,6 +291,21 @@ CHANGES: dict[str, list[Change]] = {
     "DeriveSteps.along": [("stream", at(*NET, "derive_steps", value={"along": "cache", "window": 8}))],
     "DeriveSteps.chunk": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "chunk": 4}))],
     "DeriveSteps.window": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 9}))],
+    "Graph.share_heads": [("stream", at(*NET, "share_heads", value=SHARED))],
+    **{
+        f"ShareHeads.{key}": [("stream", at(*NET, "share_heads", value={**SHARED, key: value}))]
+        for key, value in {
+            "groups": 3,
+            "updates": 5,
+            "minutes": 2.0,
+            "rows": 2,
+            "rate": 0.1,
+            "seed": 2,
+            "answers": "numbers",
+            "skip": 1,
+            "limit": 2.0,
+        }.items()
+    },
     "Source.factory": [("scale", at(*NET, "source", "factory", value="scale:build_more"))],
     "Source.onnx": [("stream", at(*NET, "source", "onnx", value="product.onnx"))],
     "Source.checkpoint": [("scale", at(*NET, "source", "checkpoint", value="scale.safetensors"))],
@@ -326,6 +344,7 @@ CHANGES: dict[str, list[Change]] = {
     "Data.verification": [("stream", at(*VERIFICATION, "feeds", value="tiny_more:other"))],
     "Data.calibration": [("rounded", at("data", "calibration"))],
     "Data.development": [("rounded", at("data", "development", value={"feeds": "tiny_more:choices", "count": 1}))],
+    "Data.healing": [("rounded", at("data", "healing", value={"feeds": "tiny_more:choices", "count": 10}))],
     "Feeds.feeds": [("rounded", at("data", "calibration", "feeds", value="tiny_more:other"))],
     "Feeds.count": [("stream", at(*VERIFICATION, "count", value=3))],
     "Feeds.files": [("stream", at(*VERIFICATION, "files", value=["level.txt", "stream.onnx"]))],

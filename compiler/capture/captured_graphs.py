@@ -17,6 +17,7 @@ from compiler.cache.dependencies import ABSENT, hash_path
 from compiler.cache.results import Code, StageResults
 from compiler.cache.store import stage_key
 from compiler.capture.derived_steps import DerivedModel, derived_model
+from compiler.capture.equal_heads import merge_equal_heads
 from compiler.capture.trial_calls import TrialCalls
 from compiler.errors import RecipeError
 from compiler.interruption import shielded
@@ -98,6 +99,8 @@ class CapturedGraphs:
                 self.digest = (self._entry / "digest").read_text()
             else:
                 self._models, made = self._capture()
+                if self.inputs.spec.share_heads is not None:
+                    merge_equal_heads(self._models[0], self.graph, self.inputs.spec)
                 if self.inputs.spec.derive_steps is not None:
                     self._models = self._derive(self._models[0]), None
                 content = [house.serialized(model) if model is not None else b"" for model in self._models]

@@ -19,8 +19,11 @@ from compiler import ir as house
 from compiler.errors import Place
 from compiler.stages import Refusal, State
 
-ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Max", "Min", "Clip", "Tanh"})
-"""A list of its own: what may lie between the scores, the softmax and the product with values, soft caps included."""
+ELEMENTWISE = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Max", "Min", "Clip", "Tanh", "IsNaN"}
+)
+"""A list of its own: what may lie between the scores, the softmax and the product with values: soft caps, and what
+gives rows that may see nothing weights of 0."""
 
 AXES = 4
 

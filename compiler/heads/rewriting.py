@@ -125,10 +125,32 @@ def _require_sizes_elsewhere(heads: Heads) -> None:
     axes = {heads.value: heads.heads_axis, **{node.outputs[0]: axis for node, axis in heads_along(heads)}}
     for value, axis in axes.items():
         for node in house.consumers_of(value):
-            rank = len(house.dims_of(value) or ())
-            end = house.int_attribute(node, "end", rank)
-            if house.is_op(node, "Shape") and house.int_attribute(node, "start", 0) <= axis < end:
+            if house.is_op(node, "Shape") and _counts(node, axis, len(house.dims_of(value) or ())):
                 raise Refused(f"expected {node.name} to leave the heads of {value.name} alone, got their number")
+
+
+def _counts(shape: ir.Node, axis: int, rank: int) -> bool:
+    """Whether the size of an axis is read of a shape: it is among the entries, and not all readers cut others out."""
+    start, end = house.int_attribute(shape, "start", 0), house.int_attribute(shape, "end", rank)
+    entries = list(range(rank))[start:end]
+    if axis not in entries:
+        return False
+    read = [_cut_out(node, entries) for node in house.consumers_of(shape.outputs[0])]
+    return shape.outputs[0].is_graph_output() or any(cut is None or axis in cut for cut in read)
+
+
+def _cut_out(node: ir.Node, entries: list[int]) -> list[int] | None:
+    """The entries of a vector that a node gives; None where it is not known."""
+    bounds = [None if value is None else house.array_of(value) for value in node.inputs[1:]]
+    if not bounds or any(each is None for each in bounds):
+        return None
+    first, *others = [np.asarray(each).reshape(-1).tolist() for each in bounds]
+    if house.is_op(node, "Gather"):
+        return [entries[at] for at in first]
+    if house.is_op(node, "Slice") and len(first) == 1:
+        step = others[2][0] if len(others) == 3 else 1
+        return entries[first[0] : others[0][0] : step]
+    return None
 
 
 def _head_axis(value: ir.Value, heads: int) -> int | None:

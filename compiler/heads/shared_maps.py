@@ -65,7 +65,7 @@ Method = Callable[[Array, Array, Channels], Maps]
 
 
 def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
-    """The maps that lose least.
+    """The maps that lose least, and that leave what is shared about as large as the heads were.
 
     Args:
         moments: sum over frames of x_h[i] x_g[j], float64 [heads, d, heads, d].
@@ -76,7 +76,8 @@ def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
     to_shared, from_shared = np.zeros((2, heads, size, size))
     free = np.array(channels.free, dtype=np.intp)
     if free.size:
-        roots = _roots(metrics[:, free[:, None], free])
+        read = metrics[:, free[:, None], free]
+        roots = _roots(read / max(float(np.trace(read, axis1=1, axis2=2).mean()) / free.size, np.finfo(float).tiny))
         part = moments[:, free][:, :, :, free]
         seen = np.einsum("hia,higj,gjb->hagb", roots, part, roots)
         basis = _leading(seen.reshape(heads * free.size, -1), free.size).reshape(heads, free.size, free.size)
@@ -85,7 +86,8 @@ def optimal(moments: Array, metrics: Array, channels: Channels) -> Maps:
         from_shared[:, free[:, None], free] = np.swapaxes(basis, 1, 2) @ inverse
     for pair in channels.pairs:
         turned = _complex_moments(moments, pair)
-        weights = np.sqrt(_power(metrics, pair))
+        powers = _power(metrics, pair)
+        weights = np.sqrt(powers / powers.mean())
         vector = _leading(weights[:, None] * turned * weights, 1)[:, 0]
         _put(to_shared, pair, weights * vector)
         _put(from_shared, pair, np.conj(vector) / weights)

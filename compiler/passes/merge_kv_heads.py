@@ -24,19 +24,20 @@ Source: see `compiler.heads.shared_maps`; reduction to groups as in GQA (Ainslie
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
 from compiler.calib.watched_streams import calibration_of, run_streams
 from compiler.errors import Place, RecipeError, Refused
 from compiler.heads.attention import Attention, find_attentions
 from compiler.heads.grouping import Group, best_partition, spread_groups
 from compiler.heads.layout import axes_of_cache
 from compiler.heads.moments import HeadMoments, head_moments, output_moments, refitted
-from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
+from compiler.heads.rewriting import Rewriter, Weights, merged_weights, require_rewritable
 from compiler.heads.shared_maps import METHODS, Maps, energy, lost, of_group
 from compiler.heads.shared_states import SharedState, SharedStates, in_channels_of
 from compiler.heads.site import Site, site_of
@@ -81,30 +82,40 @@ class MergeKvHeads:
         Raises:
             Refused: there are no calibration data, the graph is padded, or it has no attention that can be merged.
         """
+        found = self.merges(lowered)
+        caches = {name: state for each in found.merges for name, state in each.caches.items()}
+        if caches:
+            lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, SharedStates(caches)))
+        detail = _summary([each.losses for each in found.merges])
+        return Outcome(lowered, found.matched, len(found.merges), tuple(found.refused), detail=detail)
+
+    def merges(self, lowered: Lowered) -> "Merges":
+        """Let the heads of every attention share, one attention after the other; the graph is changed.
+
+        Raises:
+            Refused: as `apply`.
+        """
         if lowered.is_padded or lowered.parts:
             raise Refused(
                 f"expected a graph as it is captured for {self.name}, got one that is padded or has packed states",
                 cure=f"list {self.name} before pad_axes and what comes behind it",
             )
         streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
-        house.infer_shapes(lowered.model)
+        infer_settled(lowered.model)
         sites, shared, refused = self._sites(lowered, streams)
         if not sites and not shared:
             seen = f": {refused[0]}" if refused else ", got no such softmax"
             raise Refused(f"expected attention to merge, {LOOKED_FOR}{seen}", cure=f"leave {self.name} out")
         if not sites:
-            return Outcome(lowered, refused=tuple(refused))
+            return Merges((), 0, tuple(refused))
         budgets = self._budgets(lowered, sites, streams)
         original = dataclasses.replace(lowered, model=house.clone(lowered.model))
-        merged, caches = [], dict[str, SharedState]()
-        for site, groups in zip(sites, budgets, strict=True):
-            if groups < site.attention.heads:
-                losses, shared_by = _Merging(self, lowered, original, site, groups, streams).merge()
-                merged.append(losses)
-                caches |= shared_by
-        if caches:
-            lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, SharedStates(caches)))
-        return Outcome(lowered, len(sites), len(merged), tuple(refused), detail=_summary(merged))
+        merges = tuple(
+            _Merging(self, lowered, original, site, groups, streams).merge()
+            for site, groups in zip(sites, budgets, strict=True)
+            if groups < site.attention.heads
+        )
+        return Merges(merges, len(sites), tuple(refused))
 
     def _sites(self, lowered: Lowered, streams: Sequence[Sequence[Feed]]) -> tuple[list[Site], int, list[Refusal]]:
         """The attentions that can be merged, how many share already, and what stands against the others."""
@@ -181,6 +192,40 @@ class Losses:
     refit: float
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Merge:
+    """One attention whose heads share.
+
+    Attributes:
+        site: the attention as it was.
+        partition: heads of every group.
+        weights: what it projects with now.
+        losses: what that loses.
+        caches: what its caches hold from now on, by input.
+    """
+
+    site: Site
+    partition: tuple[Group, ...]
+    weights: Weights
+    losses: Losses
+    caches: Mapping[str, SharedState]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Merges:
+    """The attentions of a graph.
+
+    Attributes:
+        merges: those whose heads share now.
+        matched: how many could.
+        refused: why others could not.
+    """
+
+    merges: tuple[Merge, ...]
+    matched: int
+    refused: tuple[Refusal, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Merging:
     """The merging of one attention."""
@@ -192,8 +237,8 @@ class _Merging:
     groups: int
     streams: Sequence[Sequence[Feed]]
 
-    def merge(self) -> tuple[Losses, dict[str, SharedState]]:
-        """Write it; what is lost, and what its caches hold from now on, by input."""
+    def merge(self) -> Merge:
+        """Write it."""
         site, method = self.site, METHODS[self.options.method]
         attention: Attention = site.attention
         output = str(attention.output.outputs[0].name)
@@ -206,7 +251,7 @@ class _Merging:
         model = self.lowered.model
         written = Rewriter(model, attention, partition, weights, self.options.name).write()
         house.prune(model)
-        house.infer_shapes(model)
+        infer_settled(model)
         fitted, kept = output_moments(self.original, output, self.lowered, str(written.context.name), self.streams)
         every = fitted + kept
         chosen = refitted(fitted, kept, weights.output) if self.options.refit else weights.output
@@ -224,7 +269,7 @@ class _Merging:
             every.error(weights.output),
             every.error(chosen),
         )
-        return losses, caches
+        return Merge(site, partition, dataclasses.replace(weights, output=chosen), losses, caches)
 
     def _caches(
         self, partition: Sequence[Group], keys: Sequence[Maps], values: Sequence[Maps]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from compiler.did_you_mean import did_you_mean
 from compiler.recipe.field_types import Name, Positive, Record, TensorName, disagree
-from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, PassSpec, Source
+from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, PassSpec, ShareHeads, Source
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from runtime_lite.format.arrays import holds
 
@@ -23,6 +23,7 @@ class Graph(Record):
         inputs: in the order of the module's `forward`.
         outputs: in the order of the module's results.
         axes: how each named axis becomes static.
+        share_heads: whether heads of attention share keys and values, and how the model is trained to bear it.
         derive_steps: of a model that takes whole sequences, how it is called chunk by chunk.
         passes: the pipeline, in order; `STANDARD_PASSES` when the recipe lists none.
         flush: of a stream whose outputs lag, the entries that are fed at its end, by input: zeros, or `flush_values`.
@@ -34,6 +35,7 @@ class Graph(Record):
     inputs: Annotated[dict[TensorName, Input], Field(min_length=1)]
     outputs: Annotated[tuple[TensorName, ...], Field(min_length=1)]
     axes: dict[Name, Axis] = Field(default_factory=dict)
+    share_heads: ShareHeads | None = None
     derive_steps: DeriveSteps | None = None
     passes: tuple[PassSpec, ...] = tuple(PassSpec(name=name) for name in STANDARD_PASSES)
     flush: dict[TensorName, Positive] = Field(default_factory=dict)
@@ -74,6 +76,7 @@ class Graph(Record):
         _check_flush(self)
         _check_flush_values(self)
         _check_derived(self)
+        _check_shared(self)
         _check_originals(self)
         _check_rows(self)
         return self
@@ -296,6 +299,18 @@ def _check_derived(graph: Graph) -> None:
     if carried or others:
         message = f"expected a model without states, got {(carried + others)[0]!r}"
         raise disagree(message, "delete derive_steps: a model with states is built as it is", "derive_steps")
+
+
+def _check_shared(graph: Graph) -> None:
+    """What is trained is a module over whole sequences, called once."""
+    if graph.share_heads is None:
+        return
+    carried = [name for name, given in graph.inputs.items() if given.is_carried]
+    others = ["first_call"] if graph.first_call is not None else ["onnx"] if graph.source.onnx is not None else []
+    if carried or others:
+        message = f"expected a factory of a module without states, got {(carried + others)[0]!r}"
+        cure = "delete share_heads; of a graph with caches list the pass merge_kv_heads"
+        raise disagree(message, cure, "share_heads")
 
 
 def _check_states(graph: Graph) -> None:

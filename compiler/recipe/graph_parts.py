@@ -1,6 +1,6 @@
 """What a graph of a recipe is declared with: where it comes from, its inputs, its axes, its passes."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from pydantic import Field
@@ -190,6 +190,36 @@ class DeriveSteps(Record):
     along: Name
     window: Positive
     chunk: Positive = 1
+
+
+class ShareHeads(Record):
+    """Heads that share keys and values: the checkpoint is changed, and trained on, before anything is captured.
+
+    What is built then is held to the changed model, and `limit` says how far that may be from the original. The feeds
+    of `data.healing` are what it is measured and trained on.
+
+    Attributes:
+        groups: heads of keys and values that stay in every attention.
+        updates: at most so many updates of training; 0 changes the checkpoint in closed form alone.
+        minutes: and no longer than so many minutes, by the clock, over all builds that were stopped and go on.
+        rows: sequences per update.
+        rate: highest learning rate, of AdamW.
+        seed: of what is drawn.
+        answers: what the outputs are: `classes`, scores along the last axis; or `numbers`.
+        skip: frames at the start of a sequence whose answers do not count.
+        limit: how far the answers may be from the original's, on every tenth stream of the feeds, which are kept apart:
+            nats of divergence for classes, share of power for numbers.
+    """
+
+    groups: Positive
+    updates: Annotated[int, Field(ge=0)] = 2000
+    minutes: Annotated[float, Field(gt=0)] = 20.0
+    rows: Positive = 16
+    rate: Annotated[float, Field(gt=0)] = 1e-3
+    seed: Annotated[int, Field(ge=0)] = 1
+    answers: Literal["classes", "numbers"]
+    skip: Annotated[int, Field(ge=0)] = 0
+    limit: Annotated[float, Field(gt=0)]
 
 
 class PassSpec(Record):

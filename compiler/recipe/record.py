@@ -40,11 +40,13 @@ class Data(Record):
         verification: what gates run; the recordings of the task have this role as well.
         calibration: where passes take ranges and noise from.
         development: where passes measure the task to choose by it; None measures it on the calibration data.
+        healing: what models with `share_heads` are trained on.
     """
 
     verification: Feeds
     calibration: Feeds | None = None
     development: Feeds | None = None
+    healing: Feeds | None = None
 
 
 class Target(Record):
@@ -95,6 +97,16 @@ class Recipe(Record):
         if self.data.development is not None and self.data.calibration is None:
             message = "expected data.calibration beside it, as passes that choose record ranges there, got none"
             raise disagree(message, "write calibration, or drop development", "data", "development")
+        shared = {name: graph for name, graph in self.graphs.items() if graph.share_heads is not None}
+        if bool(shared) != (self.data.healing is not None):
+            expected, got = (
+                ("data.healing", "none") if shared else ("share_heads in a graph", "none beside data.healing")
+            )
+            cure = "write both, or none of them"
+            place = ("graphs", next(iter(shared)), "share_heads") if shared else ("data", "healing")
+            raise disagree(f"expected {expected}, got {got}", cure, *place)
+        if self.data.healing is not None and isinstance(self.data.healing.feeds, dict):
+            _check_graph_names(("data", "healing", "feeds"), self.data.healing.feeds, shared)
         for key in ("verification", "calibration", "development"):
             feeds = getattr(self.data, key)
             if feeds is not None and isinstance(feeds.feeds, dict):

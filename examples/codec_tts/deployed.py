@@ -6,10 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 from torch import Tensor, nn
 
-from examples.codec_tts import codec, generation, prompt, recordings, sentences, speak
+from examples.codec_tts import codec, generation, prompt, recordings, sentences, speak, spoken_codes, train_speech
 from examples.streaming_asr import text
 
 Feed = dict[str, np.ndarray]
+
+LONGEST_PIECE = 32
+"""The largest bucket of codes."""
 
 
 class VoiceEncoder(nn.Module):
@@ -62,6 +65,21 @@ def verification() -> Iterator[list[Feed]]:
 def calibration() -> Iterator[list[Feed]]:
     """Other sentences and codes in the same form."""
     yield from _sentences_in_steps(4, "training")
+
+
+def healing() -> Iterator[list[Feed]]:
+    """For the speech model whose heads share: training sentences behind prompts of their voices, in pieces.
+
+    A few of the codes are replaced, as in training.
+    """
+    spoken = spoken_codes.read()
+    drawn = train_speech.SentenceBatches(spoken)
+    for number, each in enumerate(spoken):
+        chance = np.random.default_rng((5, number))
+        letters, codes, _ = train_speech.join([each], [drawn.prompt(each.voice, chance)])
+        heard = train_speech.disturb(codes, chance).numpy()
+        pieces = np.split(heard, range(LONGEST_PIECE, heard.shape[1], LONGEST_PIECE), axis=1)
+        yield [{"text": letters.numpy(), "codes": piece} for piece in pieces]
 
 
 def _sentences_in_steps(seed: int, side: text.Side) -> Iterator[list[Feed]]:

@@ -450,11 +450,32 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.padding",
             "compiler.checker",
             "compiler.derivation",
+            "compiler.analysis",
+            "compiler.heads",
             "compiler.passes",
             "compiler.capture",
             "runtime_lite.format.cache_axis",
             "runtime_lite.format.canonical_json",
             "runtime_lite.format.formula",
+        ),
+    ),
+    (
+        "compiler.healing",
+        (
+            "compiler.interruption",
+            "compiler.records",
+            "compiler.errors",
+            "compiler.stages",
+            "compiler.ir",
+            "compiler.cache",
+            "compiler.recipe",
+            "compiler.stage_inputs",
+            "compiler.runners",
+            "compiler.heads",
+            "compiler.report",
+            "compiler.passes",
+            "compiler.capture",
+            "compiler.healing",
         ),
     ),
     (
@@ -556,6 +577,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.bundle",
             "compiler.culprits",
             "compiler.capture",
+            "compiler.healing",
             "compiler.lowering",
             "compiler.measure_page_figures",
             "compiler.assembly",
@@ -692,7 +714,11 @@ NOT_IN_CHECKER = frozenset({"onnx_ir", "onnxscript", "onnx_shape_inference", "py
 NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydantic", "rich", "sympy", "torch", "yaml"})
 
 FRAMEWORK = "torch"
-FRAMEWORK_FILES = ("compiler/capture/module_call.py", "compiler/capture/torch_module.py")
+FRAMEWORK_FILES = (
+    "compiler/capture/module_call.py",
+    "compiler/capture/torch_module.py",
+    "compiler/healing/training.py",
+)
 """After capture nothing knows torch."""
 
 

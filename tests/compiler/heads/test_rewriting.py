@@ -72,6 +72,26 @@ def test_sizes_that_the_path_states_are_those_of_the_groups() -> None:
     np.testing.assert_allclose(runner_of(graph).step(feeds(1)[0][0])["y"], right, atol=1e-3)
 
 
+SIZES = """sizes = Shape(k_turned)  {}  number = Cast<to = 1>(picked)
+    same = Div(number, number)  joined = Mul(k_turned, same)"""
+
+
+@pytest.mark.parametrize("picked", ["picked = Gather(sizes, two)", "picked = Slice(sizes, two, three, zero)"])
+def test_sizes_beside_the_number_of_heads_may_be_read(picked: str) -> None:
+    graph = attention(key="joined", keys=SIZES.format(picked), related=True)
+    merged = MergeKvHeads(2).apply(copy_of(graph))
+    assert merged.rewritten == 1
+    right = runner_of(graph).step(feeds(1)[0][0])["y"]
+    np.testing.assert_allclose(runner_of(merged.lowered).step(feeds(1)[0][0])["y"], right, atol=1e-3)
+
+
+@pytest.mark.parametrize("picked", ["Gather(sizes, one)", "Slice(sizes, one, three, zero)", "Identity(sizes)"])
+def test_a_number_of_heads_that_is_read_is_refused(picked: str) -> None:
+    picked = f"found = {picked}  picked = ReduceMax<keepdims = 0>(found)"
+    with pytest.raises(Refused, match="got their number"):
+        MergeKvHeads(2).apply(attention(key="joined", keys=SIZES.format(picked)))
+
+
 def test_sizes_that_are_computed_as_a_whole_are_refused() -> None:
     again = """row = Slice(shape, zero, one, zero)  listed = Concat<axis = 0>(row, whole, frames, whole)
         stated = Abs(listed)  joined = Reshape(k_turned, stated)"""

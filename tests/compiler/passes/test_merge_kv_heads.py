@@ -20,12 +20,17 @@ from compiler.passes.simplify import simplify_model
 from compiler.runners.choose import runner_of
 from compiler.stages import Array, Feed, Lowered, State
 from tests.kit.attention import LONGEST, POSITIONS, SIZE, attention, feeds
+from tests.kit.attention import text as decoder_text
+from tests.kit.attention import weights as decoder_weights
 from tests.kit.calibration import with_streams
 from tests.kit.contract import verify_pass
 from tests.kit.derived import in_chunks, steps_of, with_chunks
 from tests.kit.graphs import BATCH, copy_of, parse
 from tests.kit.models.project import Project
 from tests.kit.whole_sequences import LABELS, Drawing, whole_graph
+
+GUARDED = """soft = Softmax<axis = 3>(masked)  nothing_seen = IsNaN(soft)
+    weights = Where(nothing_seen, no_weight, soft)"""
 
 
 def result_of(lowered: Lowered, seed: int = 9) -> Array:
@@ -61,6 +66,22 @@ def test_keys_and_values_are_projected_once_per_group_and_never_repeated() -> No
     right = [node.inputs[1] for node in model.graph if node.op_type == "MatMul"]
     computed = [house.dims_of(value) for value in right if value is not None and value.producer() is not None]
     assert [dims[1:3] for dims in computed if dims] == [(2, 1)] * 2  # groups, and one for all heads of each
+
+
+def test_lengths_that_are_counted_and_rows_that_may_see_nothing_are_no_obstacle() -> None:
+    """What torch exports: places are counted anew, and a softmax of nothing is 0."""
+    text = decoder_text("turned", key="k_turned", keys="")
+    text = text.replace(
+        "cos = Slice(cosines, zero, frames, zero)", "at = Range(nothing, count, unit)  cos = Gather(cosines, at)"
+    )
+    text = text.replace("weights = Softmax<axis = 3>(masked)", GUARDED).replace(
+        "float lowest =", "float no_weight = {0.0}, float lowest ="
+    )
+    graph = attention("turned", related=True)
+    guarded = dataclasses.replace(graph, model=parse(text, decoder_weights(related=True, turned=True)))
+    outcome = MergeKvHeads(2).apply(copy_of(guarded))
+    assert outcome.rewritten == 1 and not outcome.refused
+    assert error_of(graph, outcome.lowered) < 1e-4
 
 
 def test_unrelated_heads_lose_least_by_the_optimum_and_less_after_the_fit() -> None:

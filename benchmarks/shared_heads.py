@@ -1,0 +1,179 @@
+"""What merging the heads of the trained voice loses, by method, on sentences that nothing was fitted to.
+
+    python -m benchmarks.shared_heads --recordings RECORDINGS
+    python -m benchmarks.shared_heads --recordings RECORDINGS --healed healed.safetensors
+
+The graph is the speech model of `tts_ar.yaml` over whole sequences; `merge_kv_heads` lets its 16 heads share keys and
+values in groups, by the plain mean, by the mean of rotated heads, and by the maps that lose least, each with its
+projection behind as it is folded and fitted anew. It measures on training sentences. Two figures per method, on all
+codes of the test sentences, each behind the prompt of its voice: the error of the attentions' results beside those of
+the original at the same place, |y - y'| / |y|, layer by layer, errors of the layers in front included; and the negative
+logarithm of the probability of the right code, in nats, when the codes before it are the right ones.
+"""
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import command
+from compiler import ir as house
+from compiler.capture.equal_heads import in_plain_form
+from compiler.capture.original import Original
+from compiler.heads.attention import find_attentions
+from compiler.passes import make_pass
+from compiler.recipe.load import load_recipe
+from compiler.report.progress import Progress
+from compiler.runners.instrumented import exposed
+from compiler.runners.session import session_of
+from compiler.stages import Array, Feed, Lowered
+from examples.codec_tts import prompt, recordings, speak, train_speech
+from tests.kit.calibration import with_streams
+
+RECIPE, GRAPH = "tts_ar.yaml", "speech"
+
+WAYS = tuple((method, refit) for method in ("mean", "rotated_mean", "optimal") for refit in (False, True))
+"""How heads share: the method, and whether the projection behind is fitted anew."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """One sentence whose codes are known.
+
+    Attributes:
+        feed: text and codes, of one row.
+        following: the code behind each place, int64 [time]; `train_speech.IGNORED` where it does not count.
+    """
+
+    feed: Feed
+    following: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What a graph gives on all sentences.
+
+    Attributes:
+        nats: mean negative log-likelihood of a code.
+        hits: share of codes that are the likeliest.
+        errors: of the attentions' results, layer by layer.
+    """
+
+    nats: float
+    hits: float
+    errors: tuple[float, ...]
+
+
+def sentences_of(path: Path, count: int) -> list[Sentence]:
+    """The first sentences of recordings, each behind the shipped prompt of its voice."""
+    trained = speak.original_codec()
+    prompts = [speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES]
+    found = []
+    for spoken in train_speech.read_spoken(trained, path)[:count]:
+        text, codes, following = train_speech.join([spoken], [prompts[spoken.voice]])
+        found.append(Sentence({"text": text.numpy(), "codes": codes.numpy()}, following.numpy()[0]))
+    return found
+
+
+def captured(checkpoint: Path | None = None) -> Lowered:
+    """The speech model over whole sequences, ready to be merged; with the weights of a checkpoint, or its own."""
+    loaded = load_recipe(RECIPE)
+    spec = loaded.recipe.graphs[GRAPH].model_copy(update={"derive_steps": None})
+    if checkpoint is not None:
+        source = spec.source.model_copy(update={"checkpoint": str(checkpoint.absolute())})
+        spec = spec.model_copy(update={"source": source})
+    return in_plain_form(Original(loaded, GRAPH, spec, None, Progress(Console(quiet=True)), with_data=False).start())
+
+
+def results_of(lowered: Lowered, projections: Sequence[str]) -> list[str]:
+    """The values that the projections behind attention give, in a graph whose heads were merged or not."""
+    values = {str(node.name): str(node.outputs[0].name) for node in lowered.model.graph}
+    return [values.get(f"{name}_merged_node", values.get(name, "")) for name in projections]
+
+
+def judged(
+    lowered: Lowered, projections: Sequence[str], right: Sequence[Sequence[Array]], on: Sequence[Sentence]
+) -> Judged:
+    """Run the sentences.
+
+    Args:
+        lowered: the graph.
+        projections: the nodes behind the original's attentions.
+        right: what they give in the original, by sentence.
+        on: the sentences.
+    """
+    nats, hits = [], []
+    squares = np.zeros((2, len(projections)))
+    for sentence, expected, (scores, *got) in zip(on, right, _calls(lowered, projections, on), strict=True):
+        counted = sentence.following != train_speech.IGNORED
+        rows, codes = scores[0, counted].astype(np.float64), sentence.following[counted]
+        logs = rows - rows.max(axis=1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+        nats.extend(-logs[np.arange(len(codes)), codes])
+        hits.extend(rows.argmax(axis=1) == codes)
+        squares[0] += [np.square(a.astype(np.float64) - b).sum() for a, b in zip(expected, got, strict=True)]
+        squares[1] += [np.square(a.astype(np.float64)).sum() for a in expected]
+    return Judged(float(np.mean(nats)), float(np.mean(hits)), tuple(np.sqrt(squares[0] / squares[1]).tolist()))
+
+
+def _calls(lowered: Lowered, projections: Sequence[str], on: Sequence[Sentence]) -> list[list[Array]]:
+    """Scores, and what the projections give, by sentence."""
+    names = results_of(lowered, projections)
+    session = session_of(exposed(lowered, names).model)
+    return [session.run(["scores", *names], dict(sentence.feed)) for sentence in on]
+
+
+def merged(lowered: Lowered, groups: int, method: str, *, refit: bool) -> Lowered:
+    """A copy whose heads share."""
+    copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
+    return make_pass("merge_kv_heads", {"groups": groups, "method": method, "refit": refit}).apply(copy).lowered
+
+
+def main() -> None:
+    """Merge by every method and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--recordings", type=Path, required=True, help="folder that examples.codec_tts.recordings wrote"
+    )
+    parser.add_argument("--groups", type=int, default=4)
+    parser.add_argument("--measured", type=int, default=200, help="training sentences that the pass measures on")
+    parser.add_argument("--count", type=int, default=128, help="test sentences that judge")
+    parser.add_argument("--healed", type=Path, help="checkpoint of a model whose heads share, trained on")
+    options = parser.parse_args()
+    training = sentences_of(options.recordings / "training.npz", options.measured)
+    test = sentences_of(options.recordings / "test.npz", options.count)
+    original = with_streams(captured(), *([each.feed] for each in training))
+    projections = projections_of(original)
+    right = [values for _, *values in _calls(original, projections, test)]
+    judge = functools.partial(judged, projections=projections, right=right, on=test)
+    rows: dict[str, Judged] = {"original": judge(original)}
+    for method, refit in WAYS:
+        name = f"{method}, projection behind fitted" if refit else method
+        rows[name] = judge(merged(original, options.groups, method, refit=refit))
+    if options.healed is not None:
+        rows["optimal, healed"] = judge(captured(options.healed))
+    Console(width=150).print(_table(options.groups, rows))
+
+
+def projections_of(lowered: Lowered) -> list[str]:
+    """The nodes behind the attentions."""
+    return [str(each.output.name) for each in find_attentions(lowered.model).attentions]
+
+
+def _table(groups: int, rows: Mapping[str, Judged]) -> Table:
+    table = Table(title=f"heads of the trained voice that share keys and values, {groups} groups")
+    for column in ("heads", "error of the results", "by layer", "nats per code", "likeliest is right"):
+        table.add_column(column)
+    for name, each in rows.items():
+        layers = ", ".join(f"{error:.3f}" for error in each.errors)
+        table.add_row(name, f"{np.mean(each.errors):.3f}", layers, f"{each.nats:.3f}", f"{each.hits:.1%}")
+    return table
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,126 @@
+"""Heads whose keys and values are equal share them in the graph: what `share_heads` has tied is projected once.
+
+It comes before steps are derived, so that caches hold what is shared. Nothing is lost: the mean of equal keys is each.
+"""
+
+import itertools
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
+from compiler.errors import Place, Refused, SlipwayError
+from compiler.heads.attention import find_attentions
+from compiler.heads.grouping import Group
+from compiler.heads.rewriting import Rewriter, merged_weights, require_rewritable
+from compiler.heads.shared_maps import Maps
+from compiler.heads.site import Site, site_of
+from compiler.passes.canonicalize_attention import CanonicalizeAttention
+from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
+from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
+from compiler.passes.simplify import Simplify, simplify_model
+from compiler.recipe.graph import Graph
+from compiler.stage_inputs import EXAMPLE_FRAMES
+from compiler.stages import Feed, Lowered
+
+STAGE = "share_heads"
+
+IN_FRONT = (Simplify(), CanonicalizeAttention(), CanonicalizeTransposes(), CanonicalizeReshapes())
+"""What gives attention the form in which it is found."""
+
+EQUAL = 1e-6
+"""Largest difference, beside the largest weight, between equal ones: each is found by a product and a sum."""
+
+
+def in_plain_form(lowered: Lowered) -> Lowered:
+    """A graph in which attention can be found; it is changed."""
+    for each in IN_FRONT:
+        lowered = each.apply(lowered).lowered
+    infer_settled(lowered.model)
+    return lowered
+
+
+def merge_equal_heads(model: ir.Model, graph: str, spec: Graph) -> None:
+    """Project equal keys and values once, in every attention of a graph over whole sequences.
+
+    Args:
+        model: as it was captured; changed.
+        graph: its name.
+        spec: its record, with `share_heads`.
+
+    Raises:
+        Refused: an attention is not found, or its heads are not equal in groups of one size.
+    """
+    assert spec.share_heads is not None
+    try:
+        lowered = in_plain_form(Lowered(graph, model, batch_axis=spec.batch))
+        feed = _example(spec)
+        found = find_attentions(lowered.model)
+        if found.refused:
+            raise Refused(f"expected every attention to be found: {found.refused[0]}", cure="leave share_heads out")
+        for attention in found.attentions:
+            require_rewritable(attention)
+            site = site_of(model, attention, feed)
+            partition = _partition(site, spec.share_heads.groups)
+            maps = [_mean(len(group), attention.size) for group in partition]
+            Rewriter(model, attention, partition, merged_weights(site, partition, maps, maps), STAGE).write()
+            house.prune(model)
+            infer_settled(model)
+        simplify_model(model)
+    except SlipwayError as error:
+        raise error.at(stage=STAGE, graph=graph) from None
+
+
+def _partition(site: Site, groups: int) -> tuple[Group, ...]:
+    """Heads with equal keys and values, by the lowest of each group.
+
+    Raises:
+        Refused: there are not so many groups of one size.
+    """
+    heads = site.attention.heads
+    of_heads = np.concatenate(
+        [
+            each.reshape(-1, heads, site.attention.size)
+            for part in (site.key, site.value)
+            for each in (part.weights, part.bias)
+        ]
+    )
+    close = EQUAL * float(np.abs(of_heads).max())
+    lowest = [
+        next(other for other in range(head + 1) if np.abs(of_heads[:, head] - of_heads[:, other]).max() <= close)
+        for head in range(heads)
+    ]
+    ordered = sorted(range(heads), key=lambda head: (lowest[head], head))
+    partition = tuple(tuple(group) for _, group in itertools.groupby(ordered, key=lambda head: lowest[head]))
+    if {len(group) for group in partition} != {heads // groups} or len(partition) != groups:
+        got = ", ".join(str(len(group)) for group in partition)
+        raise Refused(
+            f"expected {groups} groups of equal heads, got groups of {got}",
+            place=Place(node=site.attention.name, op="Softmax"),
+        )
+    return partition
+
+
+def _mean(heads: int, size: int) -> Maps:
+    """What equal heads share is their mean, read as it is."""
+    same = np.broadcast_to(np.eye(size), (heads, size, size))
+    return Maps(same / heads, np.array(same))
+
+
+def _example(spec: Graph) -> Feed:
+    """One row of each input: sizes that differ from axis to axis, numbers that callers may feed."""
+    random = np.random.default_rng(0)
+    sizes = {axis: 1 if axis == spec.batch else EXAMPLE_FRAMES + at for at, axis in enumerate(spec.axes)}
+    feed = {}
+    for name, given in spec.inputs.items():
+        shape = [dim if isinstance(dim, int) else spec.axes[dim].fixed or sizes[dim] for dim in given.shape]
+        if given.mask_of is not None or given.dtype == "bool":
+            feed[name] = np.ones(shape, given.dtype)
+        elif given.length_of is not None:
+            feed[name] = np.full(shape, sizes[given.length_of], given.dtype)
+        elif given.dtype.startswith("float"):
+            feed[name] = random.standard_normal(shape).astype(given.dtype)
+        else:
+            feed[name] = np.full(shape, 1 if given.example is None else given.example, given.dtype)
+    return feed
