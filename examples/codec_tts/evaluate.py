@@ -7,12 +7,13 @@
 One row per way of speaking: espeak-ng itself, the codec with all codebooks and with the first, the speech model. Every
 row is judged on the same sentences in the same voices. `heard as` is the share of sentences whose timbre is nearest to
 that of the prompt's voice, `alike` the similarity to it; the timbres are those of the recordings. With a bundle, the
-rows end with how many sentences have the original's codes in it, and with its times on one thread.
+rows end with how far its program, run freely from the prompt's sound to the sentence's, is from the original's: how
+many sentences have the same codes, how far scores and sound are apart, which steps are near ties, and its times on
+one thread.
 """
 
 import argparse
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,19 @@ from rich import progress
 
 import runtime_lite
 from examples import command
-from examples.codec_tts import codec, generation, judges, prompt, recordings, say, sentences, speak
+from examples.codec_tts import (
+    agreement,
+    checkpoint,
+    codec,
+    generation,
+    judges,
+    prompt,
+    recordings,
+    say,
+    sentences,
+    speak,
+    speech_model,
+)
 from examples.streaming_asr import metric
 
 Speak = Callable[[recordings.Recording], judges.Samples]
@@ -39,50 +52,38 @@ def through_codec(trained: codec.Codec, books: int) -> Speak:
     return resynthesise
 
 
-@dataclasses.dataclass
-class Said:
-    """What one way of speaking has said, sentence by sentence.
-
-    Attributes:
-        codes: first codebook, int64 [time].
-        first_s: seconds from text to the first sound.
-        factors: seconds that speaking took per second of sound.
-    """
-
-    codes: list[generation.Codes] = dataclasses.field(default_factory=list)
-    first_s: list[float] = dataclasses.field(default_factory=list)
-    factors: list[float] = dataclasses.field(default_factory=list)
-
-
-def by_model(trained: codec.Codec, pick: Callable[[], generation.Pick], said: Said) -> Speak:
+def by_model(
+    trained: codec.Codec, model: speech_model.SpeechModel, pick: Callable[[], generation.Pick], said: agreement.Said
+) -> Speak:
     """Speaks the recording's sentence with the prompt of its voice.
 
     Args:
         trained: the codec.
+        model: the speech model.
         pick: makes what takes codes, anew for every sentence.
-        said: gets the codes.
+        said: gets codes, scores and sound.
 
     Returns:
         What speaks.
     """
-    model = speak.original_speech()
     prompts = [speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES]
 
     def generate(recording: recordings.Recording) -> judges.Samples:
         letters = sentences.encode(recording.sentence)
-        said.codes.append(speak.generate(model, letters, prompts[recording.voice], pick()))
-        return speak.sound(trained, said.codes[-1])
+        said.codes.append(speak.generate(model, letters, prompts[recording.voice], said.hearing(pick())))
+        said.samples.append(speak.sound(trained, said.codes[-1]))
+        return said.samples[-1]
 
     return generate
 
 
-def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: Said) -> Speak:
+def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: agreement.Said) -> Speak:
     """Speaks through a bundle, the prompt's encoder included, as `say` does.
 
     Args:
         speaker: the bundle.
         pick: makes what takes codes, anew for every sentence.
-        said: gets codes and times.
+        said: gets codes, scores, sound and times.
 
     Returns:
         What speaks.
@@ -91,33 +92,14 @@ def by_bundle(speaker: say.Speaker, pick: Callable[[], generation.Pick], said: S
 
     def generate(recording: recordings.Recording) -> judges.Samples:
         letters = sentences.encode(recording.sentence)
-        spoken = speaker.speak(letters, prompts[recording.voice], pick())
+        spoken = speaker.speak(letters, prompts[recording.voice], said.hearing(pick()))
         said.codes.append(spoken.codes)
+        said.samples.append(spoken.samples)
         said.first_s.append(spoken.first_s)
         said.factors.append(spoken.factor)
         return spoken.samples
 
     return generate
-
-
-def compared(original: Said, bundle: Said) -> Iterator[str]:
-    """How a bundle's codes and times stand beside the original's codes."""
-    pairs = list(zip(original.codes, bundle.codes, strict=True))
-    differing = [at for at, pair in enumerate(pairs) if not np.array_equal(*pair)]
-    yield f"the same codes: {len(pairs) - len(differing)} of {len(pairs)} sentences"
-    for at in differing:
-        ours, theirs = pairs[at]
-        shared = np.flatnonzero(ours[: len(theirs)] != theirs[: len(ours)])
-        yield f"sentence {at} differs from code {shared[0] if len(shared) else min(len(ours), len(theirs))} on"
-    if pairs:
-        yield f"real-time factor {_spread(bundle.factors, '.3f')}"
-        yield f"first sound after {_spread([1000.0 * each for each in bundle.first_s], '.1f')} ms"
-
-
-def _spread(values: list[float], form: str) -> str:
-    """Median, smallest and largest."""
-    low, middle, high = np.quantile(values, [0.0, 0.5, 1.0])
-    return f"{middle:{form}} ({low:{form}}..{high:{form}})"
 
 
 def judge(name: str, spoken: Sequence[judges.Samples], truth: Sequence[recordings.Recording]) -> str:
@@ -168,12 +150,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("espeak-ng", "codec", "model"), help="one way of speaking")
     parser.add_argument("--bundle", type=Path, help="built from tts_ar.yaml")
+    parser.add_argument("--speech", type=Path, default=checkpoint.SPEECH_PATH, help="weights of the speech model")
     parser.add_argument("--keep", type=Path, help="folder for what was said, NUMBER-WAY.wav")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     trained = speak.original_codec()
     truth = recordings.read(arguments.recordings / f"{arguments.side}.npz")[: arguments.count]
-    original, bundle = Said(), Said()
+    original, bundle = agreement.Said(), agreement.Said()
+    model = checkpoint.load(speech_model.build(), arguments.speech)
 
     def pick() -> generation.Pick:
         return generation.picking(arguments.temperature, arguments.seed)
@@ -182,7 +166,7 @@ def main() -> None:
         "espeak-ng": ("espeak-ng", lambda: lambda each: each.waveform),
         "codec, 4 codebooks": ("codec", lambda: through_codec(trained, 4)),
         "codec, first codebook": ("codec", lambda: through_codec(trained, 1)),
-        "text to speech": ("model", lambda: by_model(trained, pick, original)),
+        "text to speech": ("model", lambda: by_model(trained, model, pick, original)),
     }
     with runtime_lite.Runtime() as runtime:
         if arguments.bundle is not None:
@@ -197,7 +181,7 @@ def main() -> None:
                 if arguments.keep is not None:
                     write(arguments.keep, name, spoken)
     if bundle.codes:
-        print(*compared(original, bundle), sep="\n")
+        print(*agreement.compared(original, bundle), sep="\n")
 
 
 if __name__ == "__main__":

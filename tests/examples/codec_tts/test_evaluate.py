@@ -57,19 +57,6 @@ def test_the_codec_speaks_the_recording_s_length(truth: list[recordings.Recordin
     assert judges.mel_distance(spoken, truth[2].waveform) < 2.0
 
 
-def test_codes_and_times_of_a_bundle_stand_beside_the_original_s() -> None:
-    codes = [np.array([1, 2, 3]), np.array([4, 5]), np.array([6])]
-    original = evaluate.Said(codes)
-    bundle = evaluate.Said([codes[0], np.array([4, 7]), np.array([6, 6])], [0.01, 0.02, 0.04], [0.1, 0.2, 0.4])
-    assert [*evaluate.compared(original, bundle)] == [
-        "the same codes: 1 of 3 sentences",
-        "sentence 1 differs from code 1 on",
-        "sentence 2 differs from code 1 on",
-        "real-time factor 0.200 (0.100..0.400)",
-        "first sound after 20.0 (10.0..40.0) ms",
-    ]
-
-
 def test_what_was_said_is_kept(tmp_path: Path) -> None:
     evaluate.write(tmp_path / "kept", "codec, first codebook", [np.zeros(320, np.float32)] * 2)
     names = ["000-codec-first-codebook.wav", "001-codec-first-codebook.wav"]
