@@ -98,6 +98,9 @@ def slope_of(seconds: Sequence[float] | Array, values: Sequence[float] | Array) 
 
 LEAK_BYTES_PER_S = 400_000
 
+CALLERS, CROWD = 4, 12
+"""Threads that call all the time, and besides them for the first tenth of it."""
+
 
 def leaking(kept: list[Array]) -> ExecutorFactory:
     """Return what makes executors that keep something for ever, as fast as time goes by: the planted leak."""
@@ -126,6 +129,9 @@ def leaking(kept: list[Array]) -> ExecutorFactory:
 def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_executor) -> tuple[Array, int]:
     """Serve streams and requests by threads for some time; return what the process held, and wrong answers.
 
+    What is kept for as many as were ever here at once grows with every rarer coincidence, by a page in minutes, and is
+    no leak: so a crowd comes first, larger than any coincidence among those who stay.
+
     Args:
         seconds: how long.
         every_s: between two looks.
@@ -136,11 +142,14 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
         tracks; and wrong answers. There is room for all looks beforehand, and its pages are touched, so that looking
         does not grow: zeros alone would be given their memory one by one, as they are written.
     """
-    stop, wrong = threading.Event(), list[int]()
+    stop, crowd_leaves, wrong = threading.Event(), threading.Event(), list[int]()
     samples: Array = np.full((math.ceil(seconds / every_s) + 1, 3), np.nan)
     with Runtime(workers=2, check_finite=False) as runtime:
         model = runtime.load(adder(), executors=executors, warm_up=True)
-        callers = [threading.Thread(target=_call, args=(model, seed, stop, wrong), daemon=True) for seed in range(4)]
+        callers = [
+            threading.Thread(target=_call, args=(model, seed, leave, wrong), daemon=True)
+            for seed, leave in enumerate([stop] * CALLERS + [crowd_leaves] * CROWD)
+        ]
         for caller in callers:
             caller.start()
         begin = time.monotonic()
@@ -150,6 +159,8 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
             gc.collect()
             samples[looks] = time.monotonic() - begin, _resident_mb(), len(gc.get_objects())
             looks += 1
+            if looks * 10 >= len(samples):
+                crowd_leaves.set()
         stop.set()
         for caller in callers:
             caller.join(LIMIT_S)
@@ -184,12 +195,12 @@ GROWTH_BARS = (
 
 
 def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
-    """The long form: so many minutes, and a fifth of it with the planted leak; the first tenth warms up."""
+    """The long form: so many minutes, and a fifth of it with the planted leak; what follows when the crowd has gone."""
     found: dict[str, float] = {}
     kept: list[Array] = []
     for name, length, executors in (("", minutes, make_executor), (" of a planted leak", minutes / 5, leaking(kept))):
         samples, wrong = soak(60 * length, max(60 * length / 600, 0.2), executors)
-        seconds, resident_mb, tracked = samples[len(samples) // 10 :].T
+        seconds, resident_mb, tracked = samples[math.ceil(len(samples) * 0.15) :].T
         resident, objects = slope_of(seconds, resident_mb), slope_of(seconds, tracked)
         say(
             f"{length:g} minutes{name}: {resident.per_hour:.3f} +- {resident.spread:.3f} MB/h, "
