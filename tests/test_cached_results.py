@@ -290,6 +290,7 @@ CHANGES: dict[str, list[Change]] = {
     "Graph.derive_steps": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8}))],
     "DeriveSteps.along": [("stream", at(*NET, "derive_steps", value={"along": "cache", "window": 8}))],
     "DeriveSteps.chunk": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "chunk": 4}))],
+    "DeriveSteps.forget": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "forget": True}))],
     "DeriveSteps.window": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 9}))],
     "Graph.share_heads": [("stream", at(*NET, "share_heads", value=SHARED))],
     **{

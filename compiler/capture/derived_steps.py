@@ -60,7 +60,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
         simplify_model(model)
         past = cache_axis_name(spec)
         steps = spec.derive_steps
-        derived = derive(model, steps.along, past, steps.window, _largest(spec), steps.chunk)
+        derived = derive(model, steps.along, past, steps.window, _largest(spec), steps.chunk, forget=steps.forget)
     except SlipwayError as error:
         raise error.at(stage=STAGE, graph=graph) from None
     if derived.certificate["first"]:

@@ -40,9 +40,10 @@ PICKING = frozenset(
 """A list of its own: operators whose results hold indices that they were given."""
 
 
-PARTS = ("new", "first", "since", "all", "last", "state")
-"""Of an axis of frames: those of a call, what lies in front of all frames, all frames so far, and both; or the last
-ones so far, as many as are told, with zeros in front of the first; or the state of a recurrence."""
+PARTS = ("new", "recent", "first", "since", "all", "last", "state")
+"""Of an axis of frames: those of a call; those and as many in front of them as masks show that slide along; what lies
+in front of all frames, all frames so far, and both; or the last ones so far, as many as are told, with zeros in front
+of the first; or the state of a recurrence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,8 @@ class _Replay:
         self.time, self.past = certificate["time"], certificate["past"]
         self.random = np.random.default_rng(seed)
         self.chunk = max(int(certificate["chunk"]), 1)
-        self.frames = min(max(FRAMES, 4 * self.chunk - 1), certificate["longest"])
+        self.recent = int(certificate["recent"])
+        self.frames = min(max(FRAMES, 4 * self.chunk - 1, 3 * self.recent + 2), certificate["longest"])
         self.sizes = {self.time: self.frames}
         self.feeds = {value.name: self._drawn(value) for value in whole.graph.input}
 
@@ -177,7 +179,10 @@ class _Replay:
                 continue
             if which not in PARTS or expected.shape[axis] % ((before + self.frames) * inner):
                 raise Rejected(f"the part of {told['value']!r} along axis {axis} is told as {which!r} of {inside}")
-            starts = {"new": before + at, "since": before}
+            if which == "recent":  # zeros, and what is made of them, lie in front of the frames that there are
+                there = min(self.recent, at)
+                part = part.take(range(max(part.shape[axis] - there - count, 0), part.shape[axis]), axis)
+            starts = {"new": before + at, "since": before, "recent": before + at - min(self.recent, at)}
             places = np.arange(starts.get(which, 0), before if which == "first" else before + at + count)
             split = [*expected.shape[:axis], -1, before + self.frames, inner, *expected.shape[axis + 1 :]]
             kept = expected.reshape(split).take(places, axis + 1)

@@ -168,6 +168,20 @@ def reach_of(support: npt.NDArray[np.bool_], chunk: int = 1) -> Reach:
     return Reach(low, high, first, high - min(most, high))
 
 
+def frames_kept(support: npt.NDArray[np.bool_], chunk: int = 1) -> int:
+    """The frames in front of a call that its rows, and those of later calls, read at most.
+
+    Args:
+        support: bool [rows, columns] of one size.
+        chunk: frames of a chunk; calls begin with one.
+    """
+    size = len(support)
+    first = np.where(support.any(axis=1), support.argmax(axis=1), size)
+    earliest = np.minimum.accumulate(first[::-1])[::-1]
+    starts = np.arange(0, size, chunk)
+    return max(int((starts - earliest[starts]).max(initial=0)), 0)
+
+
 def chunk_of(supports: Iterable[npt.NDArray[np.bool_]]) -> int | None:
     """The fewest frames of which chunks may be, so that no row reads behind its own; None where none are.
 

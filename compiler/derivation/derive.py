@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
@@ -12,7 +13,8 @@ from compiler.derivation.caching import CachedValue
 from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
-from compiler.derivation.written_sizes import Part, Parts
+from compiler.derivation.links import dims
+from compiler.derivation.written_sizes import STAMP, Part, Parts, written_size
 from compiler.errors import Place, Refused
 
 
@@ -32,7 +34,14 @@ class DerivedSteps:
 
 
 def derive(
-    model: ir.Model, time: str, past: str, longest: int, most: Mapping[str, int] | None = None, chunk: int = 1
+    model: ir.Model,
+    time: str,
+    past: str,
+    longest: int,
+    most: Mapping[str, int] | None = None,
+    chunk: int = 1,
+    *,
+    forget: bool = False,
 ) -> DerivedSteps:
     """The graph of a call.
 
@@ -44,11 +53,13 @@ def derive(
         most: the largest sizes of other axes, by name: a prefix that is joined to the frames has so many entries.
         chunk: frames that may read each other: every call begins behind a multiple of it, and a shorter one is the
             last of its stream.
+        forget: whether frames are forgotten that no later call reads, where masks slide along.
 
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
     _require_lengths(model, time, longest, most or {})
+    marks = _marks(model, time) if forget else None
     judging = Judging(model, time, longest, most, chunk)
     if judging.offences:
         first = judging.offences[0]
@@ -59,11 +70,27 @@ def derive(
                 node=str(first.node.name), op=first.node.op_type, axis=time, source=house.source_of(first.node)
             ),
         )
-    emission = Emission(judging, past)
+    emission = Emission(judging, past, marks)
     house.prune(emission.model)
     return DerivedSteps(
         emission.model, tuple(emission.caches.cached), _certificate(judging, emission, time, past, longest)
     )
+
+
+def _marks(model: ir.Model, time: str) -> ir.Value:
+    """One number of every frame, as an input has it: what counts them is as small as may be."""
+    timed = (value for value in model.graph.inputs if house.symbol(time) in dims(value))
+    value = min(timed, key=lambda each: len(dims(each)), default=None)
+    if value is None:
+        raise Refused(f"no steps can be derived: no input has an axis {time}", cure=CURE, place=Place(axis=time))
+    insert = house.Inserter(model, STAMP)
+    for axis, dim in reversed(list(enumerate(dims(value)))):
+        if isinstance(dim, int):
+            first = insert.constant(np.array(0, np.int64), "first")
+            shape = [*dims(value)[:axis], *dims(value)[axis + 1 :]]
+            value = insert.op("Gather", [value, first], {"axis": axis}, name="marks",
+                              shape=[written_size(each) for each in shape], dtype=value.dtype)  # fmt: skip
+    return value
 
 
 def _cure(judging: Judging, most: Mapping[str, int] | None) -> str:
@@ -132,6 +159,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         "past": past,
         "longest": longest,
         "chunk": judging.chunk,
+        "recent": emission.recent,
         "look_ahead": int(max(ahead, 0)),
         "first": max([int(reach.first) for reach in reaches], default=0),
         "caches": [

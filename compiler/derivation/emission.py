@@ -3,6 +3,7 @@
 Every time axis of a value that is asked for is asked for in one of three ways:
 
     NEW     the frames of this call, places past .. past + n - 1
+    RECENT  those and as many in front of them as masks show that slide along
     ALL     all frames so far, places 0 .. past + n - 1, behind the prefix that is joined to them, if there is one
     FIRST   the prefix alone
 
@@ -38,6 +39,8 @@ class Emission:
     Args:
         judging: of the whole graph.
         past: name of the axis of cached frames.
+        marks: of every frame a number, which is cached to count them where nothing else is whose frames are all kept;
+            None where none may be forgotten.
 
     Attributes:
         model: the derived graph.
@@ -45,8 +48,10 @@ class Emission:
         standing: by value of the derived graph, the one of the whole graph that it is a part of, and which.
     """
 
-    def __init__(self, judging: Judging, past: str) -> None:
+    def __init__(self, judging: Judging, past: str, marks: ir.Value | None = None) -> None:
         self.judging, self.frames = judging, judging.frames
+        counts = [count for count, *_ in judging.recent.values() if 0 < 2 * count <= judging.longest]
+        self.recent = 0 if marks is None else max(counts, default=0)
         whole = judging.model.graph
         graph = ir.Graph([], [], nodes=[], opset_imports=dict(whole.opset_imports), name=f"{whole.name}_steps")
         self.model = ir.Model(graph, ir_version=judging.model.ir_version)
@@ -56,7 +61,8 @@ class Emission:
         self.kept: dict[ir.Value, ir.Value] = {}
         self.joined: dict[ir.Value, ir.Value] = {}
         self.standing: dict[ir.Value, tuple[ir.Value, Parts]] = {}
-        self.sizes = Sizes(self.model, judging.frames, house.symbol(past))
+        self.newest: dict[ir.Value, ir.Value] = {}
+        self.sizes = Sizes(self.model, judging.frames, house.symbol(past), self.recent)
         self.placing = Placing(self.model, self.sizes)
         self.inputs = {value: self._input(value) for value in whole.inputs}
         for value, parts in self._in_order():
@@ -64,6 +70,9 @@ class Emission:
         results = [self.result(value) for value in whole.outputs]
         for value, result in zip(whole.outputs, results, strict=True):
             self._name_output(result, str(value.name))
+        if marks is not None and self.recent and not any(each.is_joined for each in self.caches.cached):
+            (axis,) = judging.of(marks).along
+            self._joined(marks, axis)
         inputs, pairs = house.inputs_named(self.model), list(zip(self.caches.cached, self.caches.left, strict=True))
         self.sizes.measure([(inputs[each.input], left, each.axis) for each, left in pairs if each.is_joined])
         for each, left in pairs:
@@ -157,7 +166,7 @@ class Emission:
     def _is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
         """Whether all frames of a value are known because it is cached."""
         fact = self.judging.of(value)
-        if not fact.is_data or Part.ALL not in parts.values() or len(fact.along) != 1:
+        if not fact.is_data or not {Part.ALL, Part.RECENT} & set(parts.values()) or len(fact.along) != 1:
             return False
         (axis,) = fact.along
         return self.caches.cut(value, axis) is value
@@ -184,12 +193,13 @@ class Emission:
             return self._constant(value)
         if self.judging.is_number(value):
             return self.sizes.number(value)
-        if fact.is_data and Part.ALL in parts.values() and len(fact.along) == 1:
+        if self._is_cut(value, parts):
             (axis,) = fact.along
-            if self.caches.cut(value, axis) is value:
-                joined, has_prefix = self._joined(value, axis), fact.along[axis].before != 0
-                front = [self.part(value, {axis: Part.FIRST})] if has_prefix else []
-                return self._behind([*front, joined], value, parts, axis)
+            if parts[axis] is Part.RECENT:
+                return self._kept(value, axis)
+            joined, has_prefix = self._joined(value, axis), fact.along[axis].before != 0
+            front = [self.part(value, {axis: Part.FIRST})] if has_prefix else []
+            return self._behind([*front, joined], value, parts, axis)
         if value in self.inputs:
             return self.inputs[value]
         if value in self.judging.tables:
@@ -230,10 +240,29 @@ class Emission:
         if more := self._mixed_within(node, value, parts):
             return self._cut_to(value, parts, more)
         operands = [
-            None if each is None else self.part(each, self._wanted(node, links, at, parts))
-            for at, each in enumerate(node.inputs)
+            None if each is None else self._operand(node, links, at, parts) for at, each in enumerate(node.inputs)
         ]
         return self._node(node, operands, value, parts)
+
+    def _operand(self, node: ir.Node, links: Links | None, at: int, parts: Mapping[int, Part]) -> ir.Value:
+        """A part of an operand; where a mask slides, what lies in front of the first frame is outside of it."""
+        operand = node.inputs[at]
+        assert operand is not None
+        wanted = self._wanted(node, links, at, parts)
+        found = self.part(operand, wanted)
+        for axis in (axis for axis, part in wanted.items() if part is Part.RECENT):
+            _, masked, outside = self.judging.recent.get((node, at, axis), (0, None, None))
+            if masked != at or outside is None or house.is_op(operand.producer(), "Softmax"):
+                continue  # weights of a softmax are 0 there, for its scores are masked
+            assert operand.dtype is not None
+            insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+            level = insert.constant(np.array(outside.level, operand.dtype.numpy()), "outside")
+            heard, behind = self.sizes.heard(insert.source), range(1, len(dims(operand)) - axis)
+            placed = insert.op("Unsqueeze", [heard, insert.int64s(*behind)], name="heard_along") if behind else heard
+            found = insert.op(
+                "Where", [placed, found, level], name=f"{operand.name}_heard", shape=found.shape, dtype=operand.dtype
+            )
+        return found
 
     def _reads_time(self, node: ir.Node) -> bool:
         return any(self.judging.of(value).along for value in node.inputs)
@@ -247,12 +276,19 @@ class Emission:
         mixed = {own for group in links.mixed for at, own in group.items() if at == operand}
         known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
         rows = {own: at for own, at in known if at is not None}
-        wanted = {own: Part.FIRST if parts.get(rows.get(own, -1)) is Part.FIRST else Part.ALL for own in along}
+        wanted = {own: self._mixed_part(node, operand, own, parts.get(rows.get(own, -1))) for own in along}
         for at, pairs in links.axes.items():
             own = pairs.get(operand)
             if own is not None and own in along and own not in mixed:
                 wanted[own] = parts[at]
         return wanted
+
+    def _mixed_part(self, node: ir.Node, operand: int, own: int, rows: Part | None) -> Part:
+        """What is asked for of an axis along which entries mix, for some rows."""
+        if rows is Part.FIRST:
+            return Part.FIRST
+        count, *_ = self.judging.recent.get((node, operand, own), (self.judging.longest, None))
+        return Part.RECENT if rows is Part.NEW and count <= self.recent and self.recent else Part.ALL
 
     def _node(
         self,
@@ -275,7 +311,8 @@ class Emission:
 
     def _fresh(self, stem: str, parts: Mapping[int, Part]) -> str:
         asked = set(parts.values())
-        ending = "_of_all" if Part.ALL in asked else "_of_first" if Part.FIRST in asked else ""
+        endings = {Part.ALL: "_of_all", Part.RECENT: "_of_recent", Part.FIRST: "_of_first"}
+        ending = next((ending for part, ending in endings.items() if part in asked), "")
         return house.fresh_name(self.graph, f"{stem}{ending}")
 
     def _op(self, op_type: str, operands: Sequence[ir.Value], like: ir.Value, name: str, **attributes: int) -> ir.Value:
@@ -329,18 +366,29 @@ class Emission:
         """A convolution over the newest frames of earlier calls and those of this one."""
         (axis, count), operand = self.judging.kept[node], node.inputs[0]
         assert operand is not None
+        joined = self._newest(operand, axis, count, house.source_of(node))
+        rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
+        return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
+
+    def _kept(self, value: ir.Value, axis: int) -> ir.Value:
+        """The frames of a value that masks show which slide along."""
+        if value not in self.newest:
+            self.newest[value] = self._newest(value, axis, self.recent, house.source_of(value.producer()))
+        return self.newest[value]
+
+    def _newest(self, operand: ir.Value, axis: int, count: int, source: str) -> ir.Value:
+        """The newest frames of earlier calls, zeros where there were none, and those of this one behind them."""
         if not self.caches.can_hold(operand):
             raise self._refusal(operand, f"frames of shape {[*map(str, dims(operand))]} cannot be kept")
         old, at, name = self.caches.carry(operand, axis, count), len(self.caches.left) - 1, str(operand.name)
         new = self.part(operand, {axis: Part.NEW})
         joined = self._op("Concat", [old, new], operand, f"{name}_joined", axis=axis)
-        insert = house.Inserter(self.model, STAMP, source=house.source_of(node))
+        insert = house.Inserter(self.model, STAMP, source=source)
         bounds = [insert.int64s(each) for each in (-count, 2**63 - 1, axis)]
         self.caches.left[at] = insert.op(
             "Slice", [joined, *bounds], name=f"{name}_kept", shape=old.shape, dtype=old.dtype
         )
-        rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
-        return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
+        return joined
 
     def _behind(self, operands: Sequence[ir.Value], value: ir.Value, parts: Mapping[int, Part], axis: int) -> ir.Value:
         """Parts of a value, one behind the other."""
@@ -410,7 +458,7 @@ class Emission:
             return self._node(node, [None if v is None else self.part(v, {}) for v in node.inputs], value, parts)
         assert node.inputs[0] is not None and node.inputs[2] is not None
         before, kind = self.judging.of(value).along[0].before, value.dtype or ir.DataType.INT64
-        if before != 0:
+        if before != 0 or parts[0] is Part.RECENT:
             return self.placing.counted(value, start, parts[0], before)
         is_new = parts[0] is Part.NEW
         limit = self.sizes.scalar(house.normal_form(self.sizes.count(parts[0]) + start), kind)
@@ -457,7 +505,7 @@ class Emission:
 
     def _cut_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
         """A part of what is computed for more entries: the new ones of all, or those in front of them."""
-        if any(part is not Part.ALL for part in more.values()):
+        if any(part is not Part.ALL or parts[at] is Part.RECENT for at, part in more.items()):
             raise self._refusal(value, "frames are asked for of what is computed in front of them")
         current = self.part(value, {**parts, **more})
         insert = house.Inserter(self.model, STAMP, source=house.source_of(value.producer()))

@@ -19,6 +19,7 @@ from compiler.derivation.dependence import (
     Dependence,
     Outside,
     Reach,
+    frames_kept,
     hull,
     reach_of,
 )
@@ -90,6 +91,8 @@ class Judging:
             read, by node; 0 of a recurrence.
         rows: where entries mix under a mask, the axis of the result that has its rows, by node, operand and its axis.
         supports: of the masks under which entries mix.
+        recent: where entries mix under a mask, how many frames in front of a call its rows read, and what the mask has
+            left of which operand, by node, operand and its axis.
 
     Raises:
         Refused: there is no rule for what a node does along time.
@@ -107,6 +110,7 @@ class Judging:
         self.kept: dict[ir.Node, tuple[int, int]] = {}
         self.rows: dict[tuple[ir.Node, int, int], int] = {}
         self.supports: list[npt.NDArray[np.bool_]] = []
+        self.recent: dict[tuple[ir.Node, int, int], tuple[int, int, Outside]] = {}
         self._unfollowed: dict[ir.Value, Offence | Refused] = {}
         for value in model.graph.inputs:
             along = {at: Along((dim,), HERE) for at, dim in enumerate(dims(value)) if dim == self.frames}
@@ -404,6 +408,9 @@ class Judging:
                         self._offend(node, EVERYWHERE, "lets what lies in front of the frames read them")
                     along[at] = dataclasses.replace(each, reach=joined)
                     self.rows |= {(node, k, own): at for k, own in group.items()}
+            if not any(each.before for k in group for each in facts[k].along.values()):
+                count = frames_kept(outside.support, self.chunk)
+                self.recent |= {(node, k, own): (count, operand, outside) for k, own in group.items()}
         return along, whole
 
     def _running(self, node: ir.Node, facts: Mapping[int, Dependence], along: Mapping[int, Along]) -> dict[int, Along]:

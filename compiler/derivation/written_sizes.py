@@ -19,9 +19,10 @@ INT64S = ir.TensorType(ir.DataType.INT64)
 
 
 class Part(enum.Enum):
-    """Which entries of a time axis: new frames, the prefix in front of all frames, all frames, or both."""
+    """Which entries of a time axis: new frames, they and those that sliding masks show, a prefix, all, or both."""
 
     NEW = "new"
+    RECENT = "recent"
     FIRST = "first"
     SINCE = "since"
     ALL = "all"
@@ -38,10 +39,11 @@ class Sizes:
         model: the derived graph.
         frames: the number of frames; in the derived graph that of a call.
         past: the number of cached frames.
+        recent: frames in front of those of a call that are kept where a mask slides.
     """
 
-    def __init__(self, model: ir.Model, frames: sympy.Symbol, past: sympy.Symbol) -> None:
-        self.model, self.graph = model, model.graph
+    def __init__(self, model: ir.Model, frames: sympy.Symbol, past: sympy.Symbol, recent: int = 0) -> None:
+        self.model, self.graph, self.recent = model, model.graph, recent
         self.frames, self.past, self.total = frames, past, frames + past
         self.known: dict[Dim, ir.Value] = {}
 
@@ -115,11 +117,19 @@ class Sizes:
             part: it.
             before: entries of the axis in front of its frames.
         """
-        counts = {Part.NEW: self.frames, Part.FIRST: before, Part.SINCE: self.total}
+        counts = {
+            Part.NEW: self.frames,
+            Part.RECENT: self.frames + self.recent,
+            Part.FIRST: before,
+            Part.SINCE: self.total,
+        }
         return counts.get(part, house.normal_form(before + self.total))
 
     def places(self, part: Part, source: str, before: Dim = 0) -> ir.Value:
-        """The places of a part, int64 [entries]; those of frames are counted from behind their prefix."""
+        """The places of a part, int64 [entries]; those of frames are counted from behind their prefix.
+
+        Of frames in front of the first one, which `RECENT` has at the beginning of a stream, it is the first place.
+        """
         insert = house.Inserter(self.model, STAMP, source=source)
         if part is Part.ALL and before != 0:  # counted apart, as each may be padded on another side
             both = [self.places(each, source, before) for each in (Part.FIRST, Part.SINCE)]
@@ -129,11 +139,25 @@ class Sizes:
         count = self.count(part, before)
         shape = [written_size(count)]
         counted = insert.op("Range", [zero, self.scalar(count), one], name="places", shape=shape)
-        if part is Part.NEW:
+        if part in (Part.NEW, Part.RECENT):
             counted = insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
+        if part is Part.RECENT:
+            counted = insert.op("Sub", [counted, insert.int64s(self.recent)], name="places_of_recent", shape=shape)
+            return insert.op("Max", [counted, zero], name="places_heard", shape=shape)
         if part is Part.FIRST or before == 0:
             return counted
         return insert.op("Add", [counted, self.one(before)], name="places_behind", shape=shape)
+
+    def heard(self, source: str) -> ir.Value:
+        """Of the frames of `RECENT`, which are frames of the stream: bool [entries]."""
+        insert = house.Inserter(self.model, STAMP, source=source)
+        zero, one = insert.constant(np.array(0, np.int64), "zero"), insert.constant(np.array(1, np.int64), "one")
+        count = self.count(Part.RECENT)
+        shape = [written_size(count)]
+        counted = insert.op("Range", [zero, self.scalar(count), one], name="places", shape=shape)
+        placed = insert.op("Add", [counted, self.one(self.past)], name="places_now", shape=shape)
+        first = insert.int64s(self.recent)
+        return insert.op("GreaterOrEqual", [placed, first], name="heard", shape=shape, dtype=ir.DataType.BOOL)
 
     def measure(self, caches: Sequence[tuple[ir.Value, ir.Value, int]]) -> None:
         """How many frames are cached, and how many there are with the new ones, read of caches.

@@ -185,11 +185,13 @@ class DeriveSteps(Record):
         window: frames of the longest stream: slots of the caches.
         chunk: frames that may read each other, where masks are of whole chunks. A call is of one or several; a shorter
             one is the last of its stream.
+        forget: whether caches keep no more frames than masks show that slide along; one small cache counts frames.
     """
 
     along: Name
     window: Positive
     chunk: Positive = 1
+    forget: bool = False
 
 
 class ShareHeads(Record):

@@ -178,6 +178,7 @@ EXAMPLES: Mapping[str, Example] = {
     "DeriveSteps.along": Example("time", f"{WHOLE}.derive_steps.along"),
     "DeriveSteps.window": Example("512", f"{WHOLE}.derive_steps.window"),
     "DeriveSteps.chunk": Example("16", f"{WHOLE}.derive_steps.chunk"),
+    "DeriveSteps.forget": Example("true", f"{WHOLE}.derive_steps.forget"),
     "ShareHeads.groups": Example("4", f"{WHOLE}.share_heads.groups"),
     "ShareHeads.updates": Example("5000", f"{WHOLE}.share_heads.updates"),
     "ShareHeads.minutes": Example("60.0", f"{WHOLE}.share_heads.minutes"),

@@ -83,6 +83,7 @@ class Drawing:
         seed: of the weights.
         text: what lies before the frames.
         local: what is in front of every attention: a convolution, or a recurrence.
+        forgets: whether steps keep no more frames than sliding masks show.
     """
 
     positions: str = "none"
@@ -100,6 +101,7 @@ class Drawing:
     seed: int = 0
     text: str = ""
     local: str = ""
+    forgets: bool = False
 
     @property
     def chunk(self) -> int:
@@ -164,6 +166,16 @@ def drawn_in_chunks(seed: int, *, spoiled: bool) -> Drawing:
         return drawing
     of = [*CHUNK_SPOILERS, *OTHER_SPOILERS, *([LOCAL_SPOILERS[drawing.local]] if drawing.local else [])]
     return dataclasses.replace(drawing, spoiler=str(of[int(random.integers(len(of)))]))
+
+
+def drawn_sliding(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing under a mask that slides along, of which steps forget what no later call reads."""
+    random = np.random.default_rng([seed, 2])
+    if random.integers(2):
+        return dataclasses.replace(drawn_in_chunks(seed, spoiled=spoiled), forgets=True)
+    drawing = dataclasses.replace(drawn(2 * seed, spoiled=False), mask="band", width=int(random.integers(2, 9)))
+    spoiler = OTHER_SPOILERS[int(random.integers(len(OTHER_SPOILERS)))] if spoiled else ""
+    return dataclasses.replace(drawing, spoiler=spoiler, forgets=True)
 
 
 class _Writer:

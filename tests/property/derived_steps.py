@@ -4,7 +4,8 @@
 
 Half of the graphs are streams, a third of them with a text before the frames; the other half are spoiled: their
 attention sees later frames, the text hears some, or something depends on the length of the sequence. Of the kind
-`chunks`, frames see all of their own chunk, and calls are of whole ones but for the last. A graph counts
+`chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
+forget what masks no longer show. A graph counts
 as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
 refuses what was derived, and as broken where anything ends in an error.
 """
@@ -30,6 +31,7 @@ from tests.kit.whole_sequences import (
     Drawing,
     drawn,
     drawn_in_chunks,
+    drawn_sliding,
     in_calls,
     lengths_of_calls,
     session,
@@ -38,9 +40,13 @@ from tests.kit.whole_sequences import (
 
 TOLERANCE = 1.0e-4
 
-Derive = Callable[[ir.Model, str, str, int, Mapping[str, int], int], DerivedSteps]
+Derive = Callable[..., DerivedSteps]
 
-KINDS: Mapping[str, Callable[..., Drawing]] = {"frames": drawn, "chunks": drawn_in_chunks}
+KINDS: Mapping[str, Callable[..., Drawing]] = {
+    "frames": drawn,
+    "chunks": drawn_in_chunks,
+    "sliding": drawn_sliding,
+}
 """What is drawn, by the name on the command line."""
 
 
@@ -66,7 +72,9 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     whole = whole_graph(drawing)
     random = np.random.default_rng(drawing.seed)
     try:
-        derived = derived_by(whole, "time", "past", drawing.longest, {"letters": LETTERS}, drawing.chunk)
+        derived = derived_by(
+            whole, "time", "past", drawing.longest, {"letters": LETTERS}, drawing.chunk, forget=drawing.forgets
+        )
     except Refused as refused:
         return Trial("refused", refused.message)
     first = derived.certificate["first"]

@@ -11,10 +11,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from compiler import ir as house
 from compiler.derivation import emission, judging, masks, placed, placing
-from compiler.derivation.dependence import Reach
+from compiler.derivation.dependence import Reach, frames_kept
 from compiler.derivation.placed import Array
-from compiler.derivation.written_sizes import Part, Sizes
+from compiler.derivation.written_sizes import STAMP, Part, Sizes
 from compiler.ir import Dim
 from tests.kit.whole_sequences import (
     CHUNKED,
@@ -24,6 +25,7 @@ from tests.kit.whole_sequences import (
     Drawing,
     drawn,
     drawn_in_chunks,
+    drawn_sliding,
 )
 from tests.property.derived_steps import Trial, tried
 
@@ -33,6 +35,12 @@ FEW = range(100, 112)
 @pytest.mark.parametrize("seed", range(6))
 def test_steps_of_chunks_are_refused_or_right(seed: int) -> None:
     found = tried(drawn_in_chunks(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_that_forget_are_refused_or_right(seed: int) -> None:
+    found = tried(drawn_sliding(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
@@ -83,6 +91,27 @@ def _places_without_a_prefix(self: Sizes, part: Part, source: str, before: Dim =
 RIGHT_DISTANCES = placing.by_distance
 
 
+RIGHT_KEPT = frames_kept
+
+
+def _one_too_few(support: np.ndarray, chunk: int = 1) -> int:
+    return RIGHT_KEPT(support, chunk) - 1
+
+
+def _all_heard(self: Sizes, source: str) -> ir.Value:
+    insert = house.Inserter(self.model, STAMP, source=source)
+    places = self.places(Part.RECENT, source)
+    return insert.op("GreaterOrEqual", [places, insert.int64s(0)], name="heard", dtype=ir.DataType.BOOL)
+
+
+def _places_as_if_all_were_kept(self: Sizes, part: Part, source: str, before: Dim = 0) -> ir.Value:
+    found = RIGHT_PLACES(self, part, source, before)
+    if part is not Part.RECENT:
+        return found
+    insert = house.Inserter(self.model, STAMP, source=source)
+    return insert.op("Add", [found, insert.int64s(1)], name="places_off", shape=found.shape, dtype=ir.DataType.INT64)
+
+
 def _turned_round(array: Array, row: int, column: int) -> Array | None:
     return RIGHT_DISTANCES(array, column, row)
 
@@ -107,6 +136,22 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "chunks begin anywhere": (
         mock.patch.object(judging, "reach_of", _reach_ends_with_a_chunk),
         Drawing(mask=CHUNKED, width=4, spoiler="chunk_shifted"),
+    ),
+    "a frame too few is kept": (
+        mock.patch.object(judging, "frames_kept", _one_too_few),
+        Drawing(mask="band", width=4, forgets=True),
+    ),
+    "a frame of a chunk too few is kept": (
+        mock.patch.object(judging, "frames_kept", _one_too_few),
+        Drawing(mask=CHUNKED, width=3, forgets=True, layers=2),
+    ),
+    "what was never heard is read": (
+        mock.patch.object(Sizes, "heard", _all_heard),
+        Drawing(mask="band", width=4, forgets=True),
+    ),
+    "places of what is kept are off": (
+        mock.patch.object(Sizes, "places", _places_as_if_all_were_kept),
+        Drawing(mask="band", width=4, positions="rotary", forgets=True),
     ),
     "any score is low enough": (mock.patch.object(masks, "LOW", -1.0), Drawing(spoiler="soft_mask")),
     "means are no offence": (

@@ -165,6 +165,32 @@ def test_an_encoder_that_looks_ahead_within_chunks_answers_a_hundred_of_them(tmp
             stream.push({"tokens": tokens[:, :1]})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["band", CHUNKED])
+def test_what_a_sliding_mask_no_longer_shows_is_forgotten(tmp_path: Path, mask: str) -> None:
+    drawing = Drawing(positions="rotary", mask=mask, width=CHUNK, groups=1, layers=2)
+    made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
+    net = recipe["graphs"]["net"]  # type: ignore[index]
+    net["axes"]["time"]["buckets"] = [CHUNK, 2 * CHUNK]
+    net["derive_steps"] |= {"window": 12 * CHUNK, "chunk": drawing.chunk, "forget": True}
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    made.write("tokens.py", DATA.replace("(6, *[1] * 12)", "(4, 8, *[4] * 8)"))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    tokens = np.random.default_rng(5).integers(0, LABELS, (1, 12 * CHUNK))
+    expected = session(whole_graph(drawing)).run(["scores"], {"tokens": tokens})[0]
+    lengths = [5, 1, 8, 2, 3, 4, 1, 1, 7, 8, 8] if mask == "band" else [4, 8, *[4] * 9]
+    with runtime_lite.Runtime() as runtime, (model := runtime.load(tmp_path / "bundle")).open_stream() as stream:
+        shapes = [state.shape for state in model.bundle.manifest.graphs["net"].states]
+        assert [shape for shape in shapes if 12 * CHUNK in shape] == [("batch", 12 * CHUNK)]
+        at = 0
+        for length in lengths:
+            got = stream.push({"tokens": tokens[:, at : at + length]})["scores"]
+            assert np.allclose(got, expected[:, at : at + length], atol=1e-5)
+            at += length
+        assert at == tokens.shape[1]
+
+
 def test_what_is_no_stream_is_refused_at_the_front_door(tmp_path: Path) -> None:
     ended = project(tmp_path, Drawing(spoiler="no_mask")).build(recipe="whole.yaml")
     assert ended.code == 3

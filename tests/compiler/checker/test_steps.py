@@ -12,14 +12,14 @@ from compiler import ir as house
 from compiler.checker.graph import Rejected
 from compiler.checker.steps import check_steps
 from compiler.derivation.derive import derive
-from tests.kit.whole_sequences import LONGEST, Drawing, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LONGEST, Drawing, whole_graph
 
 Told = dict[str, Any]
 
 
 def derived(drawing: Drawing) -> tuple[onnx.ModelProto, onnx.ModelProto, Told]:
     whole = whole_graph(drawing)
-    found = derive(whole, "time", "past", LONGEST)
+    found = derive(whole, "time", "past", LONGEST, chunk=drawing.chunk, forget=drawing.forgets)
     house.infer_shapes(found.model)
     return ir.serde.serialize_model(whole), ir.serde.serialize_model(found.model), found.certificate
 
@@ -66,3 +66,14 @@ def test_a_cache_that_moves_with_what_comes_later_is_rejected() -> None:
             node.op_type = "GreaterOrEqual"
     with pytest.raises(Rejected):
         check_steps(whole, steps, told)
+
+
+CHUNKS = Drawing(mask=CHUNKED, width=4, positions="rotary", forgets=True)
+
+
+@pytest.mark.parametrize("change", [{"chunk": 2}, {"look_ahead": 2}, {"recent": 5}], ids=str)
+def test_chunks_and_what_is_kept_are_not_believed(change: Told) -> None:
+    whole, steps, told = derived(CHUNKS)
+    assert check_steps(whole, steps, told) == len(told["values"])
+    with pytest.raises(Rejected):
+        check_steps(whole, steps, {**told, **change})

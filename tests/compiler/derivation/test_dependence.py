@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.derivation.dependence import EVERYWHERE, HERE, NOWHERE, Reach, chunk_of, hull, reach_of
+from compiler.derivation.dependence import EVERYWHERE, HERE, NOWHERE, Reach, chunk_of, frames_kept, hull, reach_of
 
 ROWS, COLUMNS = np.indices((12, 12))
 
@@ -86,3 +86,20 @@ def test_chunks_are_the_shortest_that_all_masks_keep_to() -> None:
     assert chunk_of([COLUMNS <= ROWS + 1]) is None
     assert chunk_of([(COLUMNS + 1) // 3 <= (ROWS + 1) // 3]) is None
     assert chunk_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("support", "chunk", "kept"),
+    [
+        ((COLUMNS <= ROWS) & (COLUMNS > ROWS - 3), 1, 2),
+        (COLUMNS == ROWS, 1, 0),
+        (COLUMNS == ROWS - 4, 1, 4),
+        ((COLUMNS // 3 <= ROWS // 3) & (COLUMNS // 3 >= ROWS // 3 - 2), 3, 6),
+        ((COLUMNS <= ROWS) & (COLUMNS > ROWS - 3), 4, 2),
+        (COLUMNS <= ROWS, 1, 11),
+        (COLUMNS < 0, 1, 0),
+    ],
+    ids=["band", "own", "one", "chunks", "band_in_chunks", "causal", "nothing"],
+)
+def test_as_many_frames_are_kept_as_later_rows_read(support: np.ndarray, chunk: int, kept: int) -> None:
+    assert frames_kept(support, chunk) == kept

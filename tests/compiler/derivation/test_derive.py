@@ -4,7 +4,7 @@ import pytest
 
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import LONGEST, Drawing, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LONGEST, Drawing, whole_graph
 
 
 def test_the_certificate_tells_caches_masks_and_every_value() -> None:
@@ -19,6 +19,25 @@ def test_the_certificate_tells_caches_masks_and_every_value() -> None:
     results = [each for each in told["values"] if each["step"] == "scores"]
     assert results == [{"step": "scores", "value": "scores", "parts": [[1, "new", [], "0"]], "reach": {"1": "[-3, 0]"}}]
     assert told["assumes"]
+
+
+def test_a_sliding_mask_lets_caches_forget() -> None:
+    derived = derive(whole_graph(Drawing(mask="band", width=4)), "time", "past", LONGEST, forget=True)
+    assert derived.certificate["recent"] == 3
+    assert [(each.kept, each.is_joined) for each in derived.cached] == [(3, False), (3, False), (0, True)]
+    counted = derived.cached[-1].value
+    assert [str(dim) for dim in counted.shape or ()] == ["batch", "time"]
+
+
+def test_a_mask_that_shows_everything_lets_nothing_be_forgotten() -> None:
+    derived = derive(whole_graph(Drawing(mask="triangle")), "time", "past", LONGEST, forget=True)
+    assert derived.certificate["recent"] == 0
+    assert [(each.kept, each.is_joined) for each in derived.cached] == [(0, True), (0, True)]
+
+
+def test_chunks_and_how_far_they_look_ahead_are_told() -> None:
+    told = derive(whole_graph(Drawing(mask=CHUNKED, width=4, layers=2)), "time", "past", LONGEST, chunk=4).certificate
+    assert (told["chunk"], told["look_ahead"], told["recent"]) == (4, 3, 0)
 
 
 def test_sequences_longer_than_a_table_are_refused() -> None:

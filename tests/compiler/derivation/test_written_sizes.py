@@ -12,11 +12,11 @@ from compiler.runners.session import session_of
 TIME, PAST = house.symbol("time"), house.symbol("past")
 
 
-def call() -> tuple[ir.Model, Sizes, list[ir.Value]]:
+def call(recent: int = 0) -> tuple[ir.Model, Sizes, list[ir.Value]]:
     kind = ir.TensorType(ir.DataType.FLOAT)
     inputs = [ir.Value(name=name, shape=ir.Shape(["batch", name]), type=kind) for name in ("time", "past")]
     model = ir.Model(ir.Graph(inputs, [], nodes=[], opset_imports={"": 20}, name="call"), ir_version=10)
-    return model, Sizes(model, TIME, PAST), inputs
+    return model, Sizes(model, TIME, PAST, recent), inputs
 
 
 def run(model: ir.Model, values: list[ir.Value]) -> list[np.ndarray]:
@@ -31,7 +31,7 @@ def test_sizes_and_places_of_a_call() -> None:
     asked = [
         sizes.several([2 * batch, TIME + PAST, 4], "shape"),
         *(sizes.places(part, "") for part in (Part.NEW, Part.ALL)),
-        *(sizes.places(part, "", 3) for part in Part),
+        *(sizes.places(part, "", 3) for part in (Part.NEW, Part.FIRST, Part.SINCE, Part.ALL)),
         sizes.scalar(PAST, ir.DataType.FLOAT),
     ]
     joined = house.Inserter(model, "test").op("Concat", inputs[::-1], {"axis": 1}, name="joined")
@@ -43,6 +43,16 @@ def test_sizes_and_places_of_a_call() -> None:
     assert [each.tolist() for each in behind] == [[8, 9], [0, 1, 2], [*range(3, 10)], [*range(10)]]
     assert float(past) == 5.0
     assert past.dtype.name == "float32"
+
+
+def test_frames_that_were_never_heard_have_the_first_place_and_are_told_apart() -> None:
+    model, sizes, inputs = call(recent=7)
+    asked = [sizes.places(Part.RECENT, ""), sizes.heard("")]
+    sizes.measure([(inputs[1], inputs[1], 1)])
+    places, heard = run(model, asked)
+    assert places.tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6]
+    assert heard.tolist() == [False] * 2 + [True] * 7
+    assert sizes.count(Part.RECENT) == TIME + 7
 
 
 def test_places_without_a_cache_are_refused() -> None:
