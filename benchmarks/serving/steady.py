@@ -1,6 +1,7 @@
 """Nine tenths of the streams that the planner promises, for minutes: no chunk is to be late.
 
-The planner and the runtime go by the same cost table, which is measured for a minute right before, in a copy of the bundle.
+The planner and the runtime go by the same cost table, which is measured for a minute right before, in a copy of the
+bundle.
 """
 
 from pathlib import Path
