@@ -137,7 +137,8 @@ class Stable:
     def can_be_state(self, value: ir.Value) -> bool:
         """Whether a stable value is made of numbers and its first axis is still that of the batch."""
         numbers = value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
-        return numbers and bool(value.shape) and value.shape is not None and str(value.shape[0]) == self.rows_name
+        rows = str(value.shape[0]) if value.shape else None
+        return numbers and rows == self.rows_name
 
 
 def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
@@ -161,11 +162,7 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         new = None if join is None else _joined_to(join, old, output, state.frames_axis)
         rows = str((old.shape or ("",))[0])
         if new is None:
-            reason = (
-                "the cache is not joined exactly once, in front of the new frames, and fed back whole, and is carried "
-                "as it is; to have a choice, give every layer a cache of its own and feed it back uncut"
-            )
-            refused.append(Refusal(reason, place))
+            refused.append(Refusal(_why_carried_as_it_is(readers, output, state.frames_axis), place))
         elif not _has_frames(old, state.frames_axis, along.axis) or not _has_frames(
             new, state.frames_axis, str(along.step)
         ):
@@ -178,6 +175,35 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         else:
             caches.append(Cache(state, state.frames_axis, old, new, output))
     return tuple(caches), tuple(refused)
+
+
+def _why_carried_as_it_is(readers: list[ir.Node], output: ir.Value, axis: int) -> str:
+    """What keeps a cache from being replaced by what is computed from it, and what to write for a choice."""
+    if any(_takes_a_part(node, axis) for node in readers):
+        return (
+            "the tensor holds several caches, is cut up by the model, and is carried as it is; to have a choice, take "
+            "and return a list of caches, one for each layer, not a stack"
+        )
+    cut = output.producer()
+    if cut is not None and house.is_op(cut, "Slice") and any(cut.inputs[0] in node.outputs for node in readers):
+        return (
+            "the model cuts the joined cache before it returns it, and it is carried as it is; to have a choice, "
+            "return it uncut, as the window of the recipe keeps the newest frames"
+        )
+    return (
+        "the cache is not joined exactly once, in front of the new frames, and fed back whole, and is carried "
+        "as it is; to have a choice, give every layer a cache of its own and feed it back uncut"
+    )
+
+
+def _takes_a_part(node: ir.Node, axis: int) -> bool:
+    """Whether a node reads some entries of a cache along another axis than its frames."""
+    if house.is_op(node, "Slice"):
+        cut = (house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else None) or ()
+    else:
+        cut = (house.int_attribute(node, "axis", 0),) if house.is_op(node, "Gather", "Split", "SplitToSequence") else ()
+    rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
+    return any(isinstance(each, int) and each % max(rank, 1) != axis for each in cut)
 
 
 def reads_rows_and_frames(node: ir.Node, axis: int, rows: str) -> bool:
@@ -216,6 +242,6 @@ def is_constant(value: ir.Value) -> bool:
     if house.array_of(value) is not None:
         return True
     node = value.producer()
-    if node is None or node.op_type in RANDOM or not node.inputs or house.has_body(node):
+    if node is None or node.op_type in RANDOM or house.has_body(node):
         return False
     return all(operand is None or is_constant(operand) for operand in node.inputs)

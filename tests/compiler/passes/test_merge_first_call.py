@@ -33,6 +33,18 @@ def test_an_empty_cache_is_the_first_call() -> None:
     assert outcome.rewritten == 1
 
 
+def test_nodes_without_operands_are_like_others() -> None:
+    """A pass in front may leave a Constant, where it is not simplified again."""
+    origin = two_calls()
+    for model in origin.models:
+        last = house.outputs_named(model)["y"].producer()
+        assert last is not None
+        insert = house.Inserter(model, "test", before=last)
+        one = insert.op("Constant", [], {"value_float": 1.5}, name="drawn", dtype=ir.DataType.FLOAT)
+        last.replace_input_with(0, insert.op("Mul", [last.inputs[0], one], name="scaled"))
+    verify_pass(MergeFirstCall(), origin, tolerance=0.0)
+
+
 def test_without_a_first_call_there_is_nothing_to_do() -> None:
     verify_untouched(MergeFirstCall(), streaming())
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler.errors import Refused
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
-from compiler.passes.pad_axes import PadAxes, RightAligned
+from compiler.passes.pad_axes import PadAxes, RightAligned, derive_tolerantly
 from compiler.passes.select_states import SelectStates
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
@@ -280,6 +281,8 @@ def test_an_axis_that_no_input_has_is_refused() -> None:
     verify_refusal(
         PadAxes(), lowered, message="no input has an axis 'frames'", cure="name the growing axis", axis="frames"
     )
+    with pytest.raises(Refused, match="no input has an axis 'frames'"):
+        derive_tolerantly(lowered)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,20 @@ def test_a_whole_shape_of_the_cache_is_read_from_elsewhere() -> None:
     verify_pass(SelectStates(), caching(body), tolerance=1e-5)
 
 
+def test_a_whole_shape_of_the_cached_frames_is_read_from_elsewhere() -> None:
+    mixed = MIX.replace("y = MatMul(p, keys)", "a = MatMul(p, keys)  y = Add(a, some)")
+    body = (
+        f"size = Shape(past)  many = Expand(g, size)  some = ReduceSum(many, one)  keys = MatMul(next_past, w) {mixed}"
+    )
+    assert "past" not in house.inputs_named(verify_pass(DEAR, caching(body), tolerance=1e-5).lowered.model)
+
+
+def test_sizes_that_a_pass_in_front_forgot_are_inferred_again() -> None:
+    lowered = caching(f"keys = MatMul(next_past, w)  {MIX}")
+    house.forget_shapes(lowered.model)
+    assert DEAR.apply(lowered).rewritten == 1
+
+
 def test_a_cache_joined_behind_the_new_frames_is_reported() -> None:
     origin = caching("keys = MatMul(next_past, w)  " + MIX)
     join = next(node for node in origin.model.graph if node.op_type == "Concat")
@@ -146,7 +160,36 @@ def test_a_cache_that_is_joined_twice_is_reported() -> None:
 
 
 def test_a_window_cut_inside_the_graph_is_reported() -> None:
-    verify_untouched(SelectStates(), streaming(in_graph_window=True), refused="not joined exactly once")
+    verify_untouched(SelectStates(), streaming(in_graph_window=True), refused="cuts the joined cache before it returns")
+
+
+@pytest.mark.parametrize(
+    ("take", "parts"),
+    [
+        ("Gather<axis = 1>(past, {at})", "Unsqueeze({part}, one)"),
+        ("Slice(past, {at}, {behind}, one)", "Identity({part})"),
+    ],
+)
+def test_caches_stacked_in_one_tensor_are_reported_with_who_takes_them_apart(take: str, parts: str) -> None:
+    """The model as its author has it, and as the cure says: with a cache for each layer there is a choice."""
+    rank = 3 if "Gather" in take else 4
+    joined = "  ".join(
+        f"part_{layer} = {take.format(at=number, behind=behind)}  new_{layer} = Concat<axis = {rank - 2}>"
+        f"(part_{layer}, {'x' if rank == 3 else 'wide'})  back_{layer} = {parts.format(part=f'new_{layer}')}"
+        for layer, number, behind in ((0, "first" if rank == 3 else "zero", "one"), (1, "second", "two"))
+    )
+    model = parse(
+        f"""(float[batch,2,4] x, float[batch,2,cache,4] past) => (float[batch,q,r,4] y, float[batch,2,kept,4] next_past)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64 first = {{0}},
+         int64{"" if rank == 3 else "[1]"} second = {{1}}>
+        {{ wide = Unsqueeze(x, one)  {joined}
+           next_past = Concat<axis = 1>(back_0, back_1)  y = Softmax<axis = 2>(next_past) }}"""
+    )
+    states = (State("past", "next_past", 2, "cache"),)
+    caches = (CacheAxis("cache", 6, 2, "real_length", None),)
+    lowered = Lowered("tiny", model, states=states, caches=caches, batch_axis=BATCH)
+    outcome = verify_untouched(SelectStates(), lowered, refused="a list of caches, one for each layer, not a stack")
+    assert outcome.refused[0].place.op == take.partition("(")[0].partition("<")[0]
 
 
 def test_without_a_window_there_is_nothing_to_do() -> None:
@@ -318,6 +361,9 @@ def test_states_without_a_window_must_fit_too() -> None:
     small = SelectStates(memory_mb=FIXED / 2e6)
     lowered = dataclasses.replace(streaming(), caches=(), states=(State("context", "next_context", None),))
     verify_refusal(small, lowered, message="got 3.2e-05 MB at least", cure="allow memory_mb")
+    verify_refusal(
+        small, streaming(in_graph_window=True), message="are states without a choice", cure="allow memory_mb"
+    )
 
 
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf")])

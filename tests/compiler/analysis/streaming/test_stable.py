@@ -17,7 +17,8 @@ def caching(body: str, past: str = "float[batch,cache,4]") -> Lowered:
     text = f"""(float[batch,2,4] x, {past} past, float[4,4] w, float[4] g, float[4] scale)
     => (float[a,b,c] y, float[batch,kept,4] joined)
     <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] newest = {{-2}},
-     int64[1] end = {{9223372036854775807}}, int64[1] eight = {{8}}, int64[1] end32 = {{2147483647}}>
+     int64[1] end = {{9223372036854775807}}, int64[1] eight = {{8}}, int64[1] end32 = {{2147483647}},
+     int64[3] fours = {{0, -1, 4}}, int64[3] pairs = {{0, 2, -1}}>
     {{ joined = Concat<axis = 1>(past, x)  {body} }}"""
     model = parse(text, random_weights({"w": (4, 4), "g": (4,)}))
     return Lowered("tiny", model, states=(State("past", "joined", 1, "cache"),), caches=(ALONG,), batch_axis=BATCH)
@@ -39,6 +40,8 @@ FOLLOWED = {
     "v, u = Split<axis = -1, num_outputs = 2>(joined)": ["joined", "v", "u"],
     "v = Mul(joined, scale)": ["joined"],  # an input may change from call to call
     "v = CumSum(joined, one)": ["joined"],
+    "v = Reshape(joined, fours)": ["joined", "v"],
+    "v = Reshape(joined, pairs)": ["joined"],
     "v = Softmax<axis = 1>(joined)": ["joined"],
     "r = RandomNormalLike(g)  v = Add(joined, r)": ["joined"],
     "c = Tanh(g)  v = Add(joined, c)": ["joined", "v"],
@@ -88,6 +91,17 @@ def test_lengths_are_no_reason_to_keep_a_value() -> None:
 
 def test_a_cache_that_is_joined_twice_is_none() -> None:
     lowered = caching(f"again = Concat<axis = 1>(past, x)  v = Add(joined, again)  {MIX}")
+    caches, (refused,) = find_caches(lowered, ALONG)
+    assert not caches
+    assert "joined exactly once" in refused.reason
+
+
+def test_a_cache_that_is_joined_with_more_than_the_new_frames_is_none() -> None:
+    """The first of them are as many as a call adds."""
+    lowered = caching(f"v = Add(joined, g)  {MIX}")
+    join = node_named(lowered.model, "joined")
+    join.resize_inputs(3)
+    join.replace_input_with(2, join.inputs[1])
     caches, (refused,) = find_caches(lowered, ALONG)
     assert not caches
     assert "joined exactly once" in refused.reason
