@@ -14,6 +14,7 @@ logarithm of the probability of the right code, in nats, when the codes before i
 import argparse
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,13 +33,12 @@ from compiler.report.progress import Progress
 from compiler.runners.instrumented import exposed
 from compiler.runners.session import session_of
 from compiler.stages import Array, Feed, Lowered
-from examples.codec_tts import prompt, recordings, speak, train_speech
+from examples.codec_tts import prompt, recordings, speak, spoken_codes, train_speech
 from tests.kit.calibration import with_streams
 
 RECIPE, GRAPH = "tts_ar.yaml", "speech"
 
-WAYS = tuple((method, refit) for method in ("mean", "rotated_mean", "optimal") for refit in (False, True))
-"""How heads share: the method, and whether the projection behind is fitted anew."""
+METHODS = ("mean", "rotated_mean", "optimal")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Judged:
     errors: tuple[float, ...]
 
 
-def sentences_of(path: Path, count: int) -> list[Sentence]:
-    """The first sentences of recordings, each behind the shipped prompt of its voice."""
+def behind_prompts(spoken: Sequence[train_speech.Spoken]) -> list[Sentence]:
+    """Sentences, each behind the shipped prompt of its voice."""
     trained = speak.original_codec()
     prompts = [speak.encode_prompt(trained, prompt.of_voice(voice)) for voice in recordings.VOICES]
     found = []
-    for spoken in train_speech.read_spoken(trained, path)[:count]:
-        text, codes, following = train_speech.join([spoken], [prompts[spoken.voice]])
+    for each in spoken:
+        text, codes, following = train_speech.join([each], [prompts[each.voice]])
         found.append(Sentence({"text": text.numpy(), "codes": codes.numpy()}, following.numpy()[0]))
     return found
 
@@ -143,16 +143,18 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--measured", type=int, default=200, help="training sentences that the pass measures on")
     parser.add_argument("--count", type=int, default=128, help="test sentences that judge")
+    parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS), help="none judges no merging")
     parser.add_argument("--healed", type=Path, help="checkpoint of a model whose heads share, trained on")
     options = parser.parse_args()
-    training = sentences_of(options.recordings / "training.npz", options.measured)
-    test = sentences_of(options.recordings / "test.npz", options.count)
+    training = behind_prompts(spoken_codes.read()[: options.measured])
+    recorded = train_speech.read_spoken(speak.original_codec(), options.recordings / "test.npz")
+    test = behind_prompts(recorded[: options.count])
     original = with_streams(captured(), *([each.feed] for each in training))
     projections = projections_of(original)
     right = [values for _, *values in _calls(original, projections, test)]
     judge = functools.partial(judged, projections=projections, right=right, on=test)
     rows: dict[str, Judged] = {"original": judge(original)}
-    for method, refit in WAYS:
+    for method, refit in itertools.product(options.methods, (False, True)):
         name = f"{method}, projection behind fitted" if refit else method
         rows[name] = judge(merged(original, options.groups, method, refit=refit))
     if options.healed is not None:

@@ -95,6 +95,7 @@ def test_caches_hold_the_groups_and_training_is_done_once(project: Project) -> N
     ended = project.build(recipe="speller.yaml")
     assert ended.code == 0, ended.err
     (told,) = [each["detail"] for each in ended.report["stages"] if each["stage"] == "share_heads"]
+    assert [each["stage"] for each in ended.report["stages"]].count("healing data") == 1
     assert told.startswith("4 -> 2 heads, answers ") and "after 20 updates" in told
     manifest = json.loads((project.folder / "bundle" / "manifest.json").read_text())
     shapes = [state["shape"] for state in manifest["graphs"]["net"]["states"]]
