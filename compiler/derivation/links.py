@@ -143,6 +143,13 @@ def _layer_norm(node: ir.Node) -> Links:
     return _same(node, range(house.int_attribute(node, "axis", -1) % rank, rank))
 
 
+def _with_known_statistics(node: ir.Node) -> Links:
+    """Entries are scaled by channel, with numbers that were measured in training."""
+    if house.int_attribute(node, "training_mode", 0):
+        raise NotLinked("BatchNormalization measures what it is given")
+    return _same(node)
+
+
 def _from_third_axis(node: ir.Node) -> Links:
     """Normalisations over everything but rows and channels."""
     return _same(node, range(1, len(dims(node.inputs[0]))))
@@ -263,6 +270,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Slice", "Pad", "Tile"), _unequal),
     **dict.fromkeys(("Range", "ConstantOfShape"), _made),
     **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),
+    "BatchNormalization": _with_known_statistics,
     "LpNormalization": _along_attribute(-1),
     "CumSum": _running,
     "GatherND": _picked,

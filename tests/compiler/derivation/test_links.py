@@ -34,6 +34,15 @@ def test_an_einsum_is_read_by_its_letters() -> None:
         links_of(node("Einsum", [3, 3], out=[3], equation="ii->i"))
 
 
+def test_a_normalisation_with_known_statistics_scales_every_frame_alone() -> None:
+    shapes: list[list[str | int]] = [["batch", 8, "time"], [8], [8], [8], [8]]
+    found = links_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"]))
+    assert (found.data, found.mixed) == ((0,), ())
+    assert found.axes == {0: {0: 0}, 1: {0: 1}, 2: {0: 2}}
+    with pytest.raises(NotLinked, match="measures what it is given"):
+        links_of(node("BatchNormalization", *shapes, out=["batch", 8, "time"], training_mode=1))
+
+
 def test_an_operator_without_a_rule_is_named() -> None:
     with pytest.raises(NotLinked, match="NonZero"):
         links_of(node("NonZero", ["time"], out=["n"]))
