@@ -75,7 +75,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
-            cure="report it: the prover and the checker disagree; nothing unproved is built",
+            cure=rejected.cure,
             place=Place(stage=STAGE, graph=graph),
         ) from None
     for each in derived.cached:

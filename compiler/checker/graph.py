@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,19 @@ Record = Mapping[str, Any]
 
 
 class Rejected(Exception):
-    """The certificate does not hold; the message names node, step and what differs."""
+    """The certificate does not hold; the message names node, step and what differs.
+
+    Attributes:
+        cure: what to do about it.
+    """
+
+    cure: ClassVar[str] = "report it: the prover and the checker disagree; nothing unproved is shipped"
+
+
+class NoKernel(Rejected):
+    """A step cannot be run here, so that nothing is known of its certificate."""
+
+    cure = "compute it in float32, which has a kernel for every operator; what cannot be replayed is not shipped"
 
 
 class DoesNotRun(Exception):
@@ -119,7 +131,8 @@ class Part:
 
         Raises:
             DoesNotRun: with the words of the kernel.
-            Rejected: there is no kernel.
+            NoKernel: there is none for an operator with these element types.
+            Rejected: these nodes are no graph.
         """
         session, given = self._session, {name: feeds[name] for name in self.sources}
         try:
@@ -141,7 +154,9 @@ class Part:
         model = self.model().SerializeToString()
         try:
             return onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
-        except (*STOPPED, ort_state.InvalidGraph, ort_state.NotImplemented) as error:
+        except ort_state.NotImplemented as error:
+            raise NoKernel(f"node {self.nodes[-1].name!r} cannot be run: {error}") from None
+        except (*STOPPED, ort_state.InvalidGraph) as error:
             raise Rejected(f"ONNX Runtime does not open {sorted({n.op_type for n in self.nodes})}: {error}") from None
 
     def integers(self) -> set[int]:

@@ -28,5 +28,5 @@ def replay_proof(proof: Proof | None) -> int:
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",
-            cure="report it: the prover and the checker disagree; nothing unproved is shipped",
+            cure=rejected.cure,
         ) from None

@@ -5,7 +5,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from compiler.checker.graph import DoesNotRun, Graph, Part, Rejected
+from compiler.checker.graph import DoesNotRun, Graph, NoKernel, Part, Rejected
 from tests.kit.graphs import parse
 
 TEXT = """(float[batch,time] x) => (float[batch,time] z) <float half = {0.5}>
@@ -96,3 +96,11 @@ def test_a_part_without_a_kernel_is_rejected() -> None:
     part = Graph(ir.serde.serialize_model(parse(text))).part(["y"], {})
     with pytest.raises(Rejected, match=r"does not open \['Conv'\]"):
         part.run({"x": np.zeros(1)})
+
+
+def test_a_node_without_a_kernel_for_its_types_is_named_with_those_that_have_one() -> None:
+    text = "(bfloat16[k] x) => (bfloat16[k] y) { y = Mul(x, x) }"
+    part = Graph(ir.serde.serialize_model(parse(text))).part(["y"], {})
+    with pytest.raises(NoKernel, match=r"node 'y_mul' cannot be run: .*Mul") as caught:
+        part.run({"x": np.zeros(1)})
+    assert "compute it in float32" in caught.value.cure
