@@ -464,17 +464,25 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     at = int(place.reshape(-1)[0])
     if source.op_type == "SequenceConstruct":
         return source.inputs[at] if -len(source.inputs) <= at < len(source.inputs) else None
-    cuts = constant_of(source.inputs[1]) if len(source.inputs) > 1 else None
-    data = source.inputs[0]
+    is_sized = len(source.inputs) > 1
+    cuts = constant_of(source.inputs[1]) if is_sized else np.array(1)
+    data, axis = source.inputs[0], house.int_attribute(source, "axis", 0)
     if cuts is None or data is None:
         return None
+    if at < 0 and not cuts.ndim:
+        whole = (house.dims_of(data) or {axis: None})[axis]
+        if not isinstance(whole, int):
+            return None
+        at += -(-whole // int(cuts))
     if at < (-len(cuts) if cuts.ndim else 0) or (cuts.ndim and at >= len(cuts)):
         return None
     size = int(cuts[at] if cuts.ndim else cuts)
     start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
     insert = house.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=house.source_of(source))
-    bounds = [insert.int64s(each) for each in (start, start + size, house.int_attribute(source, "axis", 0))]
-    return insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(candidate))
+    bounds = [insert.int64s(each) for each in (start, start + size, axis)]
+    piece = insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(candidate))
+    is_kept = is_sized or house.int_attribute(source, "keepdims", 1)
+    return piece if is_kept else insert.op("Squeeze", [piece, bounds[-1]], name="entry")
 
 
 def concat_from_sequence(candidate: Candidate) -> ir.Value | None:

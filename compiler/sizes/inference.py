@@ -350,26 +350,34 @@ def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
     at = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
     source = node.inputs[0].producer() if node.inputs[0] is not None else None
     data = source.inputs[0] if source is not None and source.op_type == "SplitToSequence" else None
-    cuts = None if source is None or len(source.inputs) < 2 else source.inputs[1]
-    if source is None or data is None or data.shape is None or cuts is None or cuts.shape is None or at is None:
+    if source is None or data is None or data.shape is None or at is None or not isinstance(at[0], int):
         return
-    sizes, place = context.get_symbolic_value(cuts), at[0]
-    if sizes is None or not isinstance(place, int):
-        return
-    given = source.attributes.get("axis")
-    axis = 0 if given is None else given.as_int()
-    dims = list(data.shape)
-    if len(cuts.shape) == 1:
-        dims[axis] = sizes[place] if -len(sizes) <= place < len(sizes) else ir.SymbolicDim(None)
+    dims, place = list(data.shape), at[0]
+    axis = source.attributes["axis"].as_int() if "axis" in source.attributes else 0
+    cuts = source.inputs[1] if len(source.inputs) > 1 else None
+    if cuts is None:
+        keepdims = source.attributes.get("keepdims")
+        dims[axis : len(dims) if axis == -1 else axis + 1] = [] if keepdims and not keepdims.as_int() else [1]
     else:
-        dims[axis] = _equal_piece(dims[axis], sizes[0], place)
+        sizes = None if cuts.shape is None else context.get_symbolic_value(cuts)
+        if sizes is None or cuts.shape is None:
+            return
+        is_list = len(cuts.shape) == 1
+        is_there = is_list and -len(sizes) <= place < len(sizes)
+        found = _equal_piece(dims[axis], sizes[0], place) if not is_list else sizes[place] if is_there else None
+        dims[axis] = context.new_symbolic_dim() if found is None else found
     context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
 
 
-def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place: int) -> int | ir.SymbolicDim:
-    """The size of a piece of many that are as long as each other, but perhaps the last."""
-    if place < 0 or (isinstance(whole, ir.SymbolicDim) and whole.value is None):
-        return ir.SymbolicDim(None)
+def _equal_piece(whole: int | ir.SymbolicDim, size: int | ir.SymbolicDim, place: int) -> int | ir.SymbolicDim | None:
+    """The size of a piece of many that are as long as each other, but perhaps the last; counted from either end."""
+    if isinstance(whole, ir.SymbolicDim) and (whole.value is None or place < 0):
+        return None
+    if place < 0:
+        count = sympy.ceiling(_expression(whole) / _expression(size))
+        if not count.is_Integer:
+            return None
+        place += int(count)
     left = normal_form(_expression(whole) - place * _expression(size))
     return _dim_of(sympy.Min(_expression(size), left))
 

@@ -525,6 +525,9 @@ def split(case: Case) -> Verdict:
         outputs.append(case.output(work.axes, work.content, work.index))
         at_least += work.at_least
         start = end
+    if not same(start, case.dims()[axis]):
+        told = f"Split of {fact.frames(axis)} into pieces of {start} entries in all, which no other length has"
+        raise refuse(told, "slice the pieces, or give the axis one size in the recipe: fixed, in place of buckets")
     if case.needs:
         raise refuse("Split of the last entries of a padded axis", "slice the last entries off")
     return case.verdict("SP2", "split at borders of segments", *outputs, at_least_one=at_least)

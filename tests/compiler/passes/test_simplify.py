@@ -41,6 +41,13 @@ def test_a_piece_of_a_sequence_is_cut_directly() -> None:
     assert ops_of(outcome.lowered.model) == ["Slice", "Reshape"]
 
 
+def test_entries_of_an_axis_are_cut_directly() -> None:
+    text = """(float[3,time] x) => (float[t] y) <int64 last = {-1}>
+        { all = SplitToSequence<axis = 0, keepdims = 0>(x)  y = SequenceAt(all, last) }"""
+    outcome = verify_pass(Simplify(), Lowered("tiny", parse(text)), tolerance=0.0)
+    assert ops_of(outcome.lowered.model) == ["Slice", "Squeeze"]
+
+
 def test_amounts_that_are_spelled_out_are_folded() -> None:
     text = """(float[batch,4] x) => (float[batch,t] y) <int64[1] two = {2}, int64[2] front = {0, 0}>
         { rest = ConstantOfShape<value = int64[1] {1}>(two)  pads = Concat<axis = 0>(front, rest)

@@ -67,6 +67,12 @@ CASES = {
         y = Reshape(b, flat) }""",
     "the last piece of an uneven cut": """(float[n] x) => (float[k] y) <int64 five = {5}, int64 two = {2}>
         { a = SplitToSequence(x, five)  y = SequenceAt(a, two) }""",
+    "a piece counted from the end": """(float[n] x) => (float[3,k] y) <int64[2] s = {3, 4}, int64 three = {3},
+        int64 last = {-1}> { r = Reshape(x, s)  a = SplitToSequence<axis = 1>(r, three)  y = SequenceAt(a, last) }""",
+    "an entry of an axis": """(float[n] x) => (float[3] y) <int64[2] s = {3, 4}, int64 last = {-1}>
+        { r = Reshape(x, s)  a = SplitToSequence<axis = 1, keepdims = 0>(r)  y = SequenceAt(a, last) }""",
+    "an entry that keeps its axis": """(float[n] x) => (float[1] y) <int64 two = {2}>
+        { a = SplitToSequence(x)  y = SequenceAt(a, two) }""",
     "stacked parts": """(float[n] x) => (float[n,2] y) { a = Relu(x)  s = SequenceConstruct(x, a)
         y = ConcatFromSequence<axis = 1, new_axis = 1>(s) }""",
     "a branch on a constant": """(float[n] x) => (float[n] y) <bool yes = {1}>
@@ -87,7 +93,13 @@ def test_every_bit_is_kept(name: str) -> None:
 
 @pytest.mark.parametrize("opset", [13, 15, 17, 18, 21, 23])
 def test_every_bit_is_kept_in_other_opsets(opset: int) -> None:
-    for name in ("an addition of 1e-9 stays", "two turns", "a piece beside given sizes", "stacked parts"):
+    for name in (
+        "an addition of 1e-9 stays",
+        "two turns",
+        "a piece beside given sizes",
+        "an entry of an axis",
+        "stacked parts",
+    ):
         agree(parse(CASES[name], opset=opset), {"x": EDGES})
 
 

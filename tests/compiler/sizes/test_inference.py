@@ -205,6 +205,8 @@ def test_where_the_library_fails_nothing_is_known(body: str) -> None:
         ("SplitToSequence<axis = -1>(x, four)", ["[batch,time,4]", "[batch,time,2]"]),
         ("SplitToSequence<axis = 2>(x, some)", ["[batch,time,1]", "[batch,time,5]"]),
         ("SplitToSequence<axis = 1>(x, four)", ["[batch,Min(4, time),6]", "[batch,Min(4, time - 4),6]"]),
+        ("SplitToSequence<axis = -1>(x)", ["[batch,time,1]", "[batch,time,1]"]),
+        ("SplitToSequence<axis = 1, keepdims = 0>(x)", ["[batch,6]", "[batch,6]"]),
     ],
 )
 def test_pieces_of_a_sequence_have_the_sizes_that_they_are_cut_to(pieces: str, sizes: list[str]) -> None:
@@ -215,3 +217,22 @@ def test_pieces_of_a_sequence_have_the_sizes_that_they_are_cut_to(pieces: str, s
         }}"""
     shapes = [house.dims_of(value) for value in parse(text).graph.outputs]
     assert [f"[{','.join(map(str, dims or ()))}]" for dims in shapes] == sizes
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size"),
+    [
+        ("SplitToSequence<axis = 2>(x, four)", "[batch,time,2]"),
+        ("SplitToSequence<axis = 2>(x, some)", "[batch,time,5]"),
+        ("SplitToSequence<axis = -1, keepdims = 0>(x)", "[batch,time]"),
+        ("SplitToSequence<axis = 1>(x, four)", "[batch,_d0,6]"),
+        ("SplitToSequence<axis = 2>(x, one_size)", "[batch,time,3]"),
+    ],
+)
+def test_pieces_counted_from_the_end_have_sizes_where_their_number_is_known(pieces: str, size: str) -> None:
+    text = f"""(float[batch,time,6] x) => (float[b,t,c] last)
+        <int64 four = {{4}}, int64[2] some = {{1, 5}}, int64[1] one_size = {{3}}, int64 behind = {{-1}}> {{
+            pieces = {pieces}  piece = SequenceAt(pieces, behind)  last = Identity(piece)
+        }}"""
+    shape = house.dims_of(next(node for node in parse(text).graph if node.op_type == "SequenceAt").outputs[0])
+    assert f"[{','.join(map(str, shape or ()))}]" == size
