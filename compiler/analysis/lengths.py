@@ -53,6 +53,14 @@ def least_lengths(derivation: Derivation, start: Mapping[str, int], limits: Sequ
     return least
 
 
+def smallest(size: Dim, least: Mapping[str, int]) -> int:
+    """The smallest that a size is where each axis has its least length or more; 0 where it is not known to grow."""
+    if isinstance(size, int):
+        return size
+    found = size.subs({symbol(name): length for name, length in least.items()})
+    return int(found) if found.is_number and never_falls(size) else 0
+
+
 def _least(size: sympy.Expr, name: str, lengths: Mapping[str, int]) -> int:
     """The smallest length of one axis, with all others as short as they may be, that gives the size an entry."""
     others = {symbol(other): length for other, length in lengths.items() if other != name}

@@ -27,8 +27,6 @@ from runtime_lite.format.cache_axis import CacheAxis
 
 CURE = "leave append_states out of the passes"
 
-END = 2**63 - 1
-
 
 @dataclasses.dataclass(frozen=True)
 class Cached:
@@ -263,7 +261,7 @@ class _Writer:
         axis = insert.int64s(ranks[0] - 1)
         bounds = (
             (insert.int64s(0), insert.int64s(self.cache.slots)),
-            (insert.int64s(self.cache.slots), insert.int64s(END)),
+            (insert.int64s(self.cache.slots), insert.int64s(house.END)),
         )
         parts = [
             self._again(node, [insert.op("Slice", [weights, *bound, axis], name=f"{node.name}_weights"), part])
@@ -380,7 +378,7 @@ class _Writer:
         bound, at = insert.int64s(slots), insert.int64s(axis)
         old = insert.op("Slice", [value, insert.int64s(0), bound, at], name=f"{name}_slots")
         brought = self._looked_up(insert, old, axis, len(dims), rank, has_rows=has_rows)
-        return brought, insert.op("Slice", [value, bound, insert.int64s(END), at], name=f"{name}_new")
+        return brought, insert.op("Slice", [value, bound, insert.int64s(house.END), at], name=f"{name}_new")
 
     def _looked_up(
         self, insert: house.Inserter, value: ir.Value, axis: int, own: int, rank: int, *, has_rows: bool

@@ -115,7 +115,7 @@ def _newest_of(insert: house.Inserter, cached: CachedValue) -> ir.Value:
     rank = len(value.shape or ())
     in_front = [cached.kept if at == cached.axis else 0 for at in range(2 * rank)]
     padded = insert.op("Pad", [value, insert.int64s(*in_front)], name=f"{cached.output}_behind_zeros", dtype=kind)
-    bounds = [insert.int64s(each) for each in (-cached.kept, 2**63 - 1, cached.axis)]
+    bounds = [insert.int64s(each) for each in (-cached.kept, house.END, cached.axis)]
     shape = [cached.kept if at == cached.axis else dim for at, dim in enumerate(value.shape or ())]
     return insert.op("Slice", [padded, *bounds], name=cached.output, shape=shape, dtype=kind)
 

@@ -17,9 +17,6 @@ from compiler import ir as house
 
 STAMP = "capture"
 
-END = 2**63 - 1
-"""As a bound of a Slice: to the end."""
-
 
 def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
     """Cut states; as many frames as there are, `slots` at most.
@@ -32,7 +29,7 @@ def keep_newest(model: ir.Model, slots: int, axes: Mapping[str, int]) -> None:
     for output, axis in axes.items():
         value = house.outputs_named(model)[output]
         insert = house.Inserter(model, STAMP, source=house.source_of(value.producer()))
-        bounds = [insert.int64s(-slots), insert.int64s(END), insert.int64s(axis)]
+        bounds = [insert.int64s(-slots), insert.int64s(house.END), insert.int64s(axis)]
         kept = insert.op("Slice", [value, *bounds], name=f"{output}_newest", dtype=value.dtype)
         house.take_over(model, value, kept, except_in=house.consumers_of(value))
     house.infer_shapes(model)

@@ -19,6 +19,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.lengths import smallest
 from compiler.errors import Place, Refused
 from compiler.stages import Lowered, Outcome
 
@@ -43,21 +44,23 @@ class WindowStates:
             if state.frames_axis is None or lowered.cache_of(state) is None:
                 continue
             matched += 1
-            rewritten += _cut(lowered.model, state.output, state.frames_axis, inputs[state.input])
+            rewritten += _cut(lowered, state.output, state.frames_axis, inputs[state.input])
         return Outcome(lowered, matched, rewritten)
 
 
-def _cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
+def _cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
+    model = lowered.model
     value = house.outputs_named(model)[output]
     assert value.shape is not None and fed.shape is not None
-    have, want = value.shape[axis], fed.shape[axis]
+    have, want = (house.dims_of(value) or ())[axis], fed.shape[axis]
     if have == want:
         return 0
-    assert isinstance(have, int) and isinstance(want, int)
-    if have < want:
+    assert isinstance(want, int)
+    least = smallest(have, {axis.axis: axis.minimum for axis in lowered.padded_axes})
+    if least < want:
         raise Refused(
-            f"the model keeps {have} frames of {output!r}, fewer than the window of {want}",
-            cure=f"make the window {have} frames, or let the model keep more",
+            f"the model keeps {have} frames of {output!r}, which can be fewer than the window of {want}",
+            cure=f"make the window {least} frames, or let the model keep more" if least else f"let it keep {want}",
             place=Place(tensor=output, source=house.source_of(value.producer())),
         )
     insert = house.Inserter(model, WindowStates.name, source=house.source_of(value.producer()))
@@ -65,7 +68,9 @@ def _cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
     shape[axis] = want
     kept = insert.op(
         "Slice",
-        [value, insert.int64s(have - want), insert.int64s(have), insert.int64s(axis)],
+        [value, insert.int64s(least - want), insert.int64s(least), insert.int64s(axis)]
+        if isinstance(have, int)
+        else [value, insert.int64s(-want), insert.int64s(house.END), insert.int64s(axis)],
         name=f"{output}_newest",
         shape=shape,
         dtype=value.dtype,

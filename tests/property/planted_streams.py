@@ -20,6 +20,7 @@ from compiler.padding import padded_graph, valid_slots
 from compiler.padding.forms import FORMS, newest
 from compiler.padding.forms.site import Site
 from compiler.passes import merge_first_call, window_states
+from compiler.stages import Lowered
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.property.streams import Outcome, outcomes
 
@@ -73,11 +74,11 @@ def _cut_elsewhere() -> contextlib.AbstractContextManager[Any]:
     """The oldest frames are kept, not the newest."""
     right = window_states._cut
 
-    def cut(model: ir.Model, output: str, axis: int, fed: ir.Value) -> int:
-        done = right(model, output, axis, fed)
-        for node in model.graph:
+    def cut(lowered: Lowered, output: str, axis: int, fed: ir.Value) -> int:
+        done = right(lowered, output, axis, fed)
+        for node in lowered.model.graph:
             if done and node.outputs[0].name == output and node.op_type == "Slice":
-                insert = house.Inserter(model, "planted", before=node)
+                insert = house.Inserter(lowered.model, "planted", before=node)
                 node.replace_input_with(1, insert.int64s(0))
                 node.replace_input_with(2, insert.int64s(int(str((fed.shape or ())[axis]))))
         return done

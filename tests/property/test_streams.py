@@ -41,6 +41,11 @@ def test_a_state_of_another_number_of_frames_is_refused(seed: int) -> None:
     assert try_graph(seed).kind == "refused"
 
 
+def test_a_number_of_frames_that_no_formula_settles_is_cut_to_the_window() -> None:
+    # regression: it was taken for an integer
+    assert try_graph(309170).kind == "accepted"
+
+
 def test_seeds_draw_every_layer_every_form_and_both_kinds_of_chunks() -> None:
     drawn = [begin(seed) for seed in range(400)]
     assert {name for _, names in drawn for name in names} == set(ALL)

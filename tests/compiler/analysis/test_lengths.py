@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.analysis.layout import Side
-from compiler.analysis.lengths import infer_settled, keeps_all_counted, least_lengths, longest_lengths
+from compiler.analysis.lengths import infer_settled, keeps_all_counted, least_lengths, longest_lengths, smallest
 from compiler.analysis.propagate import Axes, input_facts, propagate
 from compiler.ir import dims_of, expression, symbol
 from tests.kit.graphs import parse, random_weights
@@ -93,3 +93,10 @@ def test_a_state_keeps_as_many_frames_as_are_counted(size: str, is_kept: bool) -
 def test_a_state_of_all_its_slots_is_counted_where_a_call_fills_them() -> None:
     assert keeps_all_counted(5, expression("cache + 5"), "cache", 5)
     assert not keeps_all_counted(5, expression("cache + 4"), "cache", 5)
+
+
+@pytest.mark.parametrize(
+    ("size", "least"), [("floor(a/2) + b", 5), ("Min(3, a)", 3), ("9 - a", 0), ("a*c", 0), ("12", 12)]
+)
+def test_a_size_is_smallest_at_the_least_lengths_where_it_grows(size: str, least: int) -> None:
+    assert smallest(expression(size) if "a" in size else int(size), {"a": 6, "b": 2}) == least

@@ -9,7 +9,7 @@ import pytest
 from compiler import ir as house
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.stages import Lowered
+from compiler.stages import Lowered, PaddedAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
 from tests.kit.graphs import WINDOW, copy_of, ops_of, streaming
 
@@ -44,3 +44,27 @@ def test_fewer_frames_than_the_window_are_refused() -> None:
     lowered = padded()[1]
     house.inputs_named(lowered.model)["past"].shape = ir.Shape(["batch", 30, 4])
     verify_refusal(WindowStates(), lowered, message="fewer than the window", cure="make the window", tensor="next_past")
+
+
+def of_many_frames(frames: str) -> Lowered:
+    lowered = dataclasses.replace(padded()[1], padded_axes=(PaddedAxis("chunk", "chunk_length", minimum=2),))
+    house.outputs_named(lowered.model)["next_past"].shape = ir.Shape(["batch", frames, 4])
+    return lowered
+
+
+@pytest.mark.parametrize("frames", ["floor(chunk/2) + 5", "Min(6, floor(chunk/2) + 5)"])
+def test_frames_that_grow_with_the_chunk_are_cut_to_the_newest(frames: str) -> None:
+    # regression: a traceback, as the number of frames was no integer
+    lowered = WindowStates().apply(of_many_frames(frames)).lowered
+    kept = house.outputs_named(lowered.model)["next_past"]
+    (node,) = [node for node in lowered.model.graph if kept in node.outputs]
+    assert kept.shape == ir.Shape(["batch", WINDOW, 4])
+    assert [house.integers_of(bound) for bound in node.inputs[1:]] == [(-WINDOW,), (house.END,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "cure"), [("Min(6, floor(chunk/2) + 4)", "make the window 5 frames"), ("20 - chunk", "let it keep 6")]
+)
+def test_frames_that_are_fewer_for_some_chunk_are_refused(frames: str, cure: str) -> None:
+    lowered = of_many_frames(frames)
+    verify_refusal(WindowStates(), lowered, message="fewer than the window", cure=cure, tensor="next_past")
