@@ -183,7 +183,7 @@ def _own(case: Case, dim: Dim) -> Axis | None:
 
     Along a window they lie as what is cached there, which they are to meet further on.
     """
-    return None if isinstance(dim, int) else _along_window(case, dim) or suffix(dim)
+    return None if isinstance(dim, int) else case.seen.get(dim) or _along_window(case, dim) or suffix(dim)
 
 
 def _along_window(case: Case, dim: Dim) -> Axis | None:

@@ -16,6 +16,7 @@ from compiler.derivation.caching import CachedValue
 from compiler.derivation.derive import derive
 from compiler.errors import GateFailed, Place, Refused, SlipwayError
 from compiler.passes.canonicalize_attention import CanonicalizeAttention
+from compiler.passes.canonicalize_positions import count_plainly
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, Input
@@ -57,6 +58,7 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     try:
         simplify_model(model)
         CanonicalizeAttention().apply(Lowered(graph, model))
+        count_plainly(model)
         simplify_model(model)
         past = cache_axis_name(spec)
         steps = spec.derive_steps

@@ -14,6 +14,7 @@ from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.links import dims
+from compiler.derivation.shifted_scores import in_terms_of_movements, look_up, require_masked, restore
 from compiler.derivation.written_sizes import STAMP, Part, Parts, written_size
 from compiler.errors import Place, Refused
 
@@ -60,6 +61,7 @@ def derive(
     """
     _require_lengths(model, time, longest, most or {})
     marks = _marks(model, time) if forget else None
+    lookups = look_up(model, house.symbol(time), longest)
     judging = Judging(model, time, longest, most, chunk)
     if judging.offences:
         first = judging.offences[0]
@@ -70,11 +72,13 @@ def derive(
                 node=str(first.node.name), op=first.node.op_type, axis=time, source=house.source_of(first.node)
             ),
         )
+    unmasked = require_masked(judging, lookups)
     emission = Emission(judging, past, marks)
     house.prune(emission.model)
-    return DerivedSteps(
-        emission.model, tuple(emission.caches.cached), _certificate(judging, emission, time, past, longest)
-    )
+    certificate = _certificate(judging, emission, time, past, longest)
+    certificate["values"] = in_terms_of_movements(certificate["values"], lookups, unmasked)
+    restore(model, lookups)
+    return DerivedSteps(emission.model, tuple(emission.caches.cached), certificate)
 
 
 def _marks(model: ir.Model, time: str) -> ir.Value:

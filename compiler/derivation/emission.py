@@ -303,8 +303,10 @@ class Emission:
         outputs = [ir.Value(name=self._fresh(str(each.name), parts), type=each.type) for each in node.outputs]
         outputs[index].shape = ir.Shape([written_size(size) for size in self._shape(value, parts)])
         given = list(node.attributes.values() if attributes is None else attributes)
+        name = str(node.name).removesuffix("_node")  # what is inserted later is named after its value so
+        ending = str(node.name)[len(name) :]
         copy = ir.Node(node.domain, node.op_type, operands, given, outputs=outputs,
-                       name=self._fresh(str(node.name), parts), version=node.version)  # fmt: skip
+                       name=f"{self._fresh(name, parts)}{ending}", version=node.version)  # fmt: skip
         copy.metadata_props.update(node.metadata_props)
         self.graph.append(copy)
         return outputs[index]
@@ -481,8 +483,10 @@ class Emission:
         kind = "GreaterOrEqual" if house.int_attribute(node, "upper", 1) else "LessOrEqual"
         kept = insert.op(kind, [columns, limits], name="triangle", dtype=ir.DataType.BOOL)
         assert value.dtype is not None
-        nothing = insert.constant(np.zeros((), value.dtype.numpy()), "nothing")
         shape = [written_size(size) for size in self._shape(value, parts)]
+        if value.dtype == ir.DataType.BOOL:  # runtimes have no Where of truths
+            return insert.op("And", [kept, given], name=str(value.name), dtype=value.dtype, shape=shape)
+        nothing = insert.constant(np.zeros((), value.dtype.numpy()), "nothing")
         return insert.op("Where", [kept, given, nothing], name=str(value.name), shape=shape, dtype=value.dtype)
 
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:

@@ -47,7 +47,9 @@ SIZES_BEHIND = {
 SIZED = frozenset({"ConstantOfShape", "Expand", "Range"})
 """A list of its own: operators whose sizes may follow from the length, for they are written anew."""
 
-WITHOUT_RULE = frozenset({"Concat", "GatherND", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"})
+WITHOUT_RULE = frozenset(
+    {"Concat", "GatherElements", "GatherND", "Split", "Slice", "Pad", "Tile", "Hardmax", "ArgMax", "ArgMin"}
+)
 """A list of its own: operators that no rule follows where they act along time."""
 
 CURE = "a stream is answered frame by frame: mask what comes later, or drop derive_steps and build whole utterances"
@@ -117,7 +119,7 @@ class Judging:
             self.known[value] = Dependence(along, is_data=True)
             self._require_single(value)
         try:
-            for node in house.nodes_of(model):
+            for node in _read(model):
                 self._judge(node)
             for value in model.graph.outputs:
                 self._place(value)
@@ -433,6 +435,19 @@ class Judging:
     def _refusal(self, node: ir.Node, reason: str) -> Refused:
         place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node), axis=str(self.frames))
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
+
+
+def _read(model: ir.Model) -> list[ir.Node]:
+    """The nodes of which results are computed, in graph order."""
+    found: set[ir.Node] = set()
+    waiting = [node for value in model.graph.outputs if (node := value.producer()) is not None]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            given = [*node.inputs, *house.read_inside(node)]
+            waiting += [made for value in given if value is not None and (made := value.producer()) is not None]
+    return [node for node in house.nodes_of(model) if node in found]
 
 
 def _moved(outside: Outside | None, places: Mapping[int, int]) -> Outside | None:

@@ -192,6 +192,16 @@ def _looked_up(node: ir.Node) -> Links:
     return Links((0, 1), axes, ({0: axis},))
 
 
+def _looked_up_each(node: ir.Node) -> Links:
+    """Entries along one axis by places that every entry of the result has for itself."""
+    rank = len(dims(node.inputs[0]))
+    axis = house.int_attribute(node, "axis", 0) % rank
+    others = [at for at in range(rank) if at != axis]
+    if any(dims(node.inputs[0])[at] != dims(node.inputs[1])[at] for at in others):
+        raise NotLinked("GatherElements leaves entries out")
+    return Links((0, 1), {axis: {1: axis}, **{at: {0: at, 1: at} for at in others}}, ({0: axis},))
+
+
 def _picked(node: ir.Node) -> Links:
     """Entries of the first axes at constant places; the axes behind them stay."""
     picks = house.array_of(node.inputs[1])
@@ -273,6 +283,7 @@ RULES: Mapping[str, Rule] = {
     "BatchNormalization": _with_known_statistics,
     "LpNormalization": _along_attribute(-1),
     "CumSum": _running,
+    "GatherElements": _looked_up_each,
     "GatherND": _picked,
     "Trilu": _same,
     "MatMul": _product,

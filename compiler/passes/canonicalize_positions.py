@@ -54,7 +54,7 @@ class CanonicalizePositions:
         refused: list[Refusal] = []
         for model in lowered.models:
             house.infer_shapes(model)
-            counted = _count_plainly(model)
+            counted = count_plainly(model)
             matched, rewritten = matched + counted, rewritten + counted
             for node in house.nodes_of(model):
                 if _choose_in_row(model, node, lowered.batch_axis):
@@ -75,7 +75,7 @@ class CanonicalizePositions:
         return Outcome(lowered, matched, rewritten, tuple(refused))
 
 
-def _count_plainly(model: ir.Model) -> int:
+def count_plainly(model: ir.Model) -> int:
     """Let positions be whole numbers from 0 on, with what is added to them behind; how many were others."""
     found = 0
     for rule in (count_whole_numbers, count_from_zero):

@@ -22,8 +22,13 @@ LONGEST = 24
 LETTERS = 5
 """Of the longest text."""
 
-POSITIONS = ("none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed")
-MASKS = ("compared", "triangle", "lower", "table", "band", "offset", "chunks", "counted", "packed")
+SHIFTED = ("moved", "skewed")
+"""Scores by distance that are moved into place by pads and reshapes: of all distances, and of those behind alone."""
+
+POSITIONS = (
+    "none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed", *SHIFTED,
+)  # fmt: skip
+MASKS = ("compared", "triangle", "truths", "lower", "table", "band", "offset", "chunks", "counted", "packed")
 PREFIX = "prefix"
 """A mask that no drawing has: the first frames see each other."""
 CHUNKED = "chunked"
@@ -46,8 +51,8 @@ TEXTS = ("", "fixed", "named")
 """No text, one of a fixed number of letters, or one of any number."""
 
 NOT_BEHIND = {
-    "fixed": ("summed",),
-    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed"),
+    "fixed": ("summed", *SHIFTED),
+    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed", *SHIFTED),
 }
 """Positions and masks that are refused behind a text."""
 
@@ -56,6 +61,9 @@ CHUNK_SPOILERS = ("chunk_ahead", "chunk_shifted")
 
 OTHER_SPOILERS = ("no_mask", "mean", "norm", "scaled", "shifted", "future_sum", "soft_mask")
 """What lets frames see later ones besides their mask."""
+
+FAR_SPOILERS = ("far_scaled", "far_turned", "far_cut")
+"""What makes scores by distance other ones on sequences of another length."""
 
 TEXT_SPOILERS = ("text_hears", "text_behind")
 """What makes a graph with a text no stream."""
@@ -162,6 +170,8 @@ def drawn_in_chunks(seed: int, *, spoiled: bool) -> Drawing:
     random = np.random.default_rng([seed, 1])
     width = int(random.integers(2, 7))
     drawing = dataclasses.replace(drawn(2 * seed, spoiled=False), mask=CHUNKED, width=width, text="")
+    if drawing.positions == "skewed":  # has no score of later frames
+        drawing = dataclasses.replace(drawing, positions="moved")
     if not spoiled:
         return drawing
     of = [*CHUNK_SPOILERS, *OTHER_SPOILERS, *([LOCAL_SPOILERS[drawing.local]] if drawing.local else [])]
@@ -249,6 +259,7 @@ class _Writer:
         made: dict[str, Callable[[], ir.Value]] = {
             "compared": lambda: self.op("LessOrEqual", columns, limit),
             "triangle": lambda: self.op("Equal", self._triangle(1 + self._ahead(), upper=1), self.real(0)),
+            "truths": lambda: self._triangle(self._ahead(), upper=0, of=True),
             "lower": lambda: self.op("Greater", self._triangle(self._ahead(), upper=0), self.real(0.5)),
             "table": self._table,
             "band": lambda: self.op(
@@ -295,9 +306,10 @@ class _Writer:
             self.op("GreaterOrEqual", behind, self.number(least)),
         )
 
-    def _triangle(self, diagonal: int, *, upper: int) -> ir.Value:
+    def _triangle(self, diagonal: int, *, upper: int, of: bool | float = 1.0) -> ir.Value:
         length = self.op("Unsqueeze", self.length, self.ints(0))
-        ones = self.op("Expand", self.real(1), self.op("Concat", length, length, axis=0))
+        one = self.insert.constant(np.array(of, bool if of is True else np.float32), "one")
+        ones = self.op("Expand", one, self.op("Concat", length, length, axis=0))
         return self.op("Trilu", ones, self.number(diagonal), upper=upper)
 
     def _table(self) -> ir.Value:
@@ -365,7 +377,9 @@ class _Writer:
         right = self.op("Add", self.op("Mul", second, cos), self.op("Mul", first, sin))
         return self.op("Concat", left, right, axis=-1)
 
-    def biased(self, scores: ir.Value) -> ir.Value:
+    def biased(self, scores: ir.Value, queries: ir.Value) -> ir.Value:
+        if self.drawing.positions in SHIFTED:
+            return self.op("Add", scores, self.moved(queries))
         far = self.op("Sub", self.columns(), self.rows())
         if self.drawing.spoiler == "length_bias":
             far = self.op("Sub", self.columns(), self.length)
@@ -378,6 +392,30 @@ class _Writer:
             return self.op("Add", scores, bias)
         return scores
 
+    def moved(self, queries: ir.Value) -> ir.Value:
+        """Scores by distance, [.., time, distances], as [.., time, time]: a column is added, a row taken off."""
+        length = self.op("Unsqueeze", self.length, self.ints(0))
+        first, last, count = self.op("Sub", self.ints(LONGEST), length), self.ints(LONGEST), length
+        if self.drawing.positions == "moved":
+            last = self.op("Sub", self.op("Add", self.ints(LONGEST), length), self.ints(1))
+            count = self.op("Sub", self.op("Mul", length, self.ints(2)), self.ints(1))
+        if self.drawing.spoiler == "far_turned":
+            first, last = self.ints(0), count
+        table = self.op("Slice", self.weights(2 * LONGEST - 1, SIZE), first, last, self.ints(0))
+        if self.drawing.spoiler == "far_scaled":
+            table = self.op("Div", table, self.floats(self.length))
+        made = self.op("MatMul", table, self.weights(SIZE, SIZE))
+        far = self.product(queries, self.op("Transpose", made, perm=(1, 0)), "bhid,dk->bhik")
+        lead = self.op("Shape", far, start=0, end=2)
+        wide = self.op("Pad", far, self.ints(0, 0, 0, 1, 0, 0, 0, 0))
+        more = self.op("Add", count, self.ints(1))
+        turned = self.op("Reshape", wide, self.op("Concat", lead, more, length, axis=0))
+        cut = self.op("Slice", turned, self.ints(1), self.ints(2**62), self.ints(2))
+        if self.drawing.spoiler == "far_cut":
+            cut = self.op("Slice", turned, self.ints(0), self.ints(-1), self.ints(2))
+        back = self.op("Reshape", cut, self.op("Concat", lead, length, count, axis=0))
+        return self.op("Slice", back, self.ints(0), length, self.ints(3))
+
     def attention(self, x: ir.Value) -> ir.Value:
         drawing = self.drawing
         queries = self.rotated(self.heads(x, HEADS))
@@ -387,7 +425,7 @@ class _Writer:
         keys = keys if turned else self.op("Transpose", keys, perm=(0, 1, 3, 2))
         values = self.spread(self.heads(x, drawing.groups), turned=False)
         scores = self.op("Mul", self.product(queries, keys, "bhid,bhdj->bhij"), self.real(0.5))
-        scores = self.biased(scores)
+        scores = self.biased(scores, queries)
         weights = self.weighted(scores)
         if drawing.spoiler == "wrong_axis":
             weights = self.op("Transpose", weights, perm=(0, 1, 3, 2))

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.derivation import emission, judging, masks, placed, placing
+from compiler.derivation import emission, judging, masks, placed, placing, shifted_scores
 from compiler.derivation.dependence import Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
@@ -48,6 +48,10 @@ def test_steps_that_forget_are_refused_or_right(seed: int) -> None:
 def test_steps_are_refused_or_right(seed: int) -> None:
     found = tried(drawn(seed, spoiled=seed % 2 == 1))
     assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict in ("accepted", "refused"), found
+
+
+def test_looked_up_distances_stand_beside_recurrences() -> None:
+    assert tried(Drawing(positions="moved", local="gru", layers=2)).verdict == "accepted"
 
 
 def test_seeds_draw_every_spoiler() -> None:
@@ -186,6 +190,14 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "recurrences go backwards unseen": (
         mock.patch.object(judging, "reach_along", return_value=Reach(-math.inf, 0)),
         Drawing(local="gru", spoiler="backwards"),
+    ),
+    "other distances are taken for those of the longest": (
+        mock.patch.object(shifted_scores._Widening, "_require_part", return_value=None),
+        Drawing(positions="moved", spoiler="far_scaled"),
+    ),
+    "scores of other rows are shown": (
+        mock.patch("compiler.derivation.derive.require_masked", return_value=set()),
+        Drawing(positions="skewed", mask=CHUNKED, width=4),
     ),
     "a text may hear": (
         mock.patch.object(masks.Masks, "inside", _always_closed),

@@ -70,7 +70,7 @@ def match(case: Case) -> Chain | None:
     if moved is None:
         return None
     nodes: list[ir.Node] = []
-    for node in _followers(case.node):
+    for node in followers(case.node):
         nodes.append(node)
         if len(nodes) < 2:
             continue
@@ -105,7 +105,7 @@ def _moved(case: Case) -> Moved | None:
     return Moved(value, fact, dims) if all(is_known(case, dim) for dim in dims) else None
 
 
-def _followers(node: ir.Node) -> Iterator[ir.Node]:
+def followers(node: ir.Node) -> Iterator[ir.Node]:
     """The node, and those behind it as long as one movement alone reads the result."""
     for _ in range(LONGEST):
         yield node

@@ -6,8 +6,8 @@ import pytest
 from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Rewrite, make_fact
 from compiler.analysis.interval import ANYTHING
-from compiler.analysis.layout import Rows, Side, suffix
-from compiler.analysis.length_data import lengths_alone, per_row
+from compiler.analysis.layout import Rows, Segment, Side, joined, suffix
+from compiler.analysis.length_data import lengths_alone, own_layouts, per_row
 from compiler.analysis.row_numbers import Place
 from compiler.errors import Refused
 from compiler.ir import infer_shapes, symbol
@@ -51,3 +51,11 @@ def test_the_batch_is_no_number_for_a_row() -> None:
 def test_without_a_batch_axis_there_is_no_place_for_it() -> None:
     with pytest.raises(Refused, match="one per row"):
         lengths_alone(case_of(SHARED, "time", batch=None))
+
+
+def test_numbers_lie_as_the_joined_axis_of_their_size_where_there_is_one() -> None:
+    past, time = symbol("past"), symbol("time")
+    both = joined([Segment(past, Side.RIGHT), Segment(time, Side.LEFT)])
+    case = case_of(ROWS, "time")
+    case.seen = {past + time: both}
+    assert own_layouts(case, (past + time, time, 3)) == (both, suffix(time), None)

@@ -56,7 +56,7 @@ def project(folder: Path, drawing: Drawing) -> Project:
 
 
 def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_path: Path) -> None:
-    drawing = Drawing(positions="rotary", groups=1, mask="triangle")
+    drawing = Drawing(positions="skewed", groups=1, mask="truths")
     ended = project(tmp_path, drawing).build(recipe="whole.yaml")
     assert ended.code == 0, ended.err
     (told,) = (each["detail"] for each in ended.report["stages"] if each["stage"] == "capture")
@@ -143,7 +143,7 @@ CHUNK = 4
 @pytest.mark.slow
 @pytest.mark.parametrize("local", ["", "conv"])
 def test_an_encoder_that_looks_ahead_within_chunks_answers_a_hundred_of_them(tmp_path: Path, local: str) -> None:
-    drawing = Drawing(positions="rotary", mask=CHUNKED, width=CHUNK, local=local, layers=2)
+    drawing = Drawing(positions="moved", mask=CHUNKED, width=CHUNK, local=local, layers=2)
     made, recipe = project(tmp_path, drawing), copy.deepcopy(RECIPE)
     net = recipe["graphs"]["net"]  # type: ignore[index]
     net["axes"]["time"]["buckets"] = [CHUNK, 2 * CHUNK]
