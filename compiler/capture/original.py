@@ -163,7 +163,7 @@ class Original:
         streams = self.streams()
         feeds = (_spread(streams, SPREAD) if self.spec.has_utterances else streams[0])[:CALLS]
         ranges = ranges_of(self.spec, streams)
-        return edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start())
+        return edge_cases(self.gate.edges, feeds, ranges, self.reference().run, self.start(), self.spec.fed_alike)
 
     def edges(self) -> list[EdgeCase]:
         """The original's calls on edge feeds in the shapes of its first steps."""

@@ -98,6 +98,13 @@ class Graph(Record):
         return {name: axis for name, axis in self.axes.items() if axis.window is not None}
 
     @property
+    def fed_alike(self) -> tuple[str, ...]:
+        """The inputs that every call of a stream is fed alike: of derived steps those without frames."""
+        steps = self.derive_steps
+        fed = [name for name, given in self.inputs.items() if given.is_data]
+        return () if steps is None else tuple(name for name in fed if steps.along not in self.inputs[name].shape)
+
+    @property
     def is_for_one_row(self) -> bool:
         """Whether the original is written for one row."""
         return any(given.original is not None and self.batch not in given.original for given in self.inputs.values())

@@ -139,7 +139,7 @@ class Runner:
         none = {cache.axis: np.zeros(self.batch, np.int64) for cache in self.lowered.caches}
         self.lengths: dict[str, Array] = none if lengths is None else dict(lengths)
         empty = {state.input: self._initial(state.input, self.dims[state.input]) for state in self.lowered.states}
-        self.states: dict[str, Array] = empty if states is None else dict(states)
+        self.states: dict[str, Array] = {**empty, **(states or {})}  # what no original carries is found anew
         self.started = states is not None
 
     def _initial(self, name: str, dims: Sequence[Dim]) -> Array:

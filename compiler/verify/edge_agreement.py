@@ -7,7 +7,7 @@ compared where it decides whether they are finite, and may be off by as much as 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,12 @@ class Disagreement:
 
 
 def edge_cases(
-    kinds: Sequence[EdgeKind], feeds: Sequence[Feed], ranges: Mapping[str, Range], run: Run, captured: Lowered
+    kinds: Sequence[EdgeKind],
+    feeds: Sequence[Feed],
+    ranges: Mapping[str, Range],
+    run: Run,
+    captured: Lowered,
+    alike: Collection[str] = (),
 ) -> list[EdgeCase]:
     """Run the original, and the captured graph with every rounding off, on edge feeds.
 
@@ -108,8 +113,9 @@ def edge_cases(
         ranges: of inputs by name.
         run: runs the original.
         captured: the graph before any pass.
+        alike: inputs that every call of a stream is fed alike.
     """
-    answered = [_answered(kind, edge_feeds(kind, feeds, ranges), run) for kind in kinds]
+    answered = [_answered(kind, edge_feeds(kind, feeds, ranges, alike), run) for kind in kinds]
     copy, found = perturbed(captured), dict[EdgeKind, EdgeCase]()
     for part in on_all_cores(lambda part: _with_draws(part, copy), [answered[at::PARTS] for at in range(PARTS)]):
         found |= {case.kind: case for case in part}

@@ -11,7 +11,7 @@ overflows, shows at the edges alone. The feeds have the shapes of feeds of the r
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -78,16 +78,19 @@ KINDS: Mapping[EdgeKind, Callable[[tuple[int, ...], int, Range, float], Array]] 
 """The content of an input by kind: of its shape, the number of the call, its range and the smallest number."""
 
 
-def edge_feeds(kind: EdgeKind, feeds: Sequence[Feed], ranges: Mapping[str, Range]) -> list[Feed]:
+def edge_feeds(
+    kind: EdgeKind, feeds: Sequence[Feed], ranges: Mapping[str, Range], alike: Collection[str] = ()
+) -> list[Feed]:
     """Feeds of one kind in the shapes of others.
 
     Args:
         kind: what they hold.
         feeds: give shapes and types, and to inputs without a range the numbers to stay between.
         ranges: of inputs by name.
+        alike: inputs that every call of a stream is fed alike.
     """
     return [
-        {name: _edge(kind, array, call, ranges.get(name)) for name, array in feed.items()}
+        {name: _edge(kind, array, 0 if name in alike else call, ranges.get(name)) for name, array in feed.items()}
         for call, feed in enumerate(feeds)
     ]
 

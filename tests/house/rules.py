@@ -774,6 +774,7 @@ PASS_VERBS = frozenset(
         "add",
         "append",
         "canonicalize",
+        "compute",
         "select",
         "decompose",
         "eliminate",

@@ -1,7 +1,7 @@
 """Graphs over whole sequences, called chunk by chunk."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compiler import ir as house
 from compiler.capture.kept_frames import keep_newest
@@ -12,18 +12,25 @@ from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.calibration import with_streams
 
 
-def steps_of(whole: Lowered, window: int, time: str = "time") -> Lowered:
-    """The steps that are derived of a graph, as capture hands them to the passes; without calibration streams."""
+def steps_of(whole: Lowered, window: int, time: str = "time", most: Mapping[str, int] | None = None) -> Lowered:
+    """The steps that are derived of a graph, as capture hands them to the passes; without calibration streams.
+
+    Args:
+        whole: the stateless graph.
+        window: frames of the longest sequence.
+        time: its axis.
+        most: the largest sizes of other axes, by name, which are padded, too.
+    """
     model = house.clone(whole.model)
     simplify_model(model)
-    derived = derive(model, time, "past", window)
+    derived = derive(model, time, "past", window, most)
     keep_newest(derived.model, window, {each.output: each.axis for each in derived.cached})
     return dataclasses.replace(
         whole,
         model=derived.model,
         states=tuple(State(each.input, each.output, each.axis, "past") for each in derived.cached),
         caches=(CacheAxis("past", window, 1, "past_length", None, added=time, is_whole=True),),
-        padded_axes=(PaddedAxis(time, f"{time}_length"),),
+        padded_axes=tuple(PaddedAxis(name, f"{name}_length") for name in (time, *(most or {}))),
         calibration=None,
     )
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from compiler.errors import RecipeError
+from compiler.recipe.graph import Graph
+from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
 from compiler.recipe.load import load_recipe
 from tests.kit.recipes import changed, load, refusal
 
@@ -221,3 +223,19 @@ def test_a_count_may_stand_beside_a_first_call(tmp_path: Path) -> None:
 def test_a_count_that_cannot_be_is_refused_with_its_cure(old: str, new: str, words: str, tmp_path: Path) -> None:
     assert COUNTED.count(old) == 1
     assert words in refusal(tmp_path, COUNTED.replace(old, new))
+
+
+def test_inputs_without_frames_are_fed_alike_where_steps_are_derived() -> None:
+    inputs = {
+        "text": Input(shape=("batch", "letters"), dtype="int64", range=(0, 9)),
+        "codes": Input(shape=("batch", "time"), dtype="int64", range=(0, 9)),
+    }
+    axes = {
+        "batch": Axis(buckets=(1,)),
+        "letters": Axis(buckets=(8,), length_input="letters_length"),
+        "time": Axis(buckets=(1,), length_input="time_length"),
+    }
+    steps = DeriveSteps(along="time", window=20)
+    graph = Graph(source=Source(onnx="x.onnx"), inputs=inputs, outputs=("y",), axes=axes, derive_steps=steps, passes=())
+    assert graph.fed_alike == ("text",)
+    assert graph.model_copy(update={"derive_steps": None}).fed_alike == ()

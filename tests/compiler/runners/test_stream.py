@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import DataError
+from compiler.runners.choose import runner_of
 from compiler.runners.stream import OriginalCall, chained_steps, expected_states, mapped
 from compiler.stages import Array, StateMap
 from compiler.verify.differences import max_abs_difference
@@ -56,3 +57,13 @@ def test_states_of_a_step_are_mapped_once_as_passes_follow_each_other() -> None:
     for maps in asked:
         assert step.states_after(maps)["s"] == mapped(maps, step.states)["s"]
     assert (first.calls, second.calls) == (2 + 5, 1 + 2), "twice for the step: it was asked for less in between"
+
+
+def test_states_that_are_not_given_are_those_of_a_first_call() -> None:
+    lowered = padded()
+    runner = runner_of(lowered)
+    first = dict(runner.states)
+    runner.step(one_recording(1, 1)[0])
+    runner.reset({}, dict(runner.lengths))
+    assert runner.states.keys() == first.keys()
+    assert all(np.array_equal(runner.states[name], array) for name, array in first.items())

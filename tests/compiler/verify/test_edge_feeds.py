@@ -51,6 +51,13 @@ def test_whole_numbers_without_a_range_stay_between_those_of_their_feed(kind: Ed
     assert all(found[name].dtype == array.dtype and found[name].shape == array.shape for name, array in feed.items())
 
 
+def test_what_a_stream_is_fed_alike_stays_what_it_is() -> None:
+    feeds = [{"x": REAL["x"], "text": REAL["x"]}] * 2
+    first, second = edge_feeds("impulse", feeds, dict.fromkeys(("x", "text"), Range(-3, 5)), ["text"])
+    assert first["text"].any() and np.array_equal(first["text"], second["text"])
+    assert first["x"].any() and not second["x"].any()
+
+
 def test_half_precision_has_its_own_smallest_number() -> None:
     feed = {"x": np.ones((2, 2), np.float16)}
     (found,) = edge_feeds("smallest", [feed], {"x": Range(-1, 1)})

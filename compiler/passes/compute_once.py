@@ -1,0 +1,303 @@
+"""Compute in the first call of a stream what is the same in all of its calls, and carry it as a state.
+
+Before:
+    keys = MatMul(encoded, weights)        in every call, of an input that a stream is fed alike each time
+After:
+    is_new = Equal(begun, 0)               per row; begun is a state that is 0 in front of the first call
+    next_once = If(any row is new) {Where(is_new, Pad(MatMul(encoded, weights), slots), once)} else {once}
+    keys = Slice(next_once, length);  next_begun = 1
+
+Keys and values of what a decoder attends to, and what a prefix computes by itself, are found so: by what they depend
+on. What lies behind the true length of such an input is taken for 0 in the first call, so that nothing of it is kept.
+
+Requires: rows proved, and in front; inputs named in the recipe, which every call of a stream is fed alike.
+Ensures: a state of one size for each value that is kept.
+Keeps: everything else.
+Numerics: exact.
+Source: loop-invariant code motion: what depends on nothing that changes is the same in every turn.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.same_every_call import SameEveryCall, same_every_call
+from compiler.errors import Place, RecipeError, Refused
+from compiler.ir import Dim
+from compiler.stages import Lowered, Outcome, PaddedAxis, State
+
+CURE = "leave compute_once out of the passes: it is computed in every call then"
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeOnce:
+    """Values that are computed in the first call alone.
+
+    Attributes:
+        inputs: that every call of a stream is fed alike.
+        slots: the largest size of their axes that have buckets; 0 where they have none.
+
+    Raises:
+        RecipeError: an option is of another kind.
+    """
+
+    name: ClassVar[str] = "compute_once"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
+    inputs: tuple[str, ...] = ()
+    slots: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inputs, tuple) or not self.inputs or not all(isinstance(x, str) for x in self.inputs):
+            raise RecipeError(f"inputs: expected a list of inputs, got {self.inputs!r}", cure="name one or several")
+        if type(self.slots) is not int or self.slots < 0:
+            raise RecipeError(f"slots: expected a size, got {self.slots!r}", cure="write the largest bucket")
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: an input is none, or nothing is computed of them alone that can be kept.
+        """
+        model = lowered.model
+        given = [self._named(lowered, name) for name in self.inputs]
+        axes = {
+            each.axis: each
+            for each in lowered.padded_axes
+            if any(_axis_of(value, each.axis) is not None for value in given)
+        }
+        if axes and not self.slots:
+            raise Refused(
+                f"expected slots for the axis {', '.join(axes)}, got none",
+                cure=f"write slots: N beside inputs, with the largest bucket of {', '.join(axes)}",
+                place=Place(graph=lowered.graph, axis=next(iter(axes))),
+            )
+        inputs = house.inputs_named(model)
+        lengths = {inputs[each.length_input] for each in axes.values() if each.length_input in inputs}
+        same = same_every_call(model, {*given, *lengths}, {str(lowered.batch_axis), *axes})
+        found = same.read_by_others()
+        kept = list(dict.fromkeys(each for each in (self._kept(lowered, same, v, axes) for v in found) if each))
+        if not kept:
+            raise Refused(
+                f"expected something that is computed of {', '.join(self.inputs)} alone, with products and rows in "
+                f"front, got {f'{found[0].name} {list(found[0].shape or ())}' if found else 'nothing'}",
+                cure=CURE,
+                place=Place(graph=lowered.graph, tensor=self.inputs[0]),
+            )
+        states = _Writing(lowered, self.slots, axes).write(same, given, kept)
+        house.prune(model)
+        house.infer_shapes(model)
+        done = dataclasses.replace(
+            lowered,
+            states=(*lowered.states, *states),
+            padded_axes=tuple(
+                dataclasses.replace(each, maximum=min(each.maximum or self.slots, self.slots))
+                if each.axis in axes
+                else each
+                for each in lowered.padded_axes
+            ),
+        )
+        return Outcome(done, matched=len(found), rewritten=len(kept))
+
+    def _named(self, lowered: Lowered, name: str) -> ir.Value:
+        """An input of the recipe's, with rows in front."""
+        value = house.inputs_named(lowered.model).get(name)
+        held = {state.input for state in lowered.states}
+        wrong = {
+            "the name of an input that callers feed": value is None or name in held,
+            "an axis of rows, which are proved": not lowered.rows_independent,
+            "a graph that carries states": not lowered.states,
+            "rows in front": value is not None and (house.dims_of(value) or (0,))[0] != _rows(lowered),
+        }
+        for expected, is_so in wrong.items():
+            if is_so:
+                raise Refused(
+                    f"expected {expected}, got {name!r}", cure=CURE, place=Place(graph=lowered.graph, tensor=name)
+                )
+        assert value is not None
+        return value
+
+    def _kept(
+        self, lowered: Lowered, same: SameEveryCall, value: ir.Value, axes: Mapping[str, PaddedAxis]
+    ) -> ir.Value | None:
+        """What is carried so that a value is known: it, or what it is spread from, where that is smaller."""
+        chosen: ir.Value | None = None
+        current: ir.Value | None = value
+        while current is not None:
+            size = self._size(lowered, current, axes)
+            if size is not None and (chosen is None or size < (self._size(lowered, chosen, axes) or 0)):
+                chosen = current
+            current = same.spread_from(current)
+        return chosen
+
+    def _size(self, lowered: Lowered, value: ir.Value, axes: Mapping[str, PaddedAxis]) -> int | None:
+        """Entries of a row of a value; None where it has rows elsewhere than in front, or sizes that are computed."""
+        dims, names = house.dims_of(value) or (), {house.symbol(name) for name in axes}
+        if len(dims) < 2 or dims[0] != _rows(lowered):
+            return None
+        if any(not isinstance(dim, int) and dim not in names for dim in dims[1:]):
+            return None
+        return int(np.prod([dim if isinstance(dim, int) else self.slots for dim in dims[1:]]))
+
+
+class _Writing:
+    """Writes the states of one graph.
+
+    Args:
+        lowered: the graph.
+        slots: size of the axes that are kept.
+        axes: of inputs that stay, with buckets, by name.
+    """
+
+    def __init__(self, lowered: Lowered, slots: int, axes: Mapping[str, PaddedAxis]) -> None:
+        self.lowered, self.model, self.slots, self.axes = lowered, lowered.model, slots, axes
+        self.insert = house.Inserter(self.model, ComputeOnce.name)
+
+    def write(self, same: SameEveryCall, given: Sequence[ir.Value], kept: Sequence[ir.Value]) -> list[State]:
+        """Move what is kept into a branch; the states that carry it."""
+        begun = self._carried("begun", [self.lowered.batch_axis, 1], ir.DataType.FLOAT)
+        states = [self._carried("once", self._slots_of(each), each.dtype) for each in kept]
+        zero = self._number(0, ir.DataType.FLOAT)
+        is_new = self._op("Equal", [begun, zero], "is_new", begun.shape, ir.DataType.BOOL)
+        each_new = self._op("Cast", [is_new], "each_new", begun.shape, to=ir.DataType.FLOAT)
+        some = self._op("ReduceMax", [each_new], "some_new", [], keepdims=0)
+        is_any = self._op("Cast", [some], "is_any_new", [], to=ir.DataType.BOOL)
+        first = self._branch("first_call", lambda: self._computed(same, given, kept, states, is_new))
+        later = self._branch(
+            "later_call", lambda: [self._op("Identity", [each], "as_before", each.shape) for each in states]
+        )
+        branches = [ir.AttrGraph("then_branch", first), ir.AttrGraph("else_branch", later)]
+        left = [self._left(each) for each in states]
+        self.insert.place(ir.Node("", "If", [is_any], branches, outputs=left, name="once_or_before"))
+        for value, whole in zip(kept, left, strict=True):
+            ir.convenience.replace_all_uses_with(value, self._cut(value, whole, given))
+        next_begun = self._op("Max", [begun, each_new], f"next_{begun.name}", begun.shape)
+        self.model.graph.outputs.extend([*left, next_begun])
+        self.model.graph.sort()
+        pairs = zip([*states, begun], [*left, next_begun], strict=True)
+        return [State(str(state.name), str(after.name), None) for state, after in pairs]
+
+    def _computed(
+        self,
+        same: SameEveryCall,
+        given: Sequence[ir.Value],
+        kept: Sequence[ir.Value],
+        states: Sequence[ir.Value],
+        is_new: ir.Value,
+    ) -> list[ir.Value]:
+        """What the states are in a call in which some row is new: computed for those rows, as before for others."""
+        copies = {value: self._cleaned(value) for value in given}
+        for node in same.made_of(kept):
+            outputs = [
+                ir.Value(name=house.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type, shape=each.shape)
+                for each in node.outputs
+            ]
+            operands = [None if each is None else copies.get(each, each) for each in node.inputs]
+            copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
+                           name=f"{outputs[0].name}_node", version=node.version)  # fmt: skip
+            copy.metadata_props.update(node.metadata_props)
+            self.model.graph.append(copy)
+            copies |= dict(zip(node.outputs, outputs, strict=True))
+        found = []
+        for value, state in zip(kept, states, strict=True):
+            computed = copies[value]
+            for axis in self._places(value):
+                size = self._op("Shape", [computed], "size", [1], ir.DataType.INT64, start=axis, end=axis + 1)
+                free = self._op("Sub", [self.insert.int64s(self.slots), size], "free", [1])
+                pads = self._op("Concat", [self.insert.int64s(0), free], "pads", [2], axis=0)
+                shape = [self.slots if at == axis else dim for at, dim in enumerate(computed.shape or ())]
+                computed = self._op("Pad", [computed, pads, None, self.insert.int64s(axis)], "in_slots", shape)
+            rows = self._spread(is_new, range(2, len(state.shape or ())))
+            found.append(self._op("Where", [rows, computed, state], "kept", state.shape, state.dtype))
+        return found
+
+    def _cleaned(self, value: ir.Value) -> ir.Value:
+        """An input with zeros behind its true length: what lies there is nobody's, and would be kept."""
+        for axis in self._places(value):
+            length = house.inputs_named(self.model)[self.axes[str((value.shape or ())[axis])].length_input]
+            size = self._op("Shape", [value], "size", [1], ir.DataType.INT64, start=axis, end=axis + 1)
+            ends = [self._number(0, ir.DataType.INT64), self._op("Squeeze", [size], "slots", [])]
+            places = self._op("Range", [*ends, self._number(1, ir.DataType.INT64)], "places", None)
+            lengths = self._op("Cast", [self._spread(length, [1])], "lengths", None, to=ir.DataType.INT64)
+            valid = self._op("Less", [places, lengths], "valid", None, ir.DataType.BOOL)
+            rank = len(value.shape or ())
+            valid = self._spread(valid, [at for at in range(1, rank) if at != axis])
+            assert value.dtype is not None
+            value = self._op("Where", [valid, value, self._number(0, value.dtype)], "clean", value.shape, value.dtype)
+        return value
+
+    def _cut(self, value: ir.Value, whole: ir.Value, given: Sequence[ir.Value]) -> ir.Value:
+        """A state as large as what it stands for."""
+        for axis in self._places(value):
+            name = str((value.shape or ())[axis])
+            told, at = next((each, _axis_of(each, name)) for each in given if _axis_of(each, name) is not None)
+            assert at is not None
+            size = self._op("Shape", [told], "size", [1], ir.DataType.INT64, start=at, end=at + 1)
+            shape = [name if place == axis else dim for place, dim in enumerate(whole.shape or ())]
+            operands = [whole, self.insert.int64s(0), size, self.insert.int64s(axis)]
+            whole = self._op("Slice", operands, f"{value.name}_kept", shape)
+        return whole
+
+    def _branch(self, name: str, write: Callable[[], list[ir.Value]]) -> ir.Graph:
+        """What is written, as a graph of its own: names are those of the graph around it, and each is there once."""
+        before = set(self.model.graph)
+        results = write()
+        nodes = [node for node in self.model.graph if node not in before]
+        self.model.graph.remove(nodes)
+        return ir.Graph([], results, nodes=nodes, name=name, opset_imports=dict(self.model.graph.opset_imports))
+
+    def _carried(self, stem: str, shape: Iterable[int | str | None], kind: ir.DataType | None) -> ir.Value:
+        name = house.fresh_name(self.model.graph, stem)
+        assert kind is not None
+        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(kind))
+        self.model.graph.inputs.append(value)
+        return value
+
+    def _left(self, state: ir.Value) -> ir.Value:
+        name = house.fresh_name(self.model.graph, f"next_{state.name}")
+        return ir.Value(name=name, shape=state.shape, type=state.type)
+
+    def _places(self, value: ir.Value) -> list[int]:
+        """The axes of a value that have buckets, besides the rows."""
+        return [at for at, dim in enumerate(value.shape or ()) if str(dim) in self.axes]
+
+    def _slots_of(self, value: ir.Value) -> list[int | str | None]:
+        places = self._places(value)
+        return [
+            self.slots if at in places else dim if isinstance(dim, int) else dim.value
+            for at, dim in enumerate(value.shape or ())
+        ]
+
+    def _spread(self, value: ir.Value, axes: Iterable[int]) -> ir.Value:
+        places = list(axes)
+        if not places:
+            return value
+        return self._op("Unsqueeze", [value, self.insert.int64s(*places)], f"{value.name}_spread", None, value.dtype)
+
+    def _number(self, number: int, kind: ir.DataType) -> ir.Value:
+        return self.insert.constant(np.array(number, kind.numpy()), "number")
+
+    def _op(
+        self,
+        op_type: str,
+        operands: Sequence[ir.Value | None],
+        name: str,
+        shape: Iterable[int | str | ir.SymbolicDim] | None,
+        kind: ir.DataType | None = None,
+        **attributes: int,
+    ) -> ir.Value:
+        return self.insert.op(op_type, operands, attributes, name=name, shape=shape, dtype=kind)
+
+
+def _axis_of(value: ir.Value, name: str) -> int | None:
+    """Where an input has an axis."""
+    return next((at for at, dim in enumerate(value.shape or ()) if str(dim) == name), None)
+
+
+def _rows(lowered: Lowered) -> Dim:
+    return house.symbol(str(lowered.batch_axis))

@@ -1,0 +1,104 @@
+"""Models over whole utterances go through the front door; 100 calls say what the whole utterance says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import runtime_lite
+from runtime_lite.errors import BadInput
+from tests.kit.models import whole_models
+from tests.kit.models.project import Project
+from tests.kit.models.whole_models import CHUNK, FEATURES, HEARD, TOKENS, WIDTH
+
+pytestmark = pytest.mark.slow
+
+MODELS = "tests.kit.models.whole_models"
+
+
+def built(folder: Path, graph: dict[str, Any], feeds: str, steps: int) -> tuple[Project, Path]:
+    """A bundle of one graph."""
+    made, name = Project(folder, folder / "cache"), "net"
+    recipe = {
+        "name": "whole",
+        "graphs": {name: graph},
+        "data": {"verification": {"feeds": f"{MODELS}:{feeds}", "count": 2}},
+        "targets": [{"kind": "onnx_static"}],
+        "gates": {"parity": {name: {"max_abs": 1.0e-5, "chained_steps": steps}}},
+    }
+    made.write("whole.yaml", yaml.safe_dump(recipe, sort_keys=False))
+    ended = made.build(recipe="whole.yaml")
+    assert ended.code == 0, ended.err
+    return made, folder / "bundle"
+
+
+def said(model: torch.nn.Module, *arrays: np.ndarray) -> np.ndarray:
+    """What a module answers to whole utterances."""
+    with torch.no_grad():
+        return np.asarray(model(*map(torch.from_numpy, arrays)).numpy())
+
+
+def pushed(stream: Any, along: str, feed: dict[str, np.ndarray], lengths: Sequence[int]) -> np.ndarray:
+    """The answers to all calls, one behind the other."""
+    found, at = [], 0
+    for count in lengths:
+        found.append(stream.push({**feed, along: feed[along][:, at : at + count]})["scores"])
+        at += count
+    return np.concatenate(found, axis=1)
+
+
+def test_a_conformer_with_chunk_masks(tmp_path: Path) -> None:
+    graph = {
+        "source": {"factory": f"{MODELS}:conformer"},
+        "inputs": {"features": {"shape": ["batch", "time", FEATURES], "dtype": "float32"}},
+        "outputs": ["scores"],
+        "axes": {
+            "batch": {"buckets": [1]},
+            "time": {"buckets": [CHUNK, 2 * CHUNK], "length_input": "time_length"},
+        },
+        "derive_steps": {"along": "time", "window": 101 * CHUNK, "chunk": CHUNK, "forget": True},
+    }
+    _, bundle = built(tmp_path, graph, "utterances", 11)
+    features = np.random.default_rng(7).standard_normal((1, 100 * CHUNK + 3, FEATURES)).astype(np.float32)
+    with runtime_lite.Runtime() as runtime, runtime.load(bundle).open_stream() as stream:
+        got = pushed(stream, "features", {"features": features}, [*[CHUNK] * 50, *[2 * CHUNK] * 25, 3])
+        with pytest.raises(BadInput, match="a shorter chunk ends a stream"):
+            stream.push({"features": features[:, :CHUNK]})
+    np.testing.assert_allclose(got, said(whole_models.conformer(), features), rtol=0, atol=1e-4)
+
+
+def test_a_decoder_computes_keys_and_values_of_what_was_heard_once(tmp_path: Path) -> None:
+    graph = {
+        "source": {"factory": f"{MODELS}:seq2seq"},
+        "inputs": {
+            "encoded": {"shape": ["batch", "heard", WIDTH], "dtype": "float32"},
+            "tokens": {"shape": ["batch", "time"], "dtype": "int64", "range": [0, TOKENS - 1]},
+        },
+        "outputs": ["scores"],
+        "axes": {
+            "batch": {"buckets": [1]},
+            "heard": {"buckets": [HEARD], "length_input": "heard_length"},
+            "time": {"buckets": [1, 8], "length_input": "time_length"},
+        },
+        "derive_steps": {"along": "time", "window": 112},
+        "passes": ["standard", {"compute_once": {"inputs": ["encoded"], "slots": HEARD}}, "simplify"],
+    }
+    project, bundle = built(tmp_path, graph, "sentences", 25)
+    random = np.random.default_rng(7)
+    with runtime_lite.Runtime() as runtime:
+        model = runtime.load(bundle)
+        assert [each.input for each in model.runner().graph.states if each.input.startswith("once")] == [
+            "once", "once_2", "once_3", "once_4",
+        ]  # fmt: skip
+        for heard in (HEARD, 1):
+            encoded = random.standard_normal((1, heard, WIDTH)).astype(np.float32)
+            tokens = random.integers(0, TOKENS, (1, 112))
+            with model.open_stream() as stream:
+                got = pushed(stream, "tokens", {"encoded": encoded, "tokens": tokens}, (8, *[1] * 104))
+            np.testing.assert_allclose(got, said(whole_models.seq2seq(), encoded, tokens), rtol=0, atol=1e-4)
+    ended = project.run("verify", "bundle")
+    assert ended.code == 0 and "2 graph files follow from it byte for byte" in ended.out

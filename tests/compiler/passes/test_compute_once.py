@@ -1,0 +1,237 @@
+"""compute_once: the first call of a row computes what the later ones are handed."""
+
+import functools
+
+import numpy as np
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.analysis.lengths import infer_settled
+from compiler.errors import RecipeError, Refused
+from compiler.passes import make_pass
+from compiler.passes.compute_once import ComputeOnce
+from compiler.passes.freeze_axes import FreezeAxes
+from compiler.recipe.tree.standard_passes import STANDARD_PASSES
+from compiler.runners.choose import runners_of
+from compiler.stages import Feed, Lowered, Outcome
+from tests.kit.derived import steps_of
+from tests.kit.graphs import copy_of, ops_of
+from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, whole_graph
+
+ROWS, WINDOW, HEARD = 3, 110, 12
+
+SEQ2SEQ = """
+<ir_version: 10, opset_import: ["": 20]>
+seq2seq (float[batch, letters, 4] encoded, int64[batch, time] tokens) => (float[batch, time, 13] scores)
+{
+    x = Gather(table, tokens)
+    count = Shape<start = 1, end = 2>(tokens)
+    length = Squeeze(count)
+    places = Range(zero, length, one)
+    rows = Unsqueeze(places, last)
+    seen = LessOrEqual(places, rows)
+    own_keys = MatMul(x, w0)
+    own_turned = Transpose<perm = [0, 2, 1]>(own_keys)
+    own_scores = MatMul(x, own_turned)
+    own_masked = Where(seen, own_scores, low)
+    own_weights = Softmax(own_masked)
+    own_heard = MatMul(own_weights, x)
+    y = Add(x, own_heard)
+    normal = LayerNormalization(encoded, scale)
+    keys = MatMul(normal, w1)
+    turned = Transpose<perm = [0, 2, 1]>(keys)
+    cross_scores = MatMul(y, turned)
+    weights = Softmax(cross_scores)
+    values = MatMul(normal, w2)
+    heard = MatMul(weights, values)
+    z = Add(y, heard)
+    scores = MatMul(z, out)
+}"""
+"""A decoder that attends to its own frames and to what an encoder has heard; one head."""
+
+
+@functools.cache
+def seq2seq() -> ir.Model:
+    random = np.random.default_rng(0)
+    weights = {
+        "table": random.standard_normal((LABELS, 4)).astype("f"),
+        **{f"w{number}": random.standard_normal((4, 4)).astype("f") for number in range(3)},
+        "out": random.standard_normal((4, LABELS)).astype("f"),
+        "scale": np.ones(4, "f"),
+        "low": np.float32(-np.inf),
+        "zero": np.int64(0),
+        "one": np.int64(1),
+        "last": np.array([1]),
+    }
+    proto = onnx.parser.parse_model(SEQ2SEQ)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in weights.items())
+    model = ir.serde.deserialize_model(proto)
+    infer_settled(model)
+    return model
+
+
+@functools.cache
+def _lowered(kind: str) -> Lowered:
+    model = seq2seq() if kind == "seq2seq" else whole_graph(Drawing(positions="rotary", layers=2, text="named"))
+    axes, window = ({"letters": HEARD}, WINDOW) if kind == "seq2seq" else ({"letters": LETTERS}, 19)
+    lowered = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=("scores",)), window, most=axes)
+    for name in STANDARD_PASSES:
+        lowered = make_pass(name, {}).apply(lowered).lowered
+    return lowered
+
+
+def lowered(kind: str = "seq2seq") -> Lowered:
+    """Steps of a decoder with cross-attention, or of one with a text in front of its frames; a copy."""
+    return copy_of(_lowered(kind))
+
+
+def kept(kind: str = "seq2seq") -> Outcome:
+    given, slots = (("encoded",), HEARD) if kind == "seq2seq" else (("text",), LETTERS)
+    return ComputeOnce(given, slots).apply(lowered(kind))
+
+
+def fed(kind: str, random: np.random.Generator, lengths: np.ndarray) -> Feed:
+    """What every call is fed alike: rows of different lengths."""
+    most = int(lengths.max())
+    if kind == "seq2seq":
+        return {"encoded": random.standard_normal((ROWS, most, 4)).astype("f"), "letters_length": lengths}
+    return {"text": random.integers(0, LABELS, (ROWS, most)), "letters_length": lengths}
+
+
+def session(kind: str, feed: Feed, row: int, tokens: np.ndarray) -> np.ndarray:
+    """What the stateless graph says of one row."""
+    from tests.kit.whole_sequences import session as opened
+
+    model = seq2seq() if kind == "seq2seq" else whole_graph(Drawing(positions="rotary", layers=2, text="named"))
+    length = int(feed["letters_length"][row])
+    rest = {name: array[row : row + 1, :length] for name, array in feed.items() if name != "letters_length"}
+    (found,) = opened(model).run(["scores"], {**rest, "tokens": tokens[row : row + 1]})
+    return np.asarray(found[0])
+
+
+@pytest.mark.parametrize(("kind", "frames"), [("seq2seq", 108), ("text", 18)])
+def test_calls_say_what_the_stateless_graph_says(kind: str, frames: int) -> None:
+    after = kept(kind).lowered
+    random = np.random.default_rng(3)
+    most = HEARD if kind == "seq2seq" else LETTERS
+    feed = fed(kind, random, np.array([most, 2, most - 1]))
+    tokens = random.integers(0, LABELS, (ROWS, frames))
+    runner, at, answers = runners_of(after, ROWS)(), 0, []
+    for count in (8, *[1] * (frames - 8)):
+        call = {**feed, "tokens": tokens[:, at : at + count], "time_length": np.full(ROWS, count)}
+        answers.append(runner.step(call)["scores"])
+        at += count
+    got = np.concatenate(answers, axis=1)
+    for row in range(ROWS):
+        np.testing.assert_allclose(got[row], session(kind, feed, row, tokens), rtol=0, atol=1e-4)
+
+
+def test_later_calls_compute_none_of_it() -> None:
+    before, outcome = lowered(), kept()
+    assert outcome.rewritten == 2  # keys and values
+    outside = [node.op_type for node in outcome.lowered.model.graph]
+    moved = ops_of(before.model).count("MatMul") - outside.count("MatMul")
+    (branch,) = (node for node in outcome.lowered.model.graph if node.op_type == "If")
+    first, later = house.bodies_of(branch)
+    assert moved == [node.op_type for node in first].count("MatMul") == 2
+    assert {node.op_type for node in later} == {"Identity"}
+    shapes = {str(value.name): list(map(str, value.shape or ())) for value in outcome.lowered.model.graph.inputs}
+    assert shapes["once"] == ["batch", "4", "12"] or shapes["once"] == ["batch", "12", "4"]
+
+
+def test_what_is_carried_is_what_is_read() -> None:
+    after = kept().lowered
+    feed = {**fed("seq2seq", np.random.default_rng(0), np.array([5, 5, 5])), "time_length": np.ones(ROWS, np.int64)}
+    feed["tokens"] = np.ones((ROWS, 1), np.int64)
+    runner = runners_of(after, ROWS)()
+    runner.step(feed)
+    states, lengths = dict(runner.states), dict(runner.lengths)
+    expected = runner.step(feed)["scores"]
+    runner.reset({**states, "once": states["once"] * 2}, lengths)
+    assert not np.allclose(runner.step(feed)["scores"], expected)
+
+
+def test_rows_of_other_ages_and_poison_change_no_bit() -> None:
+    after = kept().lowered
+    random, poison = np.random.default_rng(1), np.float32(np.nan)
+    feed = {**fed("seq2seq", random, np.array([5, 3, 4])), "time_length": np.ones(ROWS, np.int64)}
+    feed["tokens"] = np.array([[1], [2], [3]])
+    poisoned = {**feed, "encoded": feed["encoded"].copy()}
+    for row, length in enumerate(feed["letters_length"]):
+        poisoned["encoded"][row, length:] = poison
+    one, other = runners_of(after, ROWS)(), runners_of(after, ROWS)()
+    for call in range(4):
+        if call == 2:  # the last row is let go, and another stream begins there
+            for runner in (one, other):
+                states = {name: array.copy() for name, array in runner.states.items()}
+                lengths = {axis: array.copy() for axis, array in runner.lengths.items()}
+                for name, array in states.items():
+                    array[2] = 0 if name == "begun" or runner is one else poison
+                lengths["past"][2] = 0
+                runner.reset(states, lengths)
+            poisoned["encoded"][:2] = poison  # what goes on has been computed
+        expected, got = one.step(feed), other.step(poisoned)
+        np.testing.assert_array_equal(got["scores"], expected["scores"])
+        for state in ("once", "once_2", "begun"):
+            np.testing.assert_array_equal(other.states[state], one.states[state])
+
+
+def test_a_free_row_of_poison_begins_nothing_and_stops_nothing() -> None:
+    after = kept().lowered
+    feed = {**fed("seq2seq", np.random.default_rng(2), np.array([4, 4, 4])), "time_length": np.ones(ROWS, np.int64)}
+    feed["tokens"] = np.array([[1], [2], [3]])
+    runner = runners_of(after, ROWS)()
+    expected = runner.step(feed)["scores"]
+    runner.reset()
+    for array in runner.states.values():
+        array[2] = np.nan
+    np.testing.assert_array_equal(runner.step(feed)["scores"][:2], expected[:2])
+
+
+def test_heads_are_carried_before_they_are_spread() -> None:
+    model = whole_graph(Drawing(positions="rotary", layers=2, text="named", groups=1))
+    after = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=("scores",)), 19, most={"letters": LETTERS})
+    for name in STANDARD_PASSES:
+        after = make_pass(name, {}).apply(after).lowered
+    after = ComputeOnce(("text",), LETTERS).apply(after).lowered
+    sizes = [value.shape for value in after.model.graph.inputs if str(value.name).startswith("once")]
+    assert len(sizes) == 2  # the first layer's are looked up
+    assert all(shape is not None and np.prod([dim for dim in shape if isinstance(dim, int)]) == LETTERS * 4
+               for shape in sizes)  # fmt: skip
+
+
+def test_more_slots_than_letters_and_frozen_ones() -> None:
+    after = make_pass("simplify", {}).apply(kept().lowered).lowered
+    frozen = FreezeAxes((("batch", 1), ("letters", HEARD), ("time", 1))).apply(copy_of(after)).lowered
+    ops = [node.op_type for node in frozen.model.graph]
+    at = ops.index("If")
+    assert "Slice" not in [node.op_type for value in list(frozen.model.graph)[at].outputs for node in
+                           house.consumers_of(value)]  # fmt: skip
+    (letters,) = (each for each in after.padded_axes if each.axis == "letters")
+    assert letters.maximum == HEARD
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param({"inputs": ("nothing",)}, "the name of an input that callers feed", id="no input"),
+        pytest.param({"inputs": ("packed_0",)}, "the name of an input that callers feed", id="a state"),
+        pytest.param({"inputs": ("encoded",)}, "expected slots for the axis letters", id="no slots"),
+        pytest.param({"inputs": ("tokens",), "slots": 8}, "computed of tokens alone", id="nothing follows"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(options: dict[str, object], said: str) -> None:
+    given = lowered()
+    name = given.states[0].input
+    inputs = tuple(name if each == "packed_0" else each for each in options["inputs"])  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match=said):
+        ComputeOnce(inputs, int(options.get("slots", 0))).apply(given)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("options", [{}, {"inputs": "text"}, {"inputs": (1,)}, {"inputs": ("a",), "slots": -1},
+                                     {"inputs": ("a",), "slots": True}])  # fmt: skip
+def test_options_of_another_kind_are_answered(options: dict[str, object]) -> None:
+    with pytest.raises(RecipeError, match="expected a"):
+        ComputeOnce(**options)  # type: ignore[arg-type]
