@@ -158,7 +158,7 @@ def unlike_window(case: Case) -> bool:
     fact, dims = case.fact(), case.dims()
     if case.batch is None or fact.rows_axis is not None:
         return False
-    if all(_along_window(case, dims[at]) in (None, axis) for at, axis in fact.axes):
+    if all(_with_cached(case, dims[at]) in (None, axis) for at, axis in fact.axes):
         return False
     return follows_from_lengths(case)
 
@@ -181,9 +181,14 @@ def _axis_of(case: Case, operand: int, back: int) -> Axis | None:
 def _own(case: Case, dim: Dim) -> Axis | None:
     """The layout of an axis of numbers that nothing else lays out: counted per row, so that the valid ones come first.
 
-    Along a window they lie as what is cached there, which they are to meet further on.
+    They lie as what is cached where they are as many, for they are to meet it further on.
     """
-    return None if isinstance(dim, int) else case.seen.get(dim) or _along_window(case, dim) or suffix(dim)
+    return None if isinstance(dim, int) else _with_cached(case, dim) or suffix(dim)
+
+
+def _with_cached(case: Case, dim: Dim) -> Axis | None:
+    """The layout of an axis as long as what is cached, alone or joined to new frames; None for others."""
+    return case.seen.get(dim) or _along_window(case, dim)
 
 
 def _along_window(case: Case, dim: Dim) -> Axis | None:

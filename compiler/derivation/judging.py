@@ -356,7 +356,8 @@ class Judging:
         """The time axes among those along which entries mix."""
         mixed = [{k: own for k, own in each.items() if k in facts and own in facts[k].along} for each in links.mixed]
         found = [each for each in mixed if each and node not in self.shifted]
-        if node.op_type == "Gather" and facts[1].along and not (facts[0].is_data or facts[1].is_data):
+        is_lookup = node.op_type in ("Gather", "GatherElements")
+        if is_lookup and facts[1].along and not (facts[0].is_data or facts[1].is_data):
             raise NotLinked("a table is looked up by places")
         if node.op_type == "Gather" and found:
             places = None if node.inputs[1] is None else self.masks.array(node.inputs[1])

@@ -26,7 +26,8 @@ SHIFTED = ("moved", "skewed")
 """Scores by distance that are moved into place by pads and reshapes: of all distances, and of those behind alone."""
 
 POSITIONS = (
-    "none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed", *SHIFTED,
+    "none", "table", "looked_up", "rotary", "linear_bias", "bucket_bias", "counted", "sinusoid", "summed", "picked",
+    *SHIFTED,
 )  # fmt: skip
 MASKS = ("compared", "triangle", "truths", "lower", "table", "band", "offset", "chunks", "counted", "packed")
 PREFIX = "prefix"
@@ -52,7 +53,7 @@ TEXTS = ("", "fixed", "named")
 
 NOT_BEHIND = {
     "fixed": ("summed", *SHIFTED),
-    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed", *SHIFTED),
+    "named": ("summed", "table", "looked_up", "bucket_bias", "counted", "packed", "picked", *SHIFTED),
 }
 """Positions and masks that are refused behind a text."""
 
@@ -345,6 +346,11 @@ class _Writer:
             x = self.op("Add", x, self.op("Slice", self.weights(LONGEST, WIDTH), start, end, self.ints(0)))
         elif self.drawing.positions in ("looked_up", "counted") or self.drawing.spoiler == "reversed":
             x = self.op("Add", x, self.op("Gather", self.weights(LONGEST + 1, WIDTH), places, axis=0))
+        elif self.drawing.positions == "picked":
+            length = self.op("Unsqueeze", self.length, self.ints(0))
+            wide = self.op("Concat", length, self.ints(WIDTH), axis=0)
+            each = self.op("Expand", self.op("Unsqueeze", places, self.ints(1)), wide)
+            x = self.op("Add", x, self.op("GatherElements", self.weights(LONGEST, WIDTH), each, axis=0))
         elif self.drawing.positions == "summed":
             x = self.op("Add", x, self.op("CumSum", self.op("Mul", x, self.real(0.1)), self.number(1)))
         elif self.drawing.positions == "sinusoid":

@@ -7,11 +7,12 @@ from compiler.analysis.case import Case
 from compiler.analysis.facts import NUMBER, Fact, Rewrite, make_fact
 from compiler.analysis.interval import ANYTHING
 from compiler.analysis.layout import Rows, Segment, Side, joined, suffix
-from compiler.analysis.length_data import lengths_alone, own_layouts, per_row
+from compiler.analysis.length_data import lengths_alone, own_layouts, per_row, unlike_window
 from compiler.analysis.row_numbers import Place
 from compiler.errors import Refused
 from compiler.ir import infer_shapes, symbol
 from tests.kit.attacked import Node, Operand, model_of, number
+from tests.kit.graphs import parse
 
 FLOAT = ir.DataType.FLOAT
 ROWS = make_fact({0: (Rows(symbol("batch")),), 1: suffix(symbol("time"))}, lambda region: ANYTHING)
@@ -59,3 +60,26 @@ def test_numbers_lie_as_the_joined_axis_of_their_size_where_there_is_one() -> No
     case = case_of(ROWS, "time")
     case.seen = {past + time: both}
     assert own_layouts(case, (past + time, time, 3)) == (both, suffix(time), None)
+
+
+def test_what_repeats_otherwise_than_a_joined_axis_lies_is_computed_for_each_row() -> None:
+    size = symbol("past") + symbol("time")
+    model = parse(
+        """(float[batch,past] x, float[batch,time] y) => (float[n,m] z) <int64 none = {0}, int64 one = {1}> {
+            joined = Concat<axis = 1>(x, y)
+            whole = Shape(joined)
+            last = Shape<start = 1, end = 2>(joined)
+            count = Squeeze(last)
+            places = Range(none, count, one)
+            shared = Cast<to = 1>(places)
+            z = Expand(shared, whole)
+        }""",
+        {},
+    )
+    infer_shapes(model)
+    node = next(each for each in model.graph if each.op_type == "Expand")
+    given = make_fact({0: suffix(size)}, lambda region: ANYTHING)
+    case = Case(node, [given, NUMBER], "batch", {"time": Side.LEFT, "past": Side.RIGHT})
+    assert not unlike_window(case)
+    case.seen = {size: joined([Segment(symbol("past"), Side.RIGHT), Segment(symbol("time"), Side.LEFT)])}
+    assert unlike_window(case)

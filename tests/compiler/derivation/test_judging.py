@@ -62,6 +62,11 @@ def test_places_are_no_data(positions: str) -> None:
     assert not judging.of(places).is_data
 
 
+def test_entries_of_a_table_that_places_pick_are_looked_up_by_row() -> None:
+    judging = Judging(whole_graph(Drawing(positions="picked")), "time", LONGEST)
+    assert {value.producer().op_type for value in judging.tables} == {"GatherElements"}  # type: ignore[union-attr]
+
+
 def test_layers_reach_back_together() -> None:
     judging = Judging(whole_graph(Drawing(mask="band", width=4, layers=2)), "time", LONGEST)
     (result,) = judging.model.graph.outputs
