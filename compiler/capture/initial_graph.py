@@ -48,6 +48,8 @@ def initial_graph(
     states = states_of(spec)
     given_rows = _row_places(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
+    given_back = [state for state in states if state.output in house.outputs_named(model)]  # counts are added below
+    _check_state_sizes(model, given_back, given_rows, graph)
     caches = _caches(spec, graph, model, states, given_rows)
     counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches})
     if first is not None:
@@ -56,7 +58,6 @@ def initial_graph(
     rows = _row_places(spec, model)
     for cache in caches if spec.derive_steps is None else ():
         check_window(places, graph, cache, max(cache.frames_of(longest), 1), steps)
-    _check_state_sizes(model, states, rows, graph)
     if spec.batch is not None and not spec.is_for_one_row:
         _check_rows_first(model, spec.batch, {each.tensor for each in rows}, graph)
     fed_back = {state.output for state in states}

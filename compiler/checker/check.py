@@ -138,7 +138,11 @@ class _Checker:
         return claim is not None and bool(claim["axes"] or claim.get("number"))
 
     def _inputs(self) -> None:
-        """What may be said of graph inputs: layout from the shape, anything in the padding."""
+        """What may be said of graph inputs: layout from the shape, anything in the padding, an entry at least."""
+        for axis, least in self.certificate["minimum"].items():
+            shortest = 0 if self.sides.get(axis) == "right" else 1  # a cache begins empty; kernels may end the
+            if least < shortest:  # process at a call of no entry
+                raise Rejected(f"axis {axis!r} is said to be as short as {least}, and lengths begin at {shortest}")
         for name in self.before.inputs:
             dims = self.before.dims(name)
             axes: dict[str, Any] = {}

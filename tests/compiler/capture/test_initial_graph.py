@@ -58,6 +58,23 @@ def test_a_state_that_comes_back_in_another_type_is_refused_by_its_types() -> No
         initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1, {})
 
 
+def test_a_state_that_comes_back_with_fewer_axes_is_refused_before_its_frames_are_counted() -> None:
+    text = """(float[batch,2,4] x, float[batch,cached,4] c) => (float[batch,2,4] y, float[batch,4] d)
+        <int64[1] one = {1}> { y = Add(x, x) d = ReduceMean<keepdims = 0>(c, one) }"""
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=("batch", 2, 4), dtype="float32"),
+            "c": Input(shape=("batch", 4, "cached"), dtype="float32", state="d"),
+        },
+        outputs=("y", "d"),
+        axes={"batch": Axis(buckets=(1,)), "cached": Axis(window=6)},
+        passes=(),
+    )
+    with pytest.raises(Refused, match="state 'c' goes in as .* and comes back from 'd' as .batch, 4.; feed back"):
+        initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1, {})
+
+
 def test_new_frames_are_told_from_what_another_cache_holds() -> None:
     """Joined to two caches at once, the new frames alone are what is left; a cache may be cut before it is joined."""
     model = parse(

@@ -314,3 +314,10 @@ def test_what_all_rows_share_is_told_in_front_of_what_reads_it() -> None:
     told = [each["op"] for each in certificate["records"]]
     assert told == ["Relu", "Transpose", "InstanceNormalization", "Transpose"]
     check(before, after, certificate)
+
+
+def test_a_length_below_one_entry_is_rejected_before_anything_runs() -> None:
+    before, after, certificate = attention()
+    certificate["minimum"]["time"] = 0
+    with pytest.raises(Rejected, match="'time' is said to be as short as 0, and lengths begin at 1"):
+        check(before, after, certificate)
