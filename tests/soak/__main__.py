@@ -8,11 +8,12 @@ python -m tests.soak --table               write docs/serving_tests.md from the 
 """
 
 import argparse
+import os
 import sys
 import time
 
 from tests.soak.figures import PAGE, keep, kept, page
-from tests.soak.growth import GROWTH_BARS, judge
+from tests.soak.growth import ALLOCATOR, GROWTH_BARS, judge
 from tests.soak.row import Figures
 from tests.soak.rows import ROWS
 
@@ -52,7 +53,9 @@ def run_row(number: int, *, keeps: bool) -> list[str]:
 
 
 def soak(minutes: float, *, keeps: bool) -> list[str]:
-    """Watch the memory for some time; return the bars that it does not keep."""
+    """Watch the memory for some time; return the bars that it does not keep. Begins anew with the allocator for it."""
+    if not ALLOCATOR.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | ALLOCATOR)
     begin = time.monotonic()
     figures = judge(minutes, print)
     faults = [fault for bar in GROWTH_BARS if (fault := bar.fault(figures)) is not None]

@@ -1,10 +1,12 @@
 """Row 12: memory over time. A slope with its spread, and a leak on purpose that has to be seen.
 
 The short form counts blocks of memory that Python holds, which says the same on every machine; the long one serves
-streams and requests by threads for minutes and watches the resident memory of the process.
+streams and requests by threads for minutes and watches the resident memory of the process, after what is kept for later
+use has gone back to the system.
 """
 
 import contextlib
+import ctypes
 import gc
 import math
 import random
@@ -98,6 +100,15 @@ def slope_of(seconds: Sequence[float] | Array, values: Sequence[float] | Array) 
 
 LEAK_BYTES_PER_S = 400_000
 
+ALLOCATOR = {
+    "PYTHONMALLOC": "malloc",
+    "MALLOC_ARENA_MAX": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+}
+"""Environment in which what is freed can go back: one heap, which `malloc_trim` returns the free pages of, no pools of
+Python's own and no lists of freed blocks per thread. Without it each keeps the most that it ever held, which grows with
+every rarer coincidence of threads, by a page in minutes."""
+
 CALLERS, CROWD = 4, 12
 """Threads that call all the time, and besides them for the first tenth of it."""
 
@@ -156,8 +167,7 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
         looks = 0
         while looks < len(samples) and (not looks or time.monotonic() - begin < seconds):
             stop.wait(max(0.0, begin + (looks + 1) * every_s - time.monotonic()))
-            gc.collect()
-            samples[looks] = time.monotonic() - begin, _resident_mb(), len(gc.get_objects())
+            samples[looks] = time.monotonic() - begin, held_mb(), len(gc.get_objects())
             looks += 1
             if looks * 10 >= len(samples):
                 crowd_leaves.set()
@@ -183,7 +193,15 @@ def _call(model: Any, seed: int, stop: threading.Event, wrong: list[int]) -> Non
             list(stream.submit_all([fed(1)] * 4, room=4))
 
 
-def _resident_mb() -> float:
+def held_mb() -> float:
+    """Resident megabytes, when garbage, caches of the interpreter and free pages of the heap are gone.
+
+    CPython keeps the names of attributes that were looked up by type, 4096 at most. Native code makes a new string for
+    each look-up, so these places fill up over an hour, with 70 bytes each.
+    """
+    gc.collect()
+    sys._clear_type_cache()
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
 
@@ -195,7 +213,10 @@ GROWTH_BARS = (
 
 
 def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
-    """The long form: so many minutes, and a fifth of it with the planted leak; what follows when the crowd has gone."""
+    """The long form: so many minutes, and a fifth of it with the planted leak; what follows when the crowd has gone.
+
+    To be called in the environment of `ALLOCATOR`.
+    """
     found: dict[str, float] = {}
     kept: list[Array] = []
     for name, length, executors in (("", minutes, make_executor), (" of a planted leak", minutes / 5, leaking(kept))):

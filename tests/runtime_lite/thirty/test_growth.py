@@ -1,10 +1,13 @@
 """A slope is told with what the samples leave open."""
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
-from tests.soak.growth import slope_of, soak
+from tests.soak.growth import ALLOCATOR, slope_of, soak
 
 
 def test_a_line_is_found_with_little_left_open() -> None:
@@ -29,3 +32,25 @@ def test_what_stays_the_same_does_not_grow() -> None:
 def test_a_soak_ends_with_all_answers_right() -> None:
     samples, wrong = soak(seconds=0.1, every_s=0.02)
     assert wrong == 0 and len(samples) and (samples > 0).all()
+
+
+FREES = """
+import sys
+from tests.soak.growth import held_mb
+
+before = held_mb()
+texts = [str(number) * 9 for number in range(100_000)]
+most = held_mb()
+del texts[::2]
+half = held_mb()
+del texts
+print(most - before, half - before, held_mb() - before)
+"""
+
+
+def test_memory_that_is_freed_goes_back_before_a_look_and_memory_that_is_held_does_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FREES], capture_output=True, text=True, check=True, env=os.environ | ALLOCATOR
+    )
+    most, half, after = map(float, done.stdout.split())
+    assert most > 9 and half > 4 and after < 1
