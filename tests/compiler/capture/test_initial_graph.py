@@ -71,7 +71,7 @@ def test_a_state_that_comes_back_with_fewer_axes_is_refused_before_its_frames_ar
         axes={"batch": Axis(buckets=(1,)), "cached": Axis(window=6)},
         passes=(),
     )
-    with pytest.raises(Refused, match="state 'c' goes in as .* and comes back from 'd' as .batch, 4.; feed back"):
+    with pytest.raises(Refused, match=r"state 'c' goes in as .* and comes back from 'd' as .batch, 4.; feed back"):
         initial_graph(mock.Mock(), "net", spec, (parse(text, {}), None), 1, {})
 
 
