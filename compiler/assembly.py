@@ -11,7 +11,7 @@ from compiler.bundle.engine_stand_in import EngineStandIns
 from compiler.bundle.finish import build_engines, unfinished
 from compiler.bundle.kept_bundle import Found, KeptBundle, checkpoint_hashes
 from compiler.bundle.manifest_of import GraphParts, bundle_files
-from compiler.bundle.proof_files import proof_files
+from compiler.bundle.proof_files import Derivation, proof_files
 from compiler.bundle.receipts import enter_receipts, receipts_in
 from compiler.bundle.staged_folder import write_costs, write_files
 from compiler.cache.tool_versions import tool_versions
@@ -219,7 +219,9 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
 def _parts_of(shipped: ShippedGraph, lowering: Lowering) -> GraphParts:
     """What the bundle needs to know of one graph."""
     steps = tuple(lowering.proofs.values())
-    certificate, proofs = proof_files(lowering.name, steps, shipped.built, lossy=shipped.is_rounded)
+    derived = lowering.original.captured.derivation()
+    derivation = None if derived is None else Derivation(*derived)
+    certificate, proofs = proof_files(lowering.name, steps, shipped.built, derivation, lossy=shipped.is_rounded)
     return GraphParts(
         lowered=shipped.lowered,
         parts=shipped.lowered.parts,

@@ -2,6 +2,8 @@
 
 `certificates/<graph>.json` holds the records of every proof, in the order of the passes, and names for each the graph
 before and after it, `proofs/<graph>.<number>.before.onnx` and `.after.onnx`, with axis names in the place of buckets.
+`derivation` tells why the graph may be called chunk by chunk, of which graph of whole sequences, where its steps are
+derived: `proofs/<graph>.whole.onnx` and `.steps.onnx`.
 Weights that ship anyway are read from `graphs/<graph>.weights`. Others are in `proofs/<graph>.weights`; those of a
 graph that is rounded later would make the bundle several times as large, so that large finite ones are left out: in
 their place stand their bounds, and the replay draws numbers between them. A proof speaks of operators and shapes, not
@@ -50,6 +52,21 @@ class Proof:
     lowered: Mapping[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Derivation:
+    """What steps were derived of, and why they may be.
+
+    Attributes:
+        whole: the stateless graph.
+        steps: the graph of a call, as it was handed to the passes.
+        certificate: what is claimed of it.
+    """
+
+    whole: onnx.ModelProto
+    steps: onnx.ModelProto
+    certificate: Mapping[str, Any]
+
+
 def proof_of(stage: str, before: Lowered, outcome: Outcome) -> Proof | None:
     """What a pass has proved, or None; the graph before has its shapes inferred."""
     if not outcome.records:
@@ -71,30 +88,45 @@ def _plain(lowered: Lowered) -> dict[str, Any]:
     }
 
 
-def proof_files(graph: str, proofs: Sequence[Proof], built: Built, *, lossy: bool) -> tuple[bytes, dict[str, bytes]]:
+def proof_files(
+    graph: str, proofs: Sequence[Proof], built: Built, derivation: Derivation | None = None, *, lossy: bool
+) -> tuple[bytes, dict[str, bytes]]:
     """The certificate of a graph, and the files it names.
 
     Args:
         graph: name in the recipe.
         proofs: in the order of the passes.
         built: the artefacts that ship.
+        derivation: of the graph, where its steps are derived.
         lossy: whether a pass has rounded since.
     """
     weights = _ProofWeights(graph, _shipped(built), lossy=lossy)
     files: dict[str, bytes] = {}
     records = []
     for number, proof in enumerate(proofs):
-        named = {}
-        for side, model in (("before", proof.before), ("after", proof.after)):
-            content = weights.externalise(model)
-            file = f"proofs/{graph}.{number}.{side}.onnx"
-            files[file] = content
-            named[side] = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
+        sides = {"before": proof.before, "after": proof.after}
+        named = _named(weights, files, {f"{number}.{side}": model for side, model in sides.items()}, graph)
         told = {"pass": proof.stage, "graphs": named, "lowered": dict(proof.lowered)}
         records += [{**told, **record} for record in proof.records]
+    content: dict[str, Any] = {"graph": graph, "records": records}
+    if derivation is not None:
+        named = _named(weights, files, {"whole": derivation.whole, "steps": derivation.steps}, graph)
+        content["derivation"] = {"graphs": named, "certificate": dict(derivation.certificate)}
     if weights.content:
         files[f"proofs/{weights.name}"] = bytes(weights.content)
-    return canonical_json({"graph": graph, "records": records}), files
+    return canonical_json(content), files
+
+
+def _named(
+    weights: "_ProofWeights", files: dict[str, bytes], models: Mapping[str, onnx.ModelProto], graph: str
+) -> dict[str, dict[str, str]]:
+    """Write graphs as files; how a certificate names each, by the last part of its name."""
+    named = {}
+    for name, model in models.items():
+        content, file = weights.externalise(model), f"proofs/{graph}.{name}.onnx"
+        files[file] = content
+        named[name.rpartition(".")[2]] = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
+    return named
 
 
 def _shipped(built: Built) -> dict[str, tuple[str, int]]:

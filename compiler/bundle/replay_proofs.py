@@ -1,6 +1,6 @@
 """Replays the certificates of a bundle against the graphs that it ships, on any machine that has the compiler.
 
-Four things are shown of every graph:
+Four things are shown of every graph, and of one whose steps are derived that calls say what the whole sequence says:
 
 1. The certificate holds: the independent checker replays every step between the two graphs that it names.
 2. The licences of the manifest follow from it: rows, true lengths with their smallest, caches, masks.
@@ -27,6 +27,7 @@ from compiler.bundle.target_of import target_of
 from compiler.cache.tool_versions import tool_versions
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
+from compiler.checker.steps import check_steps
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass
 from compiler.sizes.expressions import expression, symbol
@@ -73,12 +74,13 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     content = json.loads(bundle.read_file(graph.certificate))
     if (
         not isinstance(content, dict)
-        or set(content) != {"graph", "records"}
+        or set(content) - {"derivation"} != {"graph", "records"}
         or not isinstance(content["records"], list)
     ):
         refuse(where, "a certificate with 'graph' and 'records'", show(content), REBUILD)
     if content["graph"] != name:
         refuse(where, f"a certificate of graph {name!r}", f"one of {show(content['graph'])}", REBUILD)
+    steps_told = _replay_derivation(bundle, where, name, content.get("derivation"))
     proofs = content["records"]
     if not proofs:
         _require(where, "a proof of the licences in the manifest", _licences(graph) == _licences_of([]), "none")
@@ -103,7 +105,25 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
         refuse(where, f"the manifest's {key} to follow from the proof ({show(proved[key])})", show(told[key]), REBUILD)
     _check_signature(where, graph, graphs[-1][1])
     again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
-    return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {UNSEEN}"
+    return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {steps_told}{UNSEEN}"
+
+
+def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str, Any] | None) -> str:
+    """Replay why a graph may be called chunk by chunk; in words, or nothing where its steps are not derived."""
+    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+    is_derived = recipe["graphs"][name].get("derive_steps") is not None
+    _require(where, "a derivation where the recipe derives steps, and there alone", is_derived == (told is not None),
+             "none" if told is None else "one")  # fmt: skip
+    if told is None:
+        return ""
+    if any(True for side in ("whole", "steps") for _ in _left_out(bundle, told["graphs"][side]["file"])):
+        return "not checkable here: that calls say what the whole sequence says, of weights that were rounded later; "
+    whole, made = (_load(bundle, where, told["graphs"][side]) for side in ("whole", "steps"))
+    try:
+        count = check_steps(whole, made, told["certificate"])
+    except Rejected as rejected:
+        refuse(where, "a certificate of derived steps that holds", str(rejected), REBUILD)
+    return f"certificate of {count} derived steps replayed; "
 
 
 def _require(where: str, expected: str, holds: bool, got: str) -> None:
@@ -224,7 +244,7 @@ def _build_again(
     unseen = f"not checkable here: what {', '.join(measured)} made of the proved graph on measured data"
     if any(each.lossy or each.expensive for each in passes[last + 1 :]):
         return unseen
-    if any(True for _ in _left_out(bundle, proofs[-1])):
+    if any(True for _ in _left_out(bundle, proofs[-1]["graphs"]["after"]["file"])):
         return unseen
     lowered = _lowered(name, proofs[-1]["lowered"], model)
     for made in passes[last + 1 :]:
@@ -248,9 +268,9 @@ def _build_again(
     return f"{count} graph files follow from it byte for byte{f'; {unseen}' if measured else ''}"
 
 
-def _left_out(bundle: Bundle, proof: Mapping[str, Any]) -> Iterator[str]:
-    """The weights that do not ship with the graph after a proof."""
-    model = onnx.load_model_from_string(bundle.read_file(proof["graphs"]["after"]["file"]))
+def _left_out(bundle: Bundle, file: str) -> Iterator[str]:
+    """The weights that do not ship with a graph of a proof."""
+    model = onnx.load_model_from_string(bundle.read_file(file))
     for tensor in model.graph.initializer:
         if any(entry.value == LEFT_OUT for entry in tensor.external_data):
             yield tensor.name

@@ -5,9 +5,11 @@ the framework nor that code is imported while nothing has changed.
 """
 
 import functools
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -91,6 +93,7 @@ class CapturedGraphs:
         self._models: Models | None = None
         self._entry: Path | None = None
         self._derived: DerivedModel | None = None
+        self._steps = b""
         key = key_of(inputs)
         with progress.stage(self.graph, "capture") as handle:
             started, why = time.perf_counter(), ""
@@ -104,6 +107,7 @@ class CapturedGraphs:
                 if self.inputs.spec.derive_steps is not None:
                     self._models = self._derive(self._models[0]), None
                 content = [house.serialized(model) if model is not None else b"" for model in self._models]
+                self._steps = content[0] if self._derived is not None else b""  # passes change the graph itself
                 self.digest = stage_key(*content, made)
                 kept = {"later.onnx": content[0], "first.onnx": content[1], "digest": self.digest.encode()}
                 why = results.keep(key, {**kept, **self._derivation()}, self.code(), is_data)
@@ -138,6 +142,21 @@ class CapturedGraphs:
             return house.clone(self._derived.whole)
         assert self._entry is not None
         return house.deserialized((self._entry / "whole.onnx").read_bytes())
+
+    def derivation(self) -> tuple[onnx.ModelProto, onnx.ModelProto, dict[str, Any]] | None:
+        """The graph of whole sequences, the steps that were derived of it, and why they may be; None of another."""
+        if self.inputs.spec.derive_steps is None:
+            return None
+        if self._derived is not None:
+            certificate, steps = self._derived.certificate, self._steps
+        else:
+            assert self._entry is not None
+            certificate = json.loads((self._entry / "derivation.json").read_bytes())
+            steps = (self._entry / "later.onnx").read_bytes()
+        whole, left = self.whole(), {each["output"] for each in certificate["caches"]}
+        whole.graph.outputs[:] = [value for value in whole.graph.outputs if value.name not in left]
+        house.prune(whole)
+        return ir.serde.serialize_model(whole), onnx.load_model_from_string(steps), certificate
 
     def models(self) -> Models:
         """The graphs, read where an earlier build has captured them."""

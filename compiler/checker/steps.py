@@ -74,6 +74,7 @@ def check_steps(
         if each["value"] not in _names(whole):
             raise Rejected(f"the whole graph has no value {each['value']!r}")
     _require_told(whole, steps, certificate)
+    _require_conditions(whole, certificate)
     named = [each["value"] for each in values if each["value"] not in _outputs(whole)]
     named += [each["value"] for each in certificate["caches"]]
     of_steps = [each["step"] for each in values]
@@ -99,6 +100,21 @@ def _require_told(whole: onnx.ModelProto, steps: onnx.ModelProto, certificate: M
     for name in (*results, *left):
         if name not in told:
             raise Rejected(f"the certificate says nothing of the result {name!r}")
+
+
+CONDITIONS = {"bounded look-ahead", "cached values stay", "places are counted", "along time", "end of stream"}
+
+
+def _require_conditions(whole: onnx.ModelProto, certificate: Mapping[str, Any]) -> None:
+    """Every condition is told, of every result and everything that is cached, and the values speak of no more."""
+    told = certificate["conditions"]
+    if set(told) != CONDITIONS:
+        raise Rejected(f"the certificate tells {sorted(told)} of the conditions {sorted(CONDITIONS)}")
+    reaches = {each["value"]: each["reach"] for each in certificate["values"] if each["value"] in _outputs(whole)}
+    if told["bounded look-ahead"] != reaches:
+        raise Rejected(f"results read {reaches}, and the certificate tells {told['bounded look-ahead']}")
+    if told["cached values stay"] != {each["value"]: each["reach"] for each in certificate["caches"]}:
+        raise Rejected("the certificate tells of other cached values than there are")
 
 
 class _Replay:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.derivation.caching import CachedValue
+from compiler.derivation.conditions import conditions
 from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
@@ -173,6 +174,7 @@ def _certificate(judging: Judging, emission: Emission, time: str, past: str, lon
         ],
         "masks": masks,
         "values": values,
+        "conditions": conditions(judging, list(results.values()), emission.caches.cached),
         "assumes": ["scores are finite, and valid ones differ by less than half of what masked ones lie lower"],
     }  # fmt: skip
 

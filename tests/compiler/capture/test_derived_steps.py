@@ -1,7 +1,11 @@
 """A model of whole sequences goes through the front door, and is pushed to call by call."""
 
 import copy
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -9,15 +13,18 @@ import pytest
 import yaml
 
 import runtime_lite
+from compiler.bundle.replay_proofs import verify_proofs
 from compiler.capture.derived_steps import cache_axis_name, derived_model, with_caches
 from compiler.derivation.dependence import Reach
 from compiler.errors import GateFailed, Refused
 from compiler.recipe.graph import Graph
 from compiler.recipe.graph_parts import Axis, DeriveSteps, Input, Source
+from runtime_lite import BundleRefused, read_bundle
 from runtime_lite.bench import bench_model
 from runtime_lite.errors import BadInput
 from tests.kit.models.project import Project
 from tests.kit.whole_sequences import CHUNKED, LABELS, LETTERS, Drawing, session, whole_graph
+from tests.runtime_lite.bundles import replace_hashed, rewrite_contracts
 
 WINDOW = 20
 
@@ -73,9 +80,42 @@ def test_a_decoder_of_whole_sequences_is_built_and_pushed_to_call_by_call(tmp_pa
         with pytest.raises(BadInput, match=f"at most {WINDOW} frames along 'past' in all of its calls, got 21"):
             stream.push({"tokens": tokens[:, :1]})
         assert len(list(bench_model(model, runs=WINDOW, warm_up_runs=0))) == 4
+    kept = (tmp_path / "bundle" / "certificates" / "net.json").read_bytes()
     again = project(tmp_path, drawing).build(recipe="whole.yaml")
     assert again.code == 0
     assert "net:capture" in again.stages(cached=True)
+    assert (
+        json.loads((tmp_path / "bundle" / "certificates" / "net.json").read_bytes())["derivation"]
+        == (json.loads(kept)["derivation"])
+    )
+    assert "derived steps replayed; not checkable here" in replayed(tmp_path / "bundle")
+    for expected, edit in FORGED.items():
+        forged = Path(shutil.copytree(tmp_path / "bundle", tmp_path / f"forged_{len(expected)}"))
+        content = json.loads(kept)
+        edit(content)
+        replace_hashed(forged, "certificates/net.json", json.dumps(content).encode())
+        rewrite_contracts(forged)
+        with pytest.raises(BundleRefused, match=expected):
+            replayed(forged)
+
+
+def replayed(bundle: Path) -> str:
+    with read_bundle(bundle) as opened:
+        return "\n".join(verify_proofs(opened))
+
+
+FORGED: dict[str, Callable[[Any], object]] = {
+    "a derivation where the recipe derives steps": lambda told: told.pop("derivation"),
+    "expected a certificate of derived steps that holds, got the certificate tells": lambda told: told["derivation"][
+        "certificate"
+    ]["conditions"].pop("along time"),
+    "results read": lambda told: told["derivation"]["certificate"]["conditions"]["bounded look-ahead"].clear(),
+    "other cached values": lambda told: told["derivation"]["certificate"]["conditions"]["cached values stay"].clear(),
+    "expected a certificate of derived steps that holds, got the part of": lambda told: told["derivation"][
+        "certificate"
+    ]["values"][0].update(value=told["derivation"]["certificate"]["values"][-1]["value"]),
+    "another 'proofs/net.whole.onnx'": lambda told: told["derivation"]["graphs"]["whole"].update(sha256="0" * 64),
+}
 
 
 TEXT_DATA = f"""
