@@ -313,6 +313,30 @@ def _why(result: Result) -> str:
 STREAMS = "## Streams"
 """Where the part of the page begins that `tests.property.mutate_streams` writes."""
 
+DERIVATION = "## Derived steps"
+"""Where the part of the page begins that `tests.property.mutate_derivation` writes."""
+
+
+def with_part(page: str, heading: str, part: str) -> str:
+    """The page with one of its parts written anew; parts of others stay.
+
+    Args:
+        page: in Markdown.
+        heading: with which the part begins, `STREAMS` or `DERIVATION`.
+        part: what it becomes.
+    """
+    parts = {STREAMS: "", DERIVATION: ""}
+    kept, current = "", ""
+    for line in page.splitlines(keepends=True):
+        current = line.strip() if line.strip() in parts else current
+        if current:
+            parts[current] += line
+        else:
+            kept += line
+    parts[heading] = part
+    return "\n\n".join(each.strip() for each in (kept, *parts.values()) if each.strip()) + "\n"
+
+
 INTRODUCTION = """Padding is sound as every rule, mask and fill says what has to hold. This test weakens them one at a
 time and asks whether it is noticed. Two sorts of mutants are made.
 

@@ -25,7 +25,7 @@ import pytest
 from compiler.errors import GateFailed, Refused
 from compiler.stages import Lowered
 from tests.property.corpus import ROOT, Line, Tracer, written_by
-from tests.property.mutate import MISSED, STREAMS, Tried, chosen, seen_share, share, table
+from tests.property.mutate import MISSED, STREAMS, Tried, chosen, seen_share, share, table, with_part
 from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.planted_streams import PLANTED
 from tests.property.streams import Disagreement, Undefined, Unsound, compare, drawn, lowered_of
@@ -223,8 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = told(found, noticed, command.strip())
     print(page)
     if given.write is not None:
-        kept = given.write.read_text(encoding="utf-8").partition(STREAMS)[0].rstrip()
-        given.write.write_text(f"{kept}\n\n{page}", encoding="utf-8")
+        text = given.write.read_text(encoding="utf-8")
+        given.write.write_text(with_part(text, STREAMS, page), encoding="utf-8")
     print(f"{time.monotonic() - started:.0f} s: {100 * share(found):.1f} % caught")
     return 0 if share(found) >= given.least else 1
 
