@@ -77,8 +77,8 @@ def page(found: Kept) -> str:
     """The page of what was kept."""
     lines = [_line(str(row.number), row.name, row.does, row.bars, found) for row in ROWS]
     what = (
-        "served by threads for minutes, resident memory (what is kept for later use given back) and objects by a "
-        "fitted line; a fifth of it with a planted leak"
+        "served by threads for minutes, memory that is allocated and not freed, and objects, by a fitted line; a fifth "
+        "of it with a planted leak"
     )
     lines.append(_line("soak", "Memory over time", what, GROWTH_BARS, found))
     machines = sorted({str(each["machine"]) for each in found.values()})

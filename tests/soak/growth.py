@@ -1,8 +1,9 @@
 """Row 12: memory over time. A slope with its spread, and a leak on purpose that has to be seen.
 
 The short form counts blocks of memory that Python holds, which says the same on every machine; the long one serves
-streams and requests by threads for minutes and watches the resident memory of the process, after what is kept for later
-use has gone back to the system.
+streams and requests by threads for minutes and watches the bytes that the process has allocated and not freed, of
+Python and of native code. Resident memory is told besides: it also holds free places between blocks in use, of which
+chance makes a few pages more in an hour.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -105,9 +106,8 @@ ALLOCATOR = {
     "MALLOC_ARENA_MAX": "1",
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
 }
-"""Environment in which what is freed can go back: one heap, which `malloc_trim` returns the free pages of, no pools of
-Python's own and no lists of freed blocks per thread. Without it each keeps the most that it ever held, which grows with
-every rarer coincidence of threads, by a page in minutes."""
+"""Environment in which the heap's own count is what is in use: one heap, which `malloc_trim` returns the free pages of,
+no pools of Python's own and no lists of freed blocks per thread, which count as used."""
 
 CALLERS, CROWD = 4, 12
 """Threads that call all the time, and besides them for the first tenth of it."""
@@ -149,12 +149,12 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
         executors: of the bundle that is served.
 
     Returns:
-        Looks at the process `[looks, 3]`: seconds since the start, resident megabytes, objects that the collector
-        tracks; and wrong answers. There is room for all looks beforehand, and its pages are touched, so that looking
-        does not grow: zeros alone would be given their memory one by one, as they are written.
+        Looks at the process `[looks, 4]`: seconds since the start, megabytes in use and resident, objects that the
+        collector tracks; and wrong answers. There is room for all looks beforehand, and its pages are touched, so that
+        looking does not grow: zeros alone would be given their memory one by one, as they are written.
     """
     stop, crowd_leaves, wrong = threading.Event(), threading.Event(), list[int]()
-    samples: Array = np.full((math.ceil(seconds / every_s) + 1, 3), np.nan)
+    samples: Array = np.full((math.ceil(seconds / every_s) + 1, 4), np.nan)
     with Runtime(workers=2, check_finite=False) as runtime:
         model = runtime.load(adder(), executors=executors, warm_up=True)
         callers = [
@@ -167,7 +167,7 @@ def soak(seconds: float, every_s: float, executors: ExecutorFactory = make_execu
         looks = 0
         while looks < len(samples) and (not looks or time.monotonic() - begin < seconds):
             stop.wait(max(0.0, begin + (looks + 1) * every_s - time.monotonic()))
-            samples[looks] = time.monotonic() - begin, held_mb(), len(gc.get_objects())
+            samples[looks] = time.monotonic() - begin, *held_mb(), len(gc.get_objects())
             looks += 1
             if looks * 10 >= len(samples):
                 crowd_leaves.set()
@@ -193,17 +193,31 @@ def _call(model: Any, seed: int, stop: threading.Event, wrong: list[int]) -> Non
             list(stream.submit_all([fed(1)] * 4, room=4))
 
 
-def held_mb() -> float:
-    """Resident megabytes, when garbage, caches of the interpreter and free pages of the heap are gone.
+class _Heap(ctypes.Structure):
+    """`struct mallinfo2` of glibc, 2.33 and later."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def held_mb() -> tuple[float, float]:
+    """Megabytes allocated and not freed, and resident ones, when garbage, interpreter's caches and free pages are gone.
 
     CPython keeps the names of attributes that were looked up by type, 4096 at most. Native code makes a new string for
     each look-up, so these places fill up over an hour, with 70 bytes each.
     """
     gc.collect()
     sys._clear_type_cache()
-    ctypes.CDLL(None).malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    libc.malloc_trim(0)
+    libc.mallinfo2.restype = _Heap
+    heap = libc.mallinfo2()
     with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
+        return (heap.uordblks + heap.hblkhd) / 1e6, int(file.read().split()[1]) * 4096 / 1e6
 
 
 GROWTH_BARS = (
@@ -221,16 +235,19 @@ def judge(minutes: float, say: Callable[[str], object]) -> dict[str, float]:
     kept: list[Array] = []
     for name, length, executors in (("", minutes, make_executor), (" of a planted leak", minutes / 5, leaking(kept))):
         samples, wrong = soak(60 * length, max(60 * length / 600, 0.2), executors)
-        seconds, resident_mb, tracked = samples[math.ceil(len(samples) * 0.15) :].T
-        resident, objects = slope_of(seconds, resident_mb), slope_of(seconds, tracked)
+        seconds, *columns = samples[math.ceil(len(samples) * 0.15) :].T
+        used, resident, objects = (slope_of(seconds, column) for column in columns)
         say(
-            f"{length:g} minutes{name}: {resident.per_hour:.3f} +- {resident.spread:.3f} MB/h, "
-            f"{objects.per_hour:.1f} +- {objects.spread:.1f} objects/h, {wrong} wrong answers"
+            f"{length:g} minutes{name}: in use {used.per_hour:.3f} +- {used.spread:.3f} MB/h, resident "
+            f"{resident.per_hour:.3f} +- {resident.spread:.3f} MB/h, {objects.per_hour:.1f} +- {objects.spread:.1f} "
+            f"objects/h, {wrong} wrong answers"
         )
         found |= {
-            f"slope{name} MB/h": resident.per_hour,
-            f"spread of the slope{name} MB/h": resident.spread,
-            f"growth seen{name}": not resident.is_noise,
+            f"slope{name} MB/h": used.per_hour,
+            f"spread of the slope{name} MB/h": used.spread,
+            f"growth seen{name}": not used.is_noise,
+            f"slope of resident memory{name} MB/h": resident.per_hour,
+            f"spread of the slope of resident memory{name} MB/h": resident.spread,
             f"objects{name} per h": objects.per_hour,
             f"spread of objects{name} per h": objects.spread,
             f"wrong answers{name}": wrong,
