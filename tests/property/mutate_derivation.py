@@ -23,7 +23,8 @@ from compiler.errors import Refused
 from tests.kit.whole_sequences import LETTERS, Drawing, whole_graph
 from tests.property.corpus import ROOT, Line, Tracer, written_by
 from tests.property.derived_steps import KINDS, tried
-from tests.property.mutate import DERIVATION, EQUIVALENT, MISSED, Tried, chosen, seen_share, share, table, with_part
+from tests.property.equivalent import EQUIVALENT
+from tests.property.mutate import DERIVATION, MISSED, Tried, chosen, seen_share, share, table, with_part
 from tests.property.mutate_streams import is_noticed_by_tests
 from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.trial import Result, in_child
