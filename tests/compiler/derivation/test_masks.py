@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.derivation.judging import Judging
+from tests.kit.graphs import parse
 from tests.kit.whole_sequences import LONGEST, MASKS, Drawing, whole_graph
 
 ROWS, COLUMNS = np.indices((LONGEST, LONGEST))
@@ -31,3 +32,67 @@ def test_a_mask_that_is_not_low_enough_is_none() -> None:
     judging = Judging(whole_graph(Drawing(low=-100.0)), "time", LONGEST)
     assert all(fact.outside is None or fact.outside.kind != "zero" for fact in judging.known.values())
     assert judging.offences
+
+
+MASKED = """(float[batch,time,4] x) => (float[batch,time,time] y)
+    <int64 none = {0}, int64 one = {1}, int64[1] first = {0}, int64[1] second = {1}, float zero = {0.0},
+     float b = {-1e9}, float half = {0.5}, float two = {2.0}, float[1] less = {-0.5}, float tiny = {1e-6},
+     float low = {-1e8}, float near = {-5.0}, float huge = {-1e38}, float ten = {-1e5}>
+    {
+        size = Shape<start = 1, end = 2>(x)  length = Squeeze(size)  places = Range(none, length, one)
+        rows = Unsqueeze(places, second)  columns = Unsqueeze(places, first)  seen = LessOrEqual(columns, rows)
+        hidden = Greater(columns, rows)  turned = Transpose<perm = [0, 2, 1]>(x)  scores = MatMul(x, turned)
+        bias = Where(seen, zero, b)  kept = Cast<to = 1>(seen)  ones = Relu(scores)
+        z = Where(seen, scores, b)  flat = Where(hidden, b, zero)
+        TAIL
+    }"""
+
+MADE = {
+    "Mul(z, half)": ("low", -5e8),
+    "Div(z, two)": ("low", -5e8),
+    "Mul(half, z)": ("low", -5e8),
+    "Mul(z, less)": None,
+    "Mul(z, tiny)": None,
+    "Div(z, tiny)": ("low", -1e15),
+    "Div(two, z)": None,
+    "Mul(z, scores)": None,
+    "Add(z, scores)": ("low", -1e9),
+    "Sub(z, scores)": ("low", -1e9),
+    "Sub(scores, z)": None,
+    "Sub(scores, bias)": None,
+    "Sub(bias, scores)": ("low", -1e9),
+    "Add(bias, scores)": ("low", -1e9),
+    "Add(scores, flat)": ("low", -1e9),
+    "Max(z, low)": ("low", -1e8),
+    "Max(low, z)": ("low", -1e8),
+    "Max(z, huge)": ("low", -1e9),
+    "Max(z, near)": None,
+    "Max(z, scores)": None,
+    "Clip(z, low)": ("low", -1e8),
+    "Clip(z, low, two)": ("low", -1e8),
+    "Clip(z, near)": None,
+    "Mul(ones, kept)": ("zero", 0.0),
+    "Mul(kept, ones)": ("zero", 0.0),
+    "Div(kept, ones)": ("zero", 0.0),
+    "Div(ones, kept)": None,
+    "Where(hidden, zero, ones)": ("zero", 0.0),
+    "Where(seen, ones, zero)": ("zero", 0.0),
+    "Where(hidden, near, ones)": None,
+    "Where(seen, z, ten)": ("low", -1e5),
+    "Softmax(z)": ("zero", 0.0),
+    "Softmax <axis = 1> (z)": None,
+    "Trilu(z)": None,
+    "Cast <to = 11> (z)": ("low", -1e9),
+}
+"""What is left outside of a causal mask, by what is done to masked scores, weights or the mask: kind and largest."""
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_what_is_done_to_masked_scores_leaves_them_masked_or_not(made: str) -> None:
+    judging = Judging(parse(MASKED.replace("TAIL", f"y = {made}")), "time", LONGEST)
+    outside = judging.of(judging.model.graph.outputs[0]).outside
+    found = None if outside is None else (outside.kind, outside.level)
+    assert found == (None if MADE[made] is None else (MADE[made][0], pytest.approx(MADE[made][1])))
+    if outside is not None:
+        assert (outside.row, outside.column) == (1, 2)
+        assert np.array_equal(outside.support, CAUSAL)
