@@ -3,8 +3,8 @@
 `python -m tests.property.mutate_streams --limit 100` changes one constant, comparison, condition, operator or sign at a
 time, and tries each change on the step graphs that execute it. Caught is what the checker does not follow, what answers
 otherwise than the author's loop or shows poison, and what ends in an error. A change of the checker itself is caught
-where a weakness that was planted into the prover is no longer noticed. Of what the graphs miss, it is told apart what
-the module's own tests notice.
+where a weakness that was planted into the prover, or a forged certificate, is no longer noticed. Of what the graphs
+miss, it is told apart what the module's own tests notice.
 """
 
 import argparse
@@ -22,13 +22,19 @@ import numpy as np
 import pydantic
 import pytest
 
-from compiler.errors import GateFailed, Refused
+from compiler.errors import GateFailed, RecipeError, Refused
+from compiler.ir import serialized
+from compiler.runners.session import open_session
+from compiler.runners.stream import expected_states
 from compiler.stages import Lowered
 from tests.property.corpus import ROOT, Line, Tracer, written_by
+from tests.property.forged_streams import Claim, claims_of, forged
 from tests.property.mutate import MISSED, STREAMS, Tried, chosen, seen_share, share, table, with_part
 from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.planted_streams import PLANTED
-from tests.property.streams import Disagreement, Undefined, Unsound, compare, drawn, lowered_of
+from tests.property.stream_graphs import feeds_of
+from tests.property.stream_grower import Grown
+from tests.property.streams import AuthorsLoop, Disagreement, Undefined, Unsound, compare, drawn, lowered_of
 from tests.property.trial import Result, in_child
 
 CARRYING = (
@@ -53,7 +59,13 @@ NOTICED = "a test fails"
 MOST = 25
 """Graphs that one change is tried on."""
 
-SHOWING = (3, 4, 20, 21, 35, 364)
+CERTIFIED = (0, 1, 3, 4, 6, 17)
+"""Seeds of graphs whose certificates are forged."""
+
+FORGED, ALIKE = 90, 3
+"""Forgeries of every certificate that are looked at, and how many are kept that are refused at one place."""
+
+SHOWING = (0, 3, 4, 17, 35, 164)
 """Seeds of graphs in which the checker notices planted weaknesses."""
 
 SECONDS = 300
@@ -62,7 +74,8 @@ SECONDS = 300
 INTRODUCTION = """What carries states, lets chunks be short and follows their proofs is mutated in the same way, and
 tried on random step graphs (`tests/property/streams.py`): caught is what the checker does not follow, what answers
 otherwise than the author's loop or shows poison, and what ends in an error. A change of the checker is caught where a
-weakness that was planted into the prover is no longer noticed. Most changes of these modules choose otherwise what is
+weakness that was planted into the prover, or a forged certificate (`tests/property/forged_streams.py`), is no longer
+noticed. Most changes of these modules choose otherwise what is
 cached, or concern a form of model that few graphs have.
 """
 
@@ -77,6 +90,7 @@ class Attack:
         kind: `lowered`, `refused` or `disagreement`.
         written: a digest of the lowered graph and its record.
         lines: what is executed of what is mutated.
+        forged: a certificate that the checker refuses; none where the graph is lowered.
     """
 
     seed: int
@@ -84,19 +98,32 @@ class Attack:
     kind: str
     written: bytes
     lines: frozenset[Line]
+    forged: Claim | None = None
 
 
 def look(seed: int, weakness: str = "") -> tuple[str, bytes, Lowered | None]:
     """What becomes of a graph in front of any comparison, a digest of it, and its record."""
     with PLANTED[weakness]() if weakness else contextlib.nullcontext():
         try:
-            lowered = lowered_of(drawn(seed))
-        except (Refused, pydantic.ValidationError):
+            grown = drawn(seed)
+            lowered = lowered_of(grown)
+        except (Refused, RecipeError, pydantic.ValidationError):
             return "refused", b"", None
         except Disagreement:
             return "disagreement", b"", None
     record = repr((lowered.states, lowered.caches, lowered.padded_axes, lowered.batch_axis, lowered.data_outputs))
-    return "lowered", written_by(lowered.model) + hashlib.sha256(record.encode()).digest(), lowered
+    told = record.encode() + _carried(grown, lowered)
+    return "lowered", written_by(lowered.model) + hashlib.sha256(told).digest(), lowered
+
+
+def _carried(grown: Grown, lowered: Lowered) -> bytes:
+    """What is carried behind one call, and in front of all, of the states of the author's loop."""
+    loop = AuthorsLoop(grown, [open_session(serialized(each)) for each in (grown.model, grown.first) if each])
+    found = [expected_states(lowered, loop.states)]
+    with contextlib.suppress(Undefined):
+        loop.push(feeds_of(grown, np.random.default_rng(0), 1)[0])
+        found.append(expected_states(lowered, loop.states))
+    return b"".join(array.tobytes() for states in found for array in states.values())
 
 
 def attack_of(seed: int, files: Sequence[str], weakness: str = "") -> Attack:
@@ -113,7 +140,28 @@ def harvest(seeds: Sequence[int]) -> list[Attack]:
     for weakness in PLANTED:
         tried = (attack_of(seed, CHECKING, weakness) for seed in SHOWING)
         found += itertools.islice((each for each in tried if each.kind == "disagreement"), 1)
+    return [*found, *forgeries(CERTIFIED)]
+
+
+def forgeries(seeds: Sequence[int]) -> list[Attack]:
+    """Forged certificates that the checker refuses, a few for every place where it does."""
+    found: list[Attack] = []
+    refused: collections.Counter[str] = collections.Counter()
+    for seed in seeds:
+        for claim in claims_of(seed):
+            for kind, each in forged(claim, seed, FORGED):
+                place = each.rejected_at()
+                refused[place] += 1
+                if place and refused[place] <= ALIKE:
+                    found.append(_forged_attack(seed, kind, each))
     return found
+
+
+def _forged_attack(seed: int, kind: str, claim: Claim) -> Attack:
+    tracer = Tracer({str(ROOT / name): name for name in CHECKING})
+    with tracer.on():
+        claim.rejected_at()
+    return Attack(seed, f"forged: {kind}", "refused", b"", frozenset(tracer.lines), claim)
 
 
 def attacked(mutation: Mutation, attacks: Sequence[Attack]) -> Result:
@@ -125,7 +173,7 @@ def attacked(mutation: Mutation, attacks: Sequence[Attack]) -> Result:
         return Result(stillborn=True)
     for attack in attacks:
         try:
-            kind, written, lowered = look(attack.seed, attack.weakness)
+            kind, written, lowered = _again(attack)
         except Exception as error:  # noqa: BLE001 - whatever stops the compiler is noticed
             result.changed += 1
             result.caught("crash", f"seed {attack.seed}: {type(error).__name__}: {error}")
@@ -146,6 +194,12 @@ def attacked(mutation: Mutation, attacks: Sequence[Attack]) -> Result:
     return result
 
 
+def _again(attack: Attack) -> tuple[str, bytes, Lowered | None]:
+    if attack.forged is None:
+        return look(attack.seed, attack.weakness)
+    return "refused" if attack.forged.rejected_at() else "followed", b"", None
+
+
 def _compare(attack: Attack, lowered: Lowered, result: Result) -> None:
     """Follow a graph that is lowered otherwise."""
     try:
@@ -164,7 +218,7 @@ def tried(mutation: Mutation, attacks: Sequence[Attack], seed: int) -> Tried:
     reaching = [each for each in attacks if not wanted.isdisjoint(each.lines)]
     if mutation.module in CHECKING:  # a graph that is right shows nothing of a checker that lets more pass
         reaching = [each for each in reaching if each.weakness]
-    order = np.random.default_rng(seed).permutation(len(reaching))[:MOST]
+    order = np.random.default_rng(seed).permutation(len(reaching))[: MOST if mutation.module not in CHECKING else None]
     result = in_child(lambda: attacked(mutation, [reaching[at] for at in order]), SECONDS)
     return Tried(mutation.module, mutation.key, mutation.line, result)
 

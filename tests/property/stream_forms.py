@@ -5,7 +5,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from tests.property.stream_grower import BATCH, END, WIDTH, Grower
-from tests.property.stream_layers import Layer, attend, hidden, one_recurrence
+from tests.property.stream_layers import Layer, attend, by_distance, hidden, joined_frames, one_recurrence
 
 MOST = 6
 """Frames up to which a chunk is made longer."""
@@ -135,6 +135,44 @@ def heads(g: Grower) -> None:
     g.value = g.op("Add", [x, g.op("Reshape", [seen, g.integers(0, -1, WIDTH)])])
 
 
+def halves(g: Grower) -> None:
+    """Attention whose keys and values are cached in one tensor that is cut in two, and perhaps joined again."""
+    x, window = g.value, g.window()
+    if g.chance(0.5):
+        state, new = g.state([BATCH, window.axis, 2 * WIDTH]), g.linear(x, 2 * WIDTH)
+        at, frames = 2, 1
+    else:
+        state, new = g.state([BATCH, 2 * WIDTH, window.axis]), g.channels_first(g.linear(x, 2 * WIDTH))
+        at, frames = 1, 2
+    joined = g.op("Concat", [state.before, new], axis=frames)
+    parts = g.pieces(joined, at, WIDTH, 2)
+    state.after = g.kept(window, g.op("Concat", parts, axis=at) if g.chance(0.3) else joined, frames)
+    keys, values = parts if at == 2 else map(g.channels_first, parts)
+    attend(g, g.op("MatMul", [g.linear(x), g.channels_first(keys)]), values)
+
+
+def projected(g: Grower) -> None:
+    """Keys and values that are computed anew of all cached frames, counted on the keys, and cut to the newest."""
+    x, window = g.value, g.window()
+    keys = g.op("Tanh", [g.linear(joined_frames(g, x, window))])
+    newest = x if g.is_ragged else g.cut(keys, -g.frames_of(g.chunk), END, 1)
+    scores = g.op("MatMul", [g.linear(newest), g.channels_first(keys)])
+    attend(g, by_distance(g, scores, x, keys, masked=g.chance(0.5)), g.linear(keys))
+
+
+def pieces_of_chunk(g: Grower) -> None:
+    """A chunk in pieces of its frames, each of which hears the one before; of chunks of any length, the longest."""
+    count, frames = int(g.rng.integers(1, 4)), g.frames_of(g.chunk)
+    if g.is_ragged or frames % count:
+        count = 1
+    if frames < 1:
+        return
+    parts = g.pieces(g.value, 1, frames // count, count)
+    means = [g.op("ReduceMean", [each, g.integers(1)], keepdims=1) for each in parts]
+    heard = [parts[0], *(g.op("Add", [each, mean]) for each, mean in zip(parts[1:], means, strict=False))]
+    g.value = g.op("Concat", heard, axis=1)
+
+
 FORMS: dict[str, Layer] = {
     layer.__name__: layer
     for layer in (
@@ -147,5 +185,8 @@ FORMS: dict[str, Layer] = {
         memory,
         both_directions,
         heads,
+        halves,
+        projected,
+        pieces_of_chunk,
     )
 }

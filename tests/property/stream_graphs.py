@@ -17,7 +17,9 @@ ALL = {**LAYERS, **POSITIONED, **FORMS, **WRONG}
 
 SOUND = (*LAYERS, *POSITIONED, *FORMS)
 
-WITH_STATES = tuple(name for name in SOUND if name not in (*STATELESS, "every_second", "stacked_frames"))
+WITH_STATES = tuple(
+    name for name in SOUND if name not in (*STATELESS, "every_second", "stacked_frames", "pieces_of_chunk")
+)
 
 MOST_WRONG = 0.2
 """Graphs with a layer that is wrong."""

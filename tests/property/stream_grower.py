@@ -14,12 +14,16 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.recipe.graph import Graph
+from tests.property.stream_misdeclared import misdeclare
 
 WIDTH = 4
 OPSET = 20
 END = 2**63 - 1
 
 BATCH, CHUNK = "batch", "chunk"
+
+MISDECLARED = 0.06
+"""Recipes that say what the graph is not."""
 
 TYPES = {"float32": ir.DataType.FLOAT, "int64": ir.DataType.INT64}
 
@@ -175,6 +179,27 @@ class Grower:
         """Entries of an axis."""
         return self.op("Slice", [value, self.integers(start), self.integers(end), self.integers(axis)])
 
+    def pieces(self, value: ir.Value, axis: int, size: int, count: int) -> list[ir.Value]:
+        """So many entries of an axis each, as `chunk` and `split` are exported: Split, a list of pieces, or slices."""
+        drawn = self.rng.random()
+        if drawn < 0.2:
+            return self.ops("Split", [value], count, axis=axis, num_outputs=count)
+        if drawn < 0.4:
+            return self.ops("Split", [value, self.integers(*[size] * count)], count, axis=axis)
+        if drawn < 0.6:
+            return self._listed(value, count, self.whole(size), axis=axis)
+        if drawn < 0.8:
+            return self._listed(value, count, self.integers(*[size] * count), axis=axis)
+        return [self.cut(value, size * place, size * (place + 1), axis) for place in range(count)]
+
+    def _listed(self, value: ir.Value, count: int, *sizes: ir.Value, **attributes: int) -> list[ir.Value]:
+        """The pieces of a list, of which some are counted from its end."""
+        [pieces] = self.ops("SplitToSequence", [value, *sizes], 1, **attributes)
+        assert isinstance(value.type, ir.TensorType)
+        pieces.type = ir.SequenceType(value.type)
+        places = [self.whole(place - count if self.chance(0.2) else place) for place in range(count)]
+        return [self.op("SequenceAt", [pieces, place], dtype=value.dtype) for place in places]
+
     def real(self, value: ir.Value) -> ir.Value:
         """Whole numbers as real ones."""
         return self.op("Cast", [value], to=ir.DataType.FLOAT)
@@ -191,8 +216,7 @@ class Grower:
         rest = list(shape[1:])
         row: list[int | str] = [1 if self.form == "one row" else BATCH]
         own = rest if is_absent else [*rest[:at], *row, *rest[at:]]
-        fixed = {axis: each["fixed"] for axis, each in self.axes.items() if "fixed" in each}
-        value = ir.Value(name=name, shape=ir.Shape([fixed.get(size, size) for size in own]))  # type: ignore[arg-type]
+        value = ir.Value(name=name, shape=self._shape(own))
         value.dtype = TYPES[dtype]
         self.model.graph.inputs.append(value)
         house.names_taken(self.model.graph).add(name)
@@ -203,6 +227,11 @@ class Grower:
         return (
             value if at == 0 else self.op("Transpose", [value], perm=[at, *(i for i in range(len(shape)) if i != at)])
         )
+
+    def _shape(self, own: Sequence[int | str]) -> ir.Shape:
+        """The sizes of an input in the graph, as its author has it."""
+        fixed = {axis: each["fixed"] for axis, each in self.axes.items() if "fixed" in each}
+        return ir.Shape([fixed.get(size, size) for size in own])  # type: ignore[arg-type]
 
     def _row_place(self, rank: int) -> tuple[int, bool]:
         """Where an input has the batch, and whether it has none."""
@@ -268,6 +297,11 @@ class Grower:
         rows = self._give("scores", scores, is_absent=self.form == "one row" and self.is_ragged and self.chance(0.3))
         for number, group in enumerate(self._groups()):
             self._carry(f"state_{number}", group)
+        if not self.is_plain and self.chance(MISDECLARED):
+            misdeclare(self.inputs, self.axes, self.rng)
+            for value in self.model.graph.inputs:
+                given = self.inputs[str(value.name)]
+                value.shape = self._shape(given.get("original", given["shape"]))
         spec = Graph.model_validate(
             {
                 "source": {"factory": "grown:graph"},
@@ -320,13 +354,11 @@ class Grower:
     def _parts(self, whole: ir.Value, at: int, count: int) -> list[ir.Value]:
         """Every state of those in one tensor."""
         drawn = self.rng.random()
-        if drawn < 0.4:
+        if drawn < 0.3:
             return [self.op("Gather", [whole, self.whole(layer)], axis=at) for layer in range(count)]
-        if drawn < 0.7:
-            cut = [self.cut(whole, layer, layer + 1, at) for layer in range(count)]
-        else:
-            cut = self.ops("Split", [whole], count, axis=at, num_outputs=count)
-        return [self.op("Squeeze", [each, self.integers(at)]) for each in cut]
+        if drawn < 0.5:
+            return self._listed(whole, count, axis=at, keepdims=0)
+        return [self.op("Squeeze", [each, self.integers(at)]) for each in self.pieces(whole, at, 1, count)]
 
     def _give(
         self, name: str, value: ir.Value, *, like: dict[str, Any] | None = None, is_absent: bool = False

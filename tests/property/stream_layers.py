@@ -18,14 +18,14 @@ def attention(g: Grower) -> None:
         joined = joined_frames(g, x, window)
         keys, values = (g.linear(joined) for _ in range(2))
     else:
-        made = [g.linear(x) for _ in range(2)]
+        made = g.pieces(g.linear(x, 2 * WIDTH), 2, WIDTH, 2) if g.chance(0.4) else [g.linear(x) for _ in range(2)]
         keys, values = (joined_frames(g, each, window) for each in made)
     if g.chance(0.15):
         keys = g.op("Add", [keys, _table_rows(g, keys)])
     scores = g.op("MatMul", [g.linear(x), g.channels_first(keys)])
     drawn = g.rng.random()
     if drawn < 0.2:
-        scores = _by_distance(g, scores, x, keys, masked=drawn < 0.1)
+        scores = by_distance(g, scores, x, keys, masked=drawn < 0.1)
     attend(g, scores, values)
 
 
@@ -56,7 +56,7 @@ def _table_rows(g: Grower, joined: ir.Value) -> ir.Value:
     return g.op("Gather", [table, places], axis=1)
 
 
-def _by_distance(g: Grower, scores: ir.Value, x: ir.Value, keys: ir.Value, *, masked: bool) -> ir.Value:
+def by_distance(g: Grower, scores: ir.Value, x: ir.Value, keys: ir.Value, *, masked: bool) -> ir.Value:
     """Scores less by the distance of key and query, or without keys behind the query."""
     whole = g.length(keys)
     cached = g.op("Sub", [whole, g.length(x)])
@@ -198,7 +198,7 @@ def norm_of_chunk(g: Grower) -> None:
 
 def gate(g: Grower) -> None:
     """Half of the channels by the other half."""
-    left, right = g.ops("Split", [g.linear(g.value, 2 * WIDTH)], 2, axis=-1, num_outputs=2)
+    left, right = g.pieces(g.linear(g.value, 2 * WIDTH), 2, WIDTH, 2)
     g.value = g.op("Mul", [left, g.op("Sigmoid", [right])])
 
 

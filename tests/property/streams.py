@@ -20,7 +20,7 @@ import pydantic
 
 from compiler import ir as house
 from compiler.capture.initial_graph import initial_graph
-from compiler.errors import GateFailed, Refused
+from compiler.errors import GateFailed, RecipeError, Refused
 from compiler.lowering.certificates import replay_certificates
 from compiler.passes import make_pass
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
@@ -28,6 +28,7 @@ from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.session import open_session, session_of
 from compiler.runners.stream import Runner, expected_states
 from compiler.stages import Array, Feed, Lowered
+from compiler.stages import Outcome as Done
 from compiler.verify.invariance_check import check_invariance
 from tests.property.stream_first_calls import grow_with_first
 from tests.property.stream_graphs import feeds_of, grow
@@ -160,6 +161,20 @@ def lowered_of(grown: Grown) -> Lowered:
         Refused: a pass does not take it.
         Disagreement: the checker does not follow the certificate of a pass.
     """
+    for name, before, outcome in followed(grown):
+        try:
+            replay_certificates(before, outcome)
+        except GateFailed as failed:
+            raise Disagreement(f"{name}: {failed}") from None
+    return outcome.lowered
+
+
+def followed(grown: Grown) -> Iterator[tuple[str, Lowered, Done]]:
+    """The graph through the standard passes: the name of each, what it is given and what it makes.
+
+    Raises:
+        Refused: a pass does not take it.
+    """
     first = None if grown.first is None else house.clone(grown.first)
     models, longest = (house.clone(grown.model), first), {"chunk": grown.chunk}
     lowered = initial_graph(mock.Mock(), "net", grown.spec, models, 10_000, longest)
@@ -167,12 +182,8 @@ def lowered_of(grown: Grown) -> Lowered:
         before = dataclasses.replace(lowered, model=house.clone(lowered.model)) if name == PROVES else lowered
         outcome = make_pass(name, {}).apply(lowered)
         assert name == PROVES or not outcome.records, f"{name} changes the graph that its certificate is about"
-        try:
-            replay_certificates(before, outcome)
-        except GateFailed as failed:
-            raise Disagreement(f"{name}: {failed}") from None
+        yield name, before, outcome
         lowered = outcome.lowered
-    return lowered
 
 
 def try_graph(seed: int) -> Outcome:
@@ -184,7 +195,7 @@ def try_graph(seed: int) -> Outcome:
     try:
         lowered = lowered_of(grown)
         compare(grown, lowered, np.random.default_rng(seed + 1), is_served=seed % SERVED == 0)
-    except Refused as refused:
+    except (Refused, RecipeError) as refused:
         return Outcome("refused", refused.message, grown.layers)
     except Disagreement as failed:
         return Outcome("disagreement", str(failed), grown.layers)
@@ -225,9 +236,9 @@ def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_serv
         for row in [row for row, start in enumerate(starts) if start == call]:
             _restart(runner, row)
         feeds = [rows[row][call - start] if call >= start else idle for row, start in enumerate(starts)]
+        truth = {row: loops[row].push(feeds[row]) for row, start in enumerate(starts) if call >= start}
         outputs = runner.step(side_by_side(lowered, feeds))
-        for row in [row for row, start in enumerate(starts) if call >= start]:
-            expected = loops[row].push(feeds[row])
+        for row, expected in truth.items():
             got = outputs["scores"][row : row + 1, : expected.shape[1]]
             _require_close(got, expected, f"scores of row {row} at call {call}")
             for name, state in expected_states(lowered, loops[row].states).items():

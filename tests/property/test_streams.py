@@ -10,12 +10,12 @@ from tests.property.streams import counted, outcomes, try_graph
 FEW = range(4)
 
 QUICKLY_NOTICED = {
-    "the newest frames end one slot later": 21,
-    "a call adds none": 119,
-    "the last entries are those of the slots": 20,
+    "the newest frames end one slot later": 0,
+    "a call adds none": 0,
+    "the last entries are those of the slots": 17,
     "a recurrence runs over its padding": 3,
     "means are those of the slots": 4,
-    "a state may hold any number of frames": 364,
+    "a state may hold any number of frames": 164,
     "a state may be as long as the chunk": 35,
     "any first call is the later one": 19,
 }
@@ -36,14 +36,9 @@ def test_planted_weaknesses_are_noticed(weakness: str) -> None:
     assert found[1].kind in ("unsound", "disagreement")
 
 
-@pytest.mark.parametrize("seed", [35, 364], ids=["a whole chunk", "a cache of which a frame is lost"])
+@pytest.mark.parametrize("seed", [35, 164], ids=["a whole chunk", "a cache of which a frame is lost"])
 def test_a_state_of_another_number_of_frames_is_refused(seed: int) -> None:
     assert try_graph(seed).kind == "refused"
-
-
-def test_a_number_of_frames_that_no_formula_settles_is_cut_to_the_window() -> None:
-    # regression: it was taken for an integer
-    assert try_graph(309170).kind == "accepted"
 
 
 def test_seeds_draw_every_layer_every_form_and_both_kinds_of_chunks() -> None:
