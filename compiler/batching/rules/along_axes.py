@@ -1,5 +1,7 @@
 """Operators that act along named axes: reductions, normalisations, searches and sums so far."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
@@ -7,6 +9,7 @@ from compiler import ir as house
 from compiler.analysis.facts import refuse
 from compiler.batching.form import INSERTED, Form, in_place
 from compiler.batching.lifter import LiftedNode
+from compiler.ir import Dim
 
 AXES_AS_INPUT = 18
 """Since this opset all reductions take their axes as an input; ReduceSum did before."""
@@ -119,20 +122,50 @@ def triangle(lifted: LiftedNode) -> None:
     lifted.keep(form)
 
 
+_SEQUENCES = {0: 1, 4: 0, 5: 1, 6: 1}
+"""Of every operand of a recurrence, the axis of its sequences: frames, their number, and the states."""
+
+
 def sequences(lifted: LiftedNode) -> None:
-    """LSTM, GRU and RNN: the batch is axis 1 of the frames and of the states."""
+    """LSTM, GRU and RNN: the batch is axis 1 of the frames and of the states, or is merged with what is there."""
     if house.int_attribute(lifted.node, "layout", 0):
         raise refuse(f"{lifted.op} with layout = 1", "export it with the frames in front")
     lifted.require_shared(1, 2, 3, 7, what="its weights")
-    if lifted.dims(0)[1] != 1:
-        raise refuse(
-            f"{lifted.op} over {lifted.dims(0)[1]} sequences in a model written for one row",
-            "give the recurrence one sequence per row",
-        )
-    for operand, axis in ((0, 1), (4, 0), (5, 1), (6, 1)):
+    count = lifted.dims(0)[1]
+    if count != 1:
+        _sequences_of_rows(lifted, count)
+        return
+    for operand, axis in _SEQUENCES.items():
         if lifted.has(operand):
             lifted.read(operand, in_place(axis))
     lifted.keep(in_place(2), in_place(1), in_place(1))
+
+
+def _sequences_of_rows(lifted: LiftedNode, count: Dim) -> None:
+    """[time, batch, n, size] -> [time, batch * n, size], the recurrence, and back: rows are more sequences."""
+    lifter = lifted.lifter
+    for operand, axis in _SEQUENCES.items():
+        if lifted.has(operand):
+            tensor, rest = lifted.tensor(operand, Form(axis, None)), lifted.dims(operand)[axis + 1 :]
+            shape = _constants(lifted, (*[0] * axis, -1, *rest))
+            merged = lifted.insert.op("Reshape", [tensor, shape], name=f"{tensor.name}_merged")
+            lifted.node.replace_input_with(operand, merged)
+    after = house.Inserter(lifter.model, lifter.stamp, after=lifted.node)
+    hidden = house.int_attribute(lifted.node, "hidden_size", 0)
+    for output, axis in zip(lifted.node.outputs, (2, 1, 1), strict=False):
+        shape = _constants(lifted, (*[0] * axis, -1, count, hidden))
+        split = after.op("Reshape", [output, shape], name=f"{output.name}_split")
+        lifter.forms[output] = {Form(axis, None): split}
+
+
+def _constants(lifted: LiftedNode, shape: Sequence[Dim]) -> ir.Value:
+    numbers = [size for size in shape if isinstance(size, int)]
+    if len(numbers) < len(shape):
+        raise refuse(
+            f"{lifted.op} over {lifted.dims(0)[1]} sequences in a model written for one row",
+            "give the recurrence a fixed number of sequences per row",
+        )
+    return lifted.insert.int64s(*numbers)
 
 
 def resize(lifted: LiftedNode) -> None:

@@ -115,14 +115,22 @@ def test_a_recurrence_over_frames_without_a_batch() -> None:
     check_rows(one_row(text, {"x": None, "y": None}, random_weights({"w": (1, 12, 4), "r": (1, 12, 4)})))
 
 
-def test_recurrences_that_are_refused() -> None:
-    weights = random_weights({"w": (1, 16, 4), "r": (1, 16, 4), "c": (1, 2, 4), "h": (1, 2, 4)})
-    with pytest.raises(Refused, match="LSTM over 2 sequences in a model written for one row"):
-        AddBatchAxis().apply(
-            one_row(
-                LSTM.format(x="t,2,4", h="1,2,4").replace("1,1,4", "1,2,4"), {"x": None, "y": None, "n": None}, weights
-            )
-        )
+SEVERAL = """(float[t,3,4] x, float[2,3,4] h, float[2,8,4] w, float[2,8,4] r) => (float[o] y, float[p] n)
+{ frames, n = RNN<hidden_size = 4, direction = "bidirectional">(x, w, r, , , h)  y = Identity(frames) }"""
+
+
+@pytest.mark.parametrize("op", ["LSTM", "RNN"])
+def test_several_sequences_of_a_row_are_run_beside_those_of_others(op: str) -> None:
+    sizes = {"w": (1, 16, 4), "r": (1, 16, 4)} if op == "LSTM" else {"w": (2, 4, 4), "r": (2, 4, 4)}
+    text = LSTM.format(x="t,3,4", h="1,3,4").replace("1,1,4", "1,3,4") if op == "LSTM" else SEVERAL
+    places = {"x": None, "h": None, "y": None, "n": None, **({"c": None} if op == "LSTM" else {})}
+    check_rows(one_row(text, places, random_weights(sizes)))
+
+
+def test_as_many_sequences_as_frames_are_refused() -> None:
+    weights = random_weights({"w": (1, 16, 4), "r": (1, 16, 4), "c": (1, 1, 4), "h": (1, 1, 4)})
+    with pytest.raises(Refused, match="LSTM over t sequences in a model written for one row"):
+        AddBatchAxis().apply(one_row(LSTM.format(x="2,t,4", h="1,1,4"), {"x": None, "y": None, "n": None}, weights))
 
 
 RESIZE = """(float[{}] x) => (float[o] y) <float[3] s = {{{}}}>
