@@ -121,6 +121,7 @@ SEVERAL = """(float[t,3,4] x, float[2,3,4] h, float[2,8,4] w, float[2,8,4] r) =>
 
 @pytest.mark.parametrize("op", ["LSTM", "RNN"])
 def test_several_sequences_of_a_row_are_run_beside_those_of_others(op: str) -> None:
+    sizes: dict[str, tuple[int, ...]]
     sizes = {"w": (1, 16, 4), "r": (1, 16, 4)} if op == "LSTM" else {"w": (2, 4, 4), "r": (2, 4, 4)}
     text = LSTM.format(x="t,3,4", h="1,3,4").replace("1,1,4", "1,3,4") if op == "LSTM" else SEVERAL
     places = {"x": None, "h": None, "y": None, "n": None, **({"c": None} if op == "LSTM" else {})}
