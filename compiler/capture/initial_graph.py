@@ -49,7 +49,8 @@ def initial_graph(
     given_rows = _row_places(spec, model)
     append_frames(model, spec, [(state, _graph_axis(state, given_rows)) for state in states])
     given_back = [state for state in states if state.output in house.outputs_named(model)]  # counts are added below
-    _check_state_sizes(model, given_back, given_rows, graph)
+    windows = {name: each.window for name, each in spec.axes.items() if each.window is not None}
+    _check_state_sizes(model, given_back, given_rows, graph, {**dict.fromkeys(spec.axes, 2), **windows, **longest})
     caches = _caches(spec, graph, model, states, given_rows)
     counted = frames_counted(spec, {cache.axis: added_by_call(cache) for cache in caches})
     if first is not None:
@@ -257,8 +258,18 @@ def _graph_axis(state: State, places: Sequence[RowPlace]) -> int | None:
     return state.frames_axis if place is None or state.frames_axis is None else place.axis_of(state.frames_axis)
 
 
-def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str) -> None:
-    """Every state comes back in the type and the size in which it goes in; a frames axis may grow."""
+def _check_state_sizes(
+    model: ir.Model, states: Sequence[State], places: Sequence[RowPlace], graph: str, lengths: Mapping[str, int]
+) -> None:
+    """Every state comes back in the type and the size in which it goes in; a frames axis may grow.
+
+    Args:
+        model: the graph.
+        states: that it gives back.
+        places: of the batch.
+        graph: its name.
+        lengths: of a call, by axis: sizes that follow from them are compared there.
+    """
     inputs, outputs = house.inputs_named(model), house.outputs_named(model)
     for state in states:
         given, got = inputs[state.input].dtype, outputs[state.output].dtype
@@ -273,7 +284,7 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequenc
         if fed is None or back is None:
             continue
         differ = [
-            axis != _graph_axis(state, places) and isinstance(a, int) and isinstance(b, int) and a != b
+            axis != _graph_axis(state, places) and _differ(a, b, lengths)
             for axis, (a, b) in enumerate(zip(fed, back, strict=False))
         ]
         if len(fed) != len(back) or any(differ):
@@ -282,6 +293,14 @@ def _check_state_sizes(model: ir.Model, states: Sequence[State], places: Sequenc
                 cure="feed back a state of one size, or declare the growing axis with a window",
                 place=Place(stage="capture", graph=graph, tensor=state.input),
             )
+
+
+def _differ(fed: Dim, back: Dim, lengths: Mapping[str, int]) -> bool:
+    """Whether sizes differ in a call of some lengths; False where others than those have a part in them."""
+    found = [
+        sympy.sympify(each).subs({house.symbol(name): size for name, size in lengths.items()}) for each in (fed, back)
+    ]
+    return all(each.is_number for each in found) and found[0] != found[1]
 
 
 NEW_FRAMES_CURE = (

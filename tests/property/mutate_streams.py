@@ -23,8 +23,6 @@ import pydantic
 import pytest
 
 from compiler.errors import GateFailed, RecipeError, Refused
-from compiler.ir import serialized
-from compiler.runners.session import open_session
 from compiler.runners.stream import expected_states
 from compiler.stages import Lowered
 from tests.property.corpus import ROOT, Line, Tracer, written_by
@@ -34,7 +32,16 @@ from tests.property.mutations import Mutation, Stillborn, mutations_of, plant
 from tests.property.planted_streams import PLANTED
 from tests.property.stream_graphs import feeds_of
 from tests.property.stream_grower import Grown
-from tests.property.streams import AuthorsLoop, Disagreement, Undefined, Unsound, compare, drawn, lowered_of
+from tests.property.streams import (
+    AuthorsLoop,
+    Disagreement,
+    Undefined,
+    Unsound,
+    compare,
+    drawn,
+    lowered_of,
+    sessions_of,
+)
 from tests.property.trial import Result, in_child
 
 CARRYING = (
@@ -118,7 +125,7 @@ def look(seed: int, weakness: str = "") -> tuple[str, bytes, Lowered | None]:
 
 def _carried(grown: Grown, lowered: Lowered) -> bytes:
     """What is carried behind one call, and in front of all, of the states of the author's loop."""
-    loop = AuthorsLoop(grown, [open_session(serialized(each)) for each in (grown.model, grown.first) if each])
+    loop = AuthorsLoop(grown, sessions_of(grown))
     found = [expected_states(lowered, loop.states)]
     with contextlib.suppress(Undefined):
         loop.push(feeds_of(grown, np.random.default_rng(0), 1)[0])

@@ -165,7 +165,7 @@ def pieces_of_chunk(g: Grower) -> None:
     count, frames = int(g.rng.integers(1, 4)), g.frames_of(g.chunk)
     if g.is_ragged or frames % count:
         count = 1
-    if frames < 1:
+    if frames < 2:  # a single frame would be taken for a row
         return
     parts = g.pieces(g.value, 1, frames // count, count)
     means = [g.op("ReduceMean", [each, g.integers(1)], keepdims=1) for each in parts]

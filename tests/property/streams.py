@@ -186,6 +186,18 @@ def followed(grown: Grown) -> Iterator[tuple[str, Lowered, Done]]:
         lowered = outcome.lowered
 
 
+def sessions_of(grown: Grown) -> list[onnxruntime.InferenceSession]:
+    """What runs the graph as it was drawn, and its first call where that is a graph of its own.
+
+    Raises:
+        Undefined: nothing does.
+    """
+    try:
+        return [open_session(house.serialized(each)) for each in (grown.model, grown.first) if each is not None]
+    except Exception as error:
+        raise Undefined(str(error)) from error
+
+
 def try_graph(seed: int) -> Outcome:
     """What becomes of the graph of a seed."""
     try:
@@ -198,12 +210,23 @@ def try_graph(seed: int) -> Outcome:
     except (Refused, RecipeError) as refused:
         return Outcome("refused", refused.message, grown.layers)
     except Disagreement as failed:
-        return Outcome("disagreement", str(failed), grown.layers)
+        kind = "disagreement" if _has_answers(grown, seed) else "undefined"
+        return Outcome(kind, str(failed), grown.layers)
     except (Unsound, GateFailed) as failed:
         return Outcome("unsound", str(failed), grown.layers)
     except Undefined as failed:
         return Outcome("undefined", str(failed), grown.layers)
     return Outcome("accepted", layers=grown.layers)
+
+
+def _has_answers(grown: Grown, seed: int) -> bool:
+    """Whether the author's loop runs at all; of a graph with a recipe that is wrong it may not."""
+    try:
+        loop = AuthorsLoop(grown, sessions_of(grown))
+        loop.push(feeds_of(grown, np.random.default_rng(seed), 1)[0])
+    except Undefined:
+        return False
+    return True
 
 
 def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_served: bool) -> None:
@@ -227,8 +250,7 @@ def compare(grown: Grown, lowered: Lowered, rng: np.random.Generator, *, is_serv
     rows = [feeds_of(grown, rng, int(rng.integers(4, 9))) for _ in range(ROWS)]
     starts = [0, *(int(each) for each in rng.integers(0, 3, ROWS - 1))]
     session = session_of(lowered.model)
-    models = [each for each in (grown.model, grown.first) if each is not None]
-    own = [open_session(house.serialized(each)) for each in models]
+    own = sessions_of(grown)
     runner = Runner(lowered, session, ROWS, fill=float(rng.choice([0.0, 1e30, np.nan])))
     loops = [AuthorsLoop(grown, own) for _ in range(ROWS)]
     idle = {name: np.zeros_like(array) for name, array in rows[0][0].items()}

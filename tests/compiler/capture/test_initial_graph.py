@@ -1,5 +1,6 @@
 """The graph as capture hands it on."""
 
+import contextlib
 from unittest import mock
 
 import pytest
@@ -111,3 +112,36 @@ def test_new_frames_whose_number_no_size_tells_are_refused_by_what_takes_them() 
     )
     with pytest.raises(Refused, match="depends on what Compress gives here; let their number follow from shapes"):
         initial_graph(mock.Mock(), "net", spec, (model, None), 9, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "back", "is_refused"),
+    [
+        (("batch", 3, 4), "d = Concat<axis = 1>(c, x)", True),
+        (("batch", 3, 4), "e = Concat<axis = 1>(c, x) d = Slice(e, m, all, one)", False),
+        (("batch", 3, 4), "d = Transpose<perm = [1, 0, 2]>(c)", True),
+        (("batch", 3, 4), "d = Transpose<perm = [0, 2, 1]>(c)", True),
+        (("batch", 3, 4), "d = Tanh(c)", False),
+    ],
+    ids=["grows", "cut", "rows elsewhere", "turned", "same"],
+)
+def test_a_state_of_one_size_is_refused_where_it_comes_back_in_another(
+    given: tuple[str | int, ...], back: str, is_refused: bool
+) -> None:
+    # regression: sizes that chunks or rows have a part in were not compared, and the checker quarrelled
+    text = f"""(float[batch,chunk,4] x, float[batch,3,4] c) => (float[batch,chunk,4] y, float[batch,q,4] d)
+        <int64[1] one = {{1}}, int64[1] m = {{-3}}, int64[1] all = {{9223372036854775807}}> {{ y = Tanh(x) {back} }}"""
+    spec = Graph(
+        source=Source(factory="m:f"),
+        inputs={
+            "x": Input(shape=("batch", "chunk", 4), dtype="float32"),
+            "c": Input(shape=given, dtype="float32", state="d"),
+        },
+        outputs=("y", "d"),
+        axes={"batch": Axis(buckets=(1, 2)), "chunk": Axis(buckets=(4,), length_input="frames")},
+        passes=(),
+    )
+    models = parse(text, {}), None
+    refused = pytest.raises(Refused, match=r"'c' goes in as .* feed back a state")
+    with refused if is_refused else contextlib.nullcontext():
+        initial_graph(mock.Mock(), "net", spec, models, 1, {"batch": 2, "chunk": 4})
