@@ -150,7 +150,17 @@ def _value_cure(error: ErrorDetails, node: Node | None) -> str:
         return did_you_mean(_DTYPE_WORDS.get(got.lower(), got), known)
     if error["type"] == "string_pattern_mismatch" and ":" in str(context["pattern"]):
         return "for example package.module:build"
+    if error["type"] == "string_pattern_mismatch" and {"shape", "original"} & set(error["loc"]) and node is not None:
+        return _size_cure(str(node.value))
     return "change the value"
+
+
+def _size_cure(text: str) -> str:
+    """What to write for a size that is none: rows that are merged with something else have a way of their own."""
+    cure = "write a number, or the name of an axis"
+    if not re.search(r"[-+*/]", text):
+        return cure
+    return f"{cure}; where rows are merged with something else, describe the model for one row, with `original`"
 
 
 def _type_cure(expected: str, node: Node | None) -> str:

@@ -126,6 +126,14 @@ WRONG_VALUES = [
     ),
     pytest.param(
         "[batch, 67, 80]",
+        "[1, batch * 67, 80]",
+        "tiny.yaml:10: graphs.encoder.inputs.features.shape.1: expected a name of letters, digits and underscores that "
+        "starts with a letter, got 'batch * 67'; write a number, or the name of an axis; where rows are merged with "
+        "something else, describe the model for one row, with `original`",
+        id="merged rows",
+    ),
+    pytest.param(
+        "[batch, 67, 80]",
         "67",
         "tiny.yaml:10: graphs.encoder.inputs.features.shape: expected a list, got 67; write [67]",
         id="shape that is no list",
