@@ -240,6 +240,8 @@ def _explain_padding(options: argparse.Namespace) -> int:
         loaded = load_recipe(options.recipe, options.overrides, options.checkpoint)
         cache = None if options.no_cache else StageCache(options.cache or default_folder())
         lowered, passes = from_recipe(loaded, options.graph, request, cache, Progress())
+        if loaded.recipe.graphs[options.graph].share_heads is not None:
+            print("share_heads: left out here, as nothing is trained; heads are those of the checkpoint")
     explanation = explain(lowered, passes)
     print_explanation(explanation, standard_console(), every_node=options.every_node)
     if options.html is not None:

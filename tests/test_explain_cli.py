@@ -48,6 +48,12 @@ def test_refusal_ends_with_three_and_shows_the_way(tmp_path: Path, capsys: pytes
     assert err.splitlines()[-1] == f"repeat with: python build.py explain {file} --axis time --axis other"
 
 
+def test_a_recipe_is_no_file_to_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "recipes/tts_ar.yaml")
+    assert (code, out) == (2, "")
+    assert "got the recipe recipes/tts_ar.yaml; write the name of its graph: GRAPH --recipe recipes/tts_ar.yaml" in err
+
+
 def test_picture_is_written(attention: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "new" / "p.html"
     code, out, _ = run(capsys, attention, "--axis", "time", "--html", str(page))

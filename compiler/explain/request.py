@@ -61,6 +61,11 @@ def from_file(path: Path, request: Request) -> tuple[Lowered, tuple[Pass, ...]]:
     """
     place = Place(stage="explain")
     shown = shown_path(path)
+    if path.suffix in (".yaml", ".yml"):
+        raise RecipeError(
+            f"expected an ONNX file, got the recipe {shown}",
+            cure=f"write the name of its graph: GRAPH --recipe {shown}",
+        )
     model = read_onnx(path, place, "check the path, or name a recipe's graph with --recipe FILE")
     known = _axis_names(model)
     if not known:
@@ -104,6 +109,8 @@ def from_recipe(
 ) -> tuple[Lowered, tuple[Pass, ...]]:
     """A recipe's graph as a build has it after capture, and its passes up to padding.
 
+    Heads that training would tie are as the checkpoint has them: nothing is trained to explain.
+
     Raises:
         SlipwayError: as in a build; the recipe has no such graph or axis, or another one is asked for.
     """
@@ -117,7 +124,7 @@ def from_recipe(
             cure="write windows, states, masks, lengths and the batch into the recipe",
         )
     check_passes(loaded)
-    spec = graphs[graph]
+    spec = graphs[graph].model_copy(update={"share_heads": None})
     tracked = (*spec.padded, *spec.caches)
     _check_known("--axis", request.axes, tracked, "a padded axis or window of the recipe")
     names = [each.name for each in spec.passes]

@@ -91,6 +91,14 @@ def test_a_recipe_whose_heads_do_not_share_is_left_as_it_is() -> None:
 
 
 @pytest.mark.slow
+def test_heads_are_explained_as_they_are_without_training(project: Project) -> None:
+    # regression: heads that training would tie were expected to be equal
+    ended = project.run("explain", "net", "--recipe", "speller.yaml")
+    assert ended.code == 0, ended.err
+    assert "share_heads: left out here" in ended.out
+
+
+@pytest.mark.slow
 def test_caches_hold_the_groups_and_training_is_done_once(project: Project) -> None:
     ended = project.build(recipe="speller.yaml")
     assert ended.code == 0, ended.err
