@@ -52,7 +52,16 @@ def build_decoder() -> nn.Module:
 
 def prompts() -> Iterator[list[Feed]]:
     """For the prompt's encoder: the shipped voices, each at several levels."""
-    for gain in np.random.default_rng(1).uniform(0.2, 1.0, 64):
+    yield from _prompts_at_levels(1)
+
+
+def calibration_prompts() -> Iterator[list[Feed]]:
+    """The same voices at other levels."""
+    yield from _prompts_at_levels(6)
+
+
+def _prompts_at_levels(seed: int) -> Iterator[list[Feed]]:
+    for gain in np.random.default_rng(seed).uniform(0.2, 1.0, 64):
         for voice in recordings.VOICES:
             yield [{"waveform": np.asarray(gain * prompt.read(prompt.of_voice(voice))[None], np.float32)}]
 
@@ -102,10 +111,20 @@ def _spoken_codes() -> generation.Codes:
 
 def spoken() -> Iterator[list[Feed]]:
     """For the codec's decoder: pieces of the prompts, one behind the other, and noise."""
+    yield from _pieces_of_speech(3)
+
+
+def calibration_spoken() -> Iterator[list[Feed]]:
+    """Other pieces of them, and other noise."""
+    yield from _pieces_of_speech(7)
+
+
+def _pieces_of_speech(drawn_by: int) -> Iterator[list[Feed]]:
     codes = _spoken_codes()
-    random = np.random.default_rng(3)
+    random = np.random.default_rng(drawn_by)
     drawn = (int(random.integers(1, generation.LONGEST_FRAMES + 1)) for _ in itertools.count())
-    for seed, frames in enumerate(itertools.chain((20, 90, generation.LONGEST_FRAMES), drawn)):
+    lengths = itertools.chain((20, 90, generation.LONGEST_FRAMES), drawn)
+    for seed, frames in enumerate(lengths, start=1000 * (drawn_by - 3)):
         start = int(random.integers(len(codes)))
         given = np.take(codes, np.arange(start, start + frames), mode="wrap")
         yield [{"codes": given[None, :, None], "noise": generation.noise(frames, seed)[None]}]

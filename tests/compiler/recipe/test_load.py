@@ -329,3 +329,14 @@ def test_any_value_anywhere_gives_a_recipe_or_a_recipe_error(
     else:
         path.write_text(loaded.text, encoding="utf-8")
         assert load_recipe(str(path)).recipe == loaded.recipe
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in Path("recipes").glob("*.yaml")))
+def test_no_two_roles_of_a_recipe_that_ships_draw_from_one_generator(name: str) -> None:
+    # regression: a build that calibrates on what it verifies with is refused, when it has captured everything
+    recipe = load_recipe(name).recipe
+    for graph in recipe.graphs:
+        roles = [role.feeds for _, role in recipe.data if role is not None]
+        drawn = [feeds if isinstance(feeds, str) else feeds.get(graph) for feeds in roles]
+        named = [each for each in drawn if each is not None]
+        assert len(named) == len(set(named))
