@@ -259,6 +259,10 @@ class Grower:
         self.axes[made.axis] = {"window": slots, "length_input": f"{made.axis}_length"}
         return made
 
+    def adds(self, window: Window, frames: tuple[int, ...]) -> None:
+        """Say that a chunk of 1, 2, 3 and so on entries adds others to a window than come in."""
+        self.windows[self.windows.index(window)] = dataclasses.replace(window, frames=frames)
+
     def kept(self, window: Window, joined: ir.Value, axis: int) -> ir.Value:
         """What a cache becomes, of cached and new frames."""
         most = window.slots + window.more

@@ -35,6 +35,8 @@ def loses_a_frame(g: Grower) -> None:
         state.after = g.cut(joined, 1, END, 1)
     else:
         state.after = g.cut(joined, -max(window.slots - 1, 1), END, 1)
+    if drawn < 0.6:  # what counts along the window counts what it is given, and that is one fewer
+        g.adds(window, tuple(count - 1 for count in window.frames))
     _attend_all(g, joined)
 
 
