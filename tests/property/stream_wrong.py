@@ -29,14 +29,12 @@ def loses_a_frame(g: Grower) -> None:
     window, drawn = g.window(), g.rng.random()
     state = g.state([BATCH, window.axis, WIDTH], apart=True)
     joined = g.op("Concat", [state.before, g.value], axis=1)
-    if drawn < 0.3:
-        state.after = g.cut(joined, 0, -1, 1)
-    elif drawn < 0.6:
-        state.after = g.cut(joined, 1, END, 1)
+    if drawn < 0.6:
+        state.after = g.cut(joined, 0, -1, 1) if drawn < 0.3 else g.cut(joined, 1, END, 1)
+        # What counts along the window counts the frames that it is given: one fewer.
+        g.adds(window, tuple(count - 1 for count in window.frames))
     else:
         state.after = g.cut(joined, -max(window.slots - 1, 1), END, 1)
-    if drawn < 0.6:  # what counts along the window counts what it is given, and that is one fewer
-        g.adds(window, tuple(count - 1 for count in window.frames))
     _attend_all(g, joined)
 
 
