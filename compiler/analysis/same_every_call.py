@@ -51,16 +51,6 @@ class SameEveryCall:
         operand = None if node is None or node.op_type not in SPREADING else node.inputs[0]
         return operand if operand is not None and self.computed.get(operand) else None
 
-    def made_of(self, values: Collection[ir.Value]) -> list[ir.Node]:
-        """The nodes that compute some of them, in graph order."""
-        wanted, found = set(values), []
-        for value in reversed(self.computed):
-            node = value.producer()
-            if node is not None and node not in found and wanted & set(node.outputs):
-                found.append(node)
-                wanted |= {each for each in node.inputs if each in self.computed}
-        return found[::-1]
-
 
 def same_every_call(model: ir.Model, given: Collection[ir.Value], names: Collection[str]) -> SameEveryCall:
     """Follow inputs that stay through a graph.

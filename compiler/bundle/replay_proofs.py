@@ -27,11 +27,13 @@ from compiler.bundle.target_of import target_of
 from compiler.cache.tool_versions import tool_versions
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
+from compiler.checker.once import KIND, check_once
 from compiler.checker.steps import check_steps
 from compiler.errors import SlipwayError
 from compiler.passes import make_pass
+from compiler.passes.compute_once import ComputeOnce
 from compiler.sizes.expressions import expression, symbol
-from compiler.stages import Lowered, PaddedAxis, State
+from compiler.stages import Lowered, PaddedAxis, Pass, State
 from compiler.targets import placements
 from compiler.targets.static_graphs import write_static
 from runtime_lite.errors import BundleRefused, show
@@ -81,7 +83,8 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     if content["graph"] != name:
         refuse(where, f"a certificate of graph {name!r}", f"one of {show(content['graph'])}", REBUILD)
     steps_told = _replay_derivation(bundle, where, name, content.get("derivation"))
-    proofs = content["records"]
+    _replay_once(bundle, where, name, content["records"])
+    proofs = [record for record in content["records"] if record.get("kind") != KIND]
     if not proofs:
         _require(where, "a proof of the licences in the manifest", _licences(graph) == _licences_of([]), "none")
         return f"{name}: nothing is padded or batched, nothing to replay"
@@ -106,6 +109,29 @@ def _verify(bundle: Bundle, where: str, name: str, graph: Graph) -> str:
     _check_signature(where, graph, graphs[-1][1])
     again = _build_again(bundle, where, name, graph, proofs, graphs[-1][1])
     return f"{name}: certificate of {steps} steps replayed, licences follow from it; {again}; {steps_told}{UNSEEN}"
+
+
+def _replay_once(bundle: Bundle, where: str, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Replay what is computed in the first call of a stream alone, of every pass that says so in the recipe."""
+    told = [record for record in records if record.get("kind") == KIND]
+    listed = [each for each in _passes(bundle, name) if each.name == ComputeOnce.name]
+    _require(where, f"{len(listed)} proofs of what is computed once", len(told) == len(listed), str(len(told)))
+    for record, made in zip(told, listed, strict=True):
+        inputs = [*made.inputs] if isinstance(made, ComputeOnce) else []
+        _require(where, f"a proof of what is computed of {show(inputs)}", record["inputs"] == inputs,
+                 show(record["inputs"]))  # fmt: skip
+        before, after = (_load(bundle, where, record["graphs"][side]) for side in ("before", "after"))
+        try:
+            check_once(before, after, record)
+        except Rejected as rejected:
+            refuse(where, "a certificate of what is computed once that holds", str(rejected), REBUILD)
+
+
+def _passes(bundle: Bundle, name: str) -> list[Pass]:
+    """The passes of a graph, as the recipe in the bundle lists them."""
+    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
+    given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
+    return [make_pass(key, options or {}, placements()) for each in given for key, options in each.items()]
 
 
 def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str, Any] | None) -> str:
@@ -235,9 +261,7 @@ def _build_again(
     bundle: Bundle, where: str, name: str, graph: Graph, proofs: Sequence[Mapping[str, Any]], model: onnx.ModelProto
 ) -> str:
     """Run what came after the last proof again, and compare every graph file with what comes out."""
-    recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
-    given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
-    passes = [make_pass(key, options or {}, placements()) for each in given for key, options in each.items()]
+    passes = _passes(bundle, name)
     names = [each.name for each in passes]
     first, last = (max(at for at, each in enumerate(names) if each == proofs[end]["pass"]) for end in (0, -1))
     measured = [each.name for each in passes[first + 1 :] if each.lossy or each.expensive]

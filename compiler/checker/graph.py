@@ -101,11 +101,22 @@ class Graph:
             elif name in self.producers:
                 node = self.producers[name]
                 nodes[node.name] = node
-                stack += node.input
+                stack += read_by(node)
             else:
                 raise Rejected(f"value {name!r} does not exist in the graph")
         order = sorted(nodes.values(), key=lambda node: self.position[node.name])
         return Part(order, dict(sorted(sources.items())), constants, list(wanted), self.opsets)
+
+
+def read_by(node: onnx.NodeProto) -> list[str]:
+    """What a node reads; of the graph around it, its branches and loops read, too."""
+    bodies = [body for each in node.attribute for body in ([each.g] if each.HasField("g") else each.graphs)]
+    names = list(node.input)
+    for body in bodies:
+        own = {each.name for each in (*body.input, *body.initializer)} | {o for each in body.node for o in each.output}
+        inside = [*(name for each in body.node for name in read_by(each)), *(each.name for each in body.output)]
+        names += [name for name in inside if name not in own]
+    return names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

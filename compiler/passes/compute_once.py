@@ -4,11 +4,13 @@ Before:
     keys = MatMul(encoded, weights)        in every call, of an input that a stream is fed alike each time
 After:
     is_new = Equal(begun, 0)               per row; begun is a state that is 0 in front of the first call
-    next_once = If(any row is new) {Where(is_new, Pad(MatMul(encoded, weights), slots), once)} else {once}
+    next_once = If(any row is new) {Where(is_new, MatMul(Pad(encoded, slots), weights), once)} else {once}
     keys = Slice(next_once, length);  next_begun = 1
 
 Keys and values of what a decoder attends to, and what a prefix computes by itself, are found so: by what they depend
-on. What lies behind the true length of such an input is taken for 0 in the first call, so that nothing of it is kept.
+on. What lies behind the true length of such an input is taken for 0 in the first call, so that nothing of it is kept;
+it is filled with 0 up to all slots, and not what is computed of it: a later call may lie in a larger bucket, where the
+padding must hold what padding was proved to.
 
 Requires: rows proved, and in front; inputs named in the recipe, which every call of a stream is fed alike.
 Ensures: a state of one size for each value that is kept.
@@ -19,7 +21,7 @@ Source: loop-invariant code motion: what depends on nothing that changes is the 
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
@@ -89,7 +91,8 @@ class ComputeOnce:
                 cure=CURE,
                 place=Place(graph=lowered.graph, tensor=self.inputs[0]),
             )
-        states = _Writing(lowered, self.slots, axes).write(same, given, kept)
+        writing = _Writing(lowered, self.slots, axes)
+        states = writing.write(given, kept)
         house.prune(model)
         house.infer_shapes(model)
         done = dataclasses.replace(
@@ -102,7 +105,7 @@ class ComputeOnce:
                 for each in lowered.padded_axes
             ),
         )
-        return Outcome(done, matched=len(found), rewritten=len(kept))
+        return Outcome(done, matched=len(found), rewritten=len(kept), records=(writing.record(states),))
 
     def _named(self, lowered: Lowered, name: str) -> ir.Value:
         """An input of the recipe's, with rows in front."""
@@ -157,9 +160,30 @@ class _Writing:
     def __init__(self, lowered: Lowered, slots: int, axes: Mapping[str, PaddedAxis]) -> None:
         self.lowered, self.model, self.slots, self.axes = lowered, lowered.model, slots, axes
         self.insert = house.Inserter(self.model, ComputeOnce.name)
+        self.given: Sequence[ir.Value] = ()
+        self.stands: dict[str, str] = {}
 
-    def write(self, same: SameEveryCall, given: Sequence[ir.Value], kept: Sequence[ir.Value]) -> list[State]:
+    def record(self, states: Sequence[State]) -> dict[str, Any]:
+        """What was written, for the checker: see `compiler.checker.once`."""
+        *kept, begun = [{"input": each.input, "output": each.output} for each in states]
+        return {
+            "kind": "once",
+            "inputs": [str(each.name) for each in self.given],
+            "batch": str(self.lowered.batch_axis),
+            "lengths": {
+                axis: {"input": each.length_input, "minimum": each.minimum} for axis, each in sorted(self.axes.items())
+            },
+            "slots": self.slots,
+            "begun": begun,
+            "kept": [
+                {"value": value, "stands": stands, **state}
+                for (value, stands), state in zip(self.stands.items(), kept, strict=True)
+            ],
+        }
+
+    def write(self, given: Sequence[ir.Value], kept: Sequence[ir.Value]) -> list[State]:
         """Move what is kept into a branch; the states that carry it."""
+        self.given = given
         begun = self._carried("begun", [self.lowered.batch_axis, 1], ir.DataType.FLOAT)
         states = [self._carried("once", self._slots_of(each), each.dtype) for each in kept]
         zero = self._number(0, ir.DataType.FLOAT)
@@ -167,7 +191,7 @@ class _Writing:
         each_new = self._op("Cast", [is_new], "each_new", begun.shape, to=ir.DataType.FLOAT)
         some = self._op("ReduceMax", [each_new], "some_new", [], keepdims=0)
         is_any = self._op("Cast", [some], "is_any_new", [], to=ir.DataType.BOOL)
-        first = self._branch("first_call", lambda: self._computed(same, given, kept, states, is_new))
+        first = self._branch("first_call", lambda: self._computed(kept, states, is_new))
         later = self._branch(
             "later_call", lambda: [self._op("Identity", [each], "as_before", each.shape) for each in states]
         )
@@ -175,26 +199,25 @@ class _Writing:
         left = [self._left(each) for each in states]
         self.insert.place(ir.Node("", "If", [is_any], branches, outputs=left, name="once_or_before"))
         for value, whole in zip(kept, left, strict=True):
-            ir.convenience.replace_all_uses_with(value, self._cut(value, whole, given))
+            stands = self._cut(value, whole)
+            self.stands[str(value.name)] = str(stands.name)
+            ir.convenience.replace_all_uses_with(value, stands)
         next_begun = self._op("Max", [begun, each_new], f"next_{begun.name}", begun.shape)
         self.model.graph.outputs.extend([*left, next_begun])
         self.model.graph.sort()
         pairs = zip([*states, begun], [*left, next_begun], strict=True)
         return [State(str(state.name), str(after.name), None) for state, after in pairs]
 
-    def _computed(
-        self,
-        same: SameEveryCall,
-        given: Sequence[ir.Value],
-        kept: Sequence[ir.Value],
-        states: Sequence[ir.Value],
-        is_new: ir.Value,
-    ) -> list[ir.Value]:
+    def _computed(self, kept: Sequence[ir.Value], states: Sequence[ir.Value], is_new: ir.Value) -> list[ir.Value]:
         """What the states are in a call in which some row is new: computed for those rows, as before for others."""
-        copies = {value: self._cleaned(value) for value in given}
-        for node in same.made_of(kept):
+        copies = {value: self._filled(value) for value in self.given}
+        for node in self._made_of(kept):
             outputs = [
-                ir.Value(name=house.fresh_name(self.model.graph, f"{each.name}_once"), type=each.type, shape=each.shape)
+                ir.Value(
+                    name=house.fresh_name(self.model.graph, f"{each.name}_once"),
+                    type=each.type,
+                    shape=self._at_slots(each),
+                )
                 for each in node.outputs
             ]
             operands = [None if each is None else copies.get(each, each) for each in node.inputs]
@@ -205,37 +228,56 @@ class _Writing:
             copies |= dict(zip(node.outputs, outputs, strict=True))
         found = []
         for value, state in zip(kept, states, strict=True):
-            computed = copies[value]
-            for axis in self._places(value):
-                size = self._op("Shape", [computed], "size", [1], ir.DataType.INT64, start=axis, end=axis + 1)
-                free = self._op("Sub", [self.insert.int64s(self.slots), size], "free", [1])
-                pads = self._op("Concat", [self.insert.int64s(0), free], "pads", [2], axis=0)
-                shape = [self.slots if at == axis else dim for at, dim in enumerate(computed.shape or ())]
-                computed = self._op("Pad", [computed, pads, None, self.insert.int64s(axis)], "in_slots", shape)
             rows = self._spread(is_new, range(2, len(state.shape or ())))
-            found.append(self._op("Where", [rows, computed, state], "kept", state.shape, state.dtype))
+            found.append(self._op("Where", [rows, copies[value], state], "kept", state.shape, state.dtype))
         return found
 
-    def _cleaned(self, value: ir.Value) -> ir.Value:
-        """An input with zeros behind its true length: what lies there is nobody's, and would be kept."""
+    def _made_of(self, kept: Sequence[ir.Value]) -> list[ir.Node]:
+        """The nodes between what a stream is fed alike and what is kept, sizes that are read of it among them."""
+        cone, stack = set[ir.Node](), list(kept)
+        while stack:
+            node = stack.pop().producer()
+            if node is not None and node not in cone:
+                cone.add(node)
+                stack += [each for each in node.inputs if each is not None]
+        reached, found = set(self.given), []
+        for node in list(self.model.graph):
+            if node in cone and reached & set(node.inputs):
+                found.append(node)
+                reached |= set(node.outputs)
+        return found
+
+    def _at_slots(self, value: ir.Value) -> ir.Shape | None:
+        """The shape of a value where inputs are filled up to all slots."""
+        dims, all_slots = house.dims_of(value), {house.symbol(axis): self.slots for axis in self.axes}
+        if dims is None:
+            return None
+        sizes = [dim if isinstance(dim, int) else dim.subs(all_slots) for dim in dims]
+        return ir.Shape([int(size) if isinstance(size, int) or size.is_number else str(size) for size in sizes])
+
+    def _filled(self, value: ir.Value) -> ir.Value:
+        """An input with zeros behind its true length, up to all slots: what lies there is nobody's, and is kept."""
+        shape = list(value.shape or ())
         for axis in self._places(value):
-            length = house.inputs_named(self.model)[self.axes[str((value.shape or ())[axis])].length_input]
+            length = house.inputs_named(self.model)[self.axes[str(shape[axis])].length_input]
             size = self._op("Shape", [value], "size", [1], ir.DataType.INT64, start=axis, end=axis + 1)
-            ends = [self._number(0, ir.DataType.INT64), self._op("Squeeze", [size], "slots", [])]
-            places = self._op("Range", [*ends, self._number(1, ir.DataType.INT64)], "places", None)
+            free = self._op("Sub", [self.insert.int64s(self.slots), size], "free", [1])
+            pads = self._op("Concat", [self.insert.int64s(0), free], "pads", [2], axis=0)
+            shape[axis] = self.slots
+            value = self._op("Pad", [value, pads, None, self.insert.int64s(axis)], "in_slots", shape)
             lengths = self._op("Cast", [self._spread(length, [1])], "lengths", None, to=ir.DataType.INT64)
+            places = self.insert.int64s(*range(self.slots))
             valid = self._op("Less", [places, lengths], "valid", None, ir.DataType.BOOL)
-            rank = len(value.shape or ())
-            valid = self._spread(valid, [at for at in range(1, rank) if at != axis])
+            valid = self._spread(valid, [at for at in range(1, len(shape)) if at != axis])
             assert value.dtype is not None
-            value = self._op("Where", [valid, value, self._number(0, value.dtype)], "clean", value.shape, value.dtype)
+            value = self._op("Where", [valid, value, self._number(0, value.dtype)], "clean", shape, value.dtype)
         return value
 
-    def _cut(self, value: ir.Value, whole: ir.Value, given: Sequence[ir.Value]) -> ir.Value:
+    def _cut(self, value: ir.Value, whole: ir.Value) -> ir.Value:
         """A state as large as what it stands for."""
         for axis in self._places(value):
             name = str((value.shape or ())[axis])
-            told, at = next((each, _axis_of(each, name)) for each in given if _axis_of(each, name) is not None)
+            told, at = next((each, _axis_of(each, name)) for each in self.given if _axis_of(each, name) is not None)
             assert at is not None
             size = self._op("Shape", [told], "size", [1], ir.DataType.INT64, start=at, end=at + 1)
             shape = [name if place == axis else dim for place, dim in enumerate(whole.shape or ())]

@@ -62,6 +62,5 @@ def test_what_others_read_and_is_alike(nodes: str, read: list[str]) -> None:
 def test_what_makes_a_value_is_found_in_order_and_what_it_is_moved_from() -> None:
     same = followed(f"a = Relu(text) k = MatMul(a, w) t = Transpose<perm=[0, 2, 1]>(k) other = Relu(a) {ATTENDED}")
     by_name = {str(value.name): value for value in same.computed}
-    assert [node.op_type for node in same.made_of([by_name["t"]])] == ["Relu", "MatMul", "Transpose"]
     assert same.spread_from(by_name["t"]) is by_name["k"]
     assert same.spread_from(by_name["k"]) is None

@@ -1,5 +1,6 @@
 """Models over whole utterances go through the front door; 100 calls say what the whole utterance says."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from runtime_lite.errors import BadInput
 from tests.kit.models import whole_models
 from tests.kit.models.project import Project
 from tests.kit.models.whole_models import CHUNK, FEATURES, HEARD, TOKENS, WIDTH
+from tests.runtime_lite.bundles import replace_hashed, rewrite_contracts
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +104,15 @@ def test_a_decoder_computes_keys_and_values_of_what_was_heard_once(tmp_path: Pat
             np.testing.assert_allclose(got, said(whole_models.seq2seq(), encoded, tokens), rtol=0, atol=1e-4)
     ended = project.run("verify", "bundle")
     assert ended.code == 0 and "2 graph files follow from it byte for byte" in ended.out
+    content = json.loads((bundle / "certificates/net.json").read_bytes())
+    told = [each for each in content["records"] if each.get("kind") == "once"]
+    assert len(told) == 1
+    told[0]["kept"][0]["stands"], told[0]["kept"][1]["stands"] = (told[0]["kept"][at]["stands"] for at in (1, 0))
+    for records, expected in (
+        (content["records"], "what is computed once that holds"),
+        ([each for each in content["records"] if each not in told], "1 proofs of what is computed once, got 0"),
+    ):
+        replace_hashed(bundle, "certificates/net.json", json.dumps({**content, "records": records}).encode())
+        rewrite_contracts(bundle)
+        ended = project.run("verify", "bundle")
+        assert ended.code != 0 and expected in ended.err

@@ -39,7 +39,7 @@ seq2seq (float[batch, letters, 4] encoded, int64[batch, time] tokens) => (float[
     own_weights = Softmax(own_masked)
     own_heard = MatMul(own_weights, x)
     y = Add(x, own_heard)
-    normal = LayerNormalization(encoded, scale)
+    normal = LayerNormalization(encoded, scale, shift)
     keys = MatMul(normal, w1)
     turned = Transpose<perm = [0, 2, 1]>(keys)
     cross_scores = MatMul(y, turned)
@@ -60,6 +60,7 @@ def seq2seq() -> ir.Model:
         **{f"w{number}": random.standard_normal((4, 4)).astype("f") for number in range(3)},
         "out": random.standard_normal((4, LABELS)).astype("f"),
         "scale": np.ones(4, "f"),
+        "shift": np.full(4, 0.5, "f"),
         "low": np.float32(-np.inf),
         "zero": np.int64(0),
         "one": np.int64(1),
