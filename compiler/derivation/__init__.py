@@ -24,6 +24,6 @@ A prefix may be joined to the frames (`prefixes`): it reads no frame, so that ev
 
 `links` says of an operator how the axes of its result come from those of its operands; `judging` follows what is read
 through them; `reading` tells what convolutions and recurrent layers read; `masks` evaluates masks, `placed` what else
-is computed of places in ways that no rule follows, and `placing` writes that for a call; `emission` writes the graph,
-by demand: of rows the new ones, of what they are mixed with all.
+is computed of places in ways that no rule follows, and `placing` writes that for a call; `asking` finds which parts of
+which values a call needs, of rows the new ones, of what they are mixed with all; `emission` writes them.
 """

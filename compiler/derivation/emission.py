@@ -20,10 +20,11 @@ import sympy
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import numbers_of
+from compiler.derivation.asking import Asking
 from compiler.derivation.caching import Caches
 from compiler.derivation.dependence import Along
 from compiler.derivation.judging import Judging
-from compiler.derivation.links import RULE_CURE, Links, dims, links_of, regrouped
+from compiler.derivation.links import RULE_CURE, Links, dims, links_of
 from compiler.derivation.placing import Placing
 from compiler.derivation.prefixes import start_of
 from compiler.derivation.reading import without_pads
@@ -57,6 +58,7 @@ class Emission:
         self.model = ir.Model(graph, ir_version=judging.model.ir_version)
         self.graph = graph
         self.caches = Caches(judging, graph, past)
+        self.asking = Asking(judging, self.caches, self.recent)
         self.made: dict[tuple[ir.Value, Parts], ir.Value] = {}
         self.kept: dict[ir.Value, ir.Value] = {}
         self.joined: dict[ir.Value, ir.Value] = {}
@@ -65,7 +67,7 @@ class Emission:
         self.sizes = Sizes(self.model, judging.frames, house.symbol(past), self.recent)
         self.placing = Placing(self.model, self.sizes)
         self.inputs = {value: self._input(value) for value in whole.inputs}
-        for value, parts in self._in_order():
+        for value, parts in self.asking.in_order():
             self.part(value, dict(parts))
         results = [self.result(value) for value in whole.outputs]
         for value, result in zip(whole.outputs, results, strict=True):
@@ -97,80 +99,6 @@ class Emission:
         """The frames of this call of a result."""
         return self.part(value, dict.fromkeys(self.judging.of(value).along, Part.NEW))
 
-    def _in_order(self) -> list[tuple[ir.Value, Parts]]:
-        """What will be asked for, operands first: what is asked for of a value does not hang on how it is written."""
-        asked: dict[ir.Value, dict[Parts, None]] = {}
-        nodes = list(self.judging.model.graph)
-        for value in self.judging.model.graph.outputs:
-            asked.setdefault(value, {})[tuple((at, Part.NEW) for at in sorted(self.judging.of(value).along))] = None
-        for node in reversed(nodes):
-            for value in node.outputs:
-                for parts in list(asked.get(value, {})):
-                    if self._is_cut(value, dict(parts)):
-                        ((axis, each),) = self.judging.of(value).along.items()
-                        asked[value][((axis, Part.NEW),)] = None
-                        if each.before != 0:
-                            asked[value][((axis, Part.FIRST),)] = None
-                    if more := self._mixed_within(node, value, dict(parts)):
-                        asked[value][tuple((at, more.get(at, part)) for at, part in parts)] = None
-                for parts in asked.get(value, {}):
-                    if self._is_leaf(value, dict(parts)):
-                        continue
-                    for operand, wanted in self._asked_of(node, value, dict(parts)):
-                        asked.setdefault(operand, {})[tuple(sorted(wanted.items()))] = None
-        made = (value for node in nodes for value in node.outputs)
-        return [(value, parts) for value in made for parts in asked.get(value, {})]
-
-    def _asked_of(
-        self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]
-    ) -> list[tuple[ir.Value, dict[int, Part]]]:
-        """What a part of a value is computed of."""
-        found = []
-        if node.op_type in VIEWS - {"Identity"}:
-            operand = node.inputs[0]
-            assert operand is not None
-            return [(operand, {old: parts[new] for old, new in self._places_before(operand, value).items()})]
-        if node in self.judging.shifted:
-            return self._shifted_from(node, parts)
-        if node in self.judging.kept and node.inputs[0] is not None:
-            return [(node.inputs[0], {self.judging.kept[node][0]: Part.NEW})]
-        links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
-        for at, operand in enumerate(node.inputs):
-            if operand is not None and house.array_of(operand) is None and not self.judging.is_number(operand):
-                found.append((operand, self._wanted(node, links, at, parts)))
-        return found
-
-    def _places_before(self, operand: ir.Value, value: ir.Value) -> dict[int, int]:
-        """Where a Reshape puts the time axes of its operand."""
-        along = self.judging.of(operand).along
-        before = [along[at].factors if at in along else (dim,) for at, dim in enumerate(dims(operand))]
-        places = regrouped(before, dims(value), self.frames) if along else {}
-        return {old: new for old, (new, _) in places.items()}
-
-    def _shifted_from(self, node: ir.Node, parts: Mapping[int, Part]) -> list[tuple[ir.Value, dict[int, Part]]]:
-        """The parts that a node is computed of that joins a prefix to frames or cuts it off."""
-        axis = self.judging.shifted[node]
-        part = parts.get(axis, Part.FIRST)
-        operands = [each for each in node.inputs if each is not None]
-        *front, last = operands if node.op_type == "Concat" else operands[:1]
-        if node.op_type == "Concat" and part is Part.FIRST and self.judging.of(last).along[axis].before == 0:
-            asked = front
-        else:
-            asked = [*([] if part is Part.NEW else front), last]
-        return [(each, {at: part if at == axis else parts[at] for at in self.judging.of(each).along}) for each in asked]
-
-    def _is_leaf(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
-        """Whether a part is written without parts of operands."""
-        return self.judging.is_number(value) or value in self.judging.tables or self._is_cut(value, parts)
-
-    def _is_cut(self, value: ir.Value, parts: Mapping[int, Part]) -> bool:
-        """Whether all frames of a value are known because it is cached."""
-        fact = self.judging.of(value)
-        if not fact.is_data or not {Part.ALL, Part.RECENT} & set(parts.values()) or len(fact.along) != 1:
-            return False
-        (axis,) = fact.along
-        return self.caches.cut(value, axis) is value
-
     # Values
 
     def part(self, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
@@ -193,7 +121,7 @@ class Emission:
             return self._constant(value)
         if self.judging.is_number(value):
             return self.sizes.number(value)
-        if self._is_cut(value, parts):
+        if self.asking.is_cut(value, parts):
             (axis,) = fact.along
             if parts[axis] is Part.RECENT:
                 return self._kept(value, axis)
@@ -231,13 +159,13 @@ class Emission:
             return self._shifted(node, value, parts)
         if node in self.judging.kept:
             return (self._slid if self.judging.kept[node][1] else self._recurred)(node, value, parts)
-        links = links_of(node) if self.judging.of(value).along or self._reads_time(node) else None
+        links = links_of(node) if self.judging.of(value).along or self.asking.reads_time(node) else None
         special = {"Range": self._range, "ConstantOfShape": self._filled, "Expand": self._expanded}
         if links is not None and node.op_type in special:
             return special[node.op_type](node, value, parts, links)
         if links is not None and node.op_type == "Trilu" and len(parts) == 2:
             return self._triangle(node, value, parts)
-        if more := self._mixed_within(node, value, parts):
+        if more := self.asking.mixed_within(node, value, parts):
             return self._cut_to(value, parts, more)
         operands = [
             None if each is None else self._operand(node, links, at, parts) for at, each in enumerate(node.inputs)
@@ -248,7 +176,7 @@ class Emission:
         """A part of an operand; where a mask slides, what lies in front of the first frame is outside of it."""
         operand = node.inputs[at]
         assert operand is not None
-        wanted = self._wanted(node, links, at, parts)
+        wanted = self.asking.wanted(node, links, at, parts)
         found = self.part(operand, wanted)
         for axis in (axis for axis, part in wanted.items() if part is Part.RECENT):
             _, masked, outside = self.judging.recent.get((node, at, axis), (0, None, None))
@@ -263,32 +191,6 @@ class Emission:
                 "Where", [placed, found, level], name=f"{operand.name}_heard", shape=found.shape, dtype=operand.dtype
             )
         return found
-
-    def _reads_time(self, node: ir.Node) -> bool:
-        return any(self.judging.of(value).along for value in node.inputs)
-
-    def _wanted(self, node: ir.Node, links: Links | None, operand: int, parts: Mapping[int, Part]) -> dict[int, Part]:
-        """What is asked for of an operand."""
-        value = node.inputs[operand]
-        along = self.judging.of(value).along
-        if not along or links is None:
-            return {}
-        mixed = {own for group in links.mixed for at, own in group.items() if at == operand}
-        known = ((own, self.judging.rows.get((node, operand, own))) for own in mixed)
-        rows = {own: at for own, at in known if at is not None}
-        wanted = {own: self._mixed_part(node, operand, own, parts.get(rows.get(own, -1))) for own in along}
-        for at, pairs in links.axes.items():
-            own = pairs.get(operand)
-            if own is not None and own in along and own not in mixed:
-                wanted[own] = parts[at]
-        return wanted
-
-    def _mixed_part(self, node: ir.Node, operand: int, own: int, rows: Part | None) -> Part:
-        """What is asked for of an axis along which entries mix, for some rows."""
-        if rows is Part.FIRST:
-            return Part.FIRST
-        count, *_ = self.judging.recent.get((node, operand, own), (self.judging.longest, None))
-        return Part.RECENT if rows is Part.NEW and count <= self.recent and self.recent else Part.ALL
 
     def _node(
         self,
@@ -421,7 +323,7 @@ class Emission:
     def _shifted(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         """A part of what joins a prefix to frames, or cuts it off."""
         axis = self.judging.shifted[node]
-        operands = [self.part(each, dict(asked)) for each, asked in self._shifted_from(node, parts)]
+        operands = [self.part(each, dict(asked)) for each, asked in self.asking.shifted_from(node, parts)]
         if node.op_type == "Concat" or parts.get(axis) is Part.NEW:
             return self._behind(operands, value, parts, axis)
         start = start_of(node, axis)
@@ -439,7 +341,7 @@ class Emission:
     def _regrouped(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
         operand = node.inputs[0]
         assert operand is not None
-        given = self.part(operand, {old: parts[new] for old, new in self._places_before(operand, value).items()})
+        given = self.part(operand, {old: parts[new] for old, new in self.asking.places_before(operand, value).items()})
         if node.op_type != "Reshape":
             rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
             return self._node(node, [given, *rest], value, parts)
@@ -447,7 +349,7 @@ class Emission:
 
     def _expanded(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
         assert node.inputs[0] is not None
-        given = self.part(node.inputs[0], self._wanted(node, links, 0, parts))
+        given = self.part(node.inputs[0], self.asking.wanted(node, links, 0, parts))
         return self._node(node, [given, self.sizes.several(self._shape(value, parts), str(value.name))], value, parts)
 
     def _filled(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part], links: Links) -> ir.Value:
@@ -491,21 +393,6 @@ class Emission:
 
     def _along(self, value: ir.Value | None) -> Mapping[int, Along]:
         return self.judging.of(value).along
-
-    def _mixed_within(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> dict[int, Part]:
-        """The axes of a result of which a part is asked for, and over which more entries mix: those that do."""
-        if (
-            node.op_type in VIEWS
-            or node in {**self.judging.shifted, **self.judging.kept}
-            or not parts
-            or value in self.judging.tables
-        ):
-            return {}
-        links = links_of(node)
-        wanted = self._wanted(node, links, 0, parts) if node.inputs else {}
-        mixed = {group[0] for group in links.mixed if 0 in group}
-        kept = {at: pairs[0] for at, pairs in links.axes.items() if pairs.get(0) in mixed and at in parts}
-        return {at: wanted[own] for at, own in kept.items() if own in wanted and wanted[own] is not parts[at]}
 
     def _cut_to(self, value: ir.Value, parts: Mapping[int, Part], more: Mapping[int, Part]) -> ir.Value:
         """A part of what is computed for more entries: the new ones of all, or those in front of them."""
