@@ -32,7 +32,11 @@ def test_rows_of_attention_are_new_and_its_columns_all_frames() -> None:
 def test_what_a_cache_is_made_of_is_asked_for_anew() -> None:
     found = asked_for(Drawing(positions="rotary", groups=1))
     cached = {each for each, _ in found if parts_along(found, each) == {Part.ALL, Part.NEW} and made_anew(found, each)}
-    assert len(cached) == 2  # keys and values: all frames are known of caches, and those of the call are computed
+    assert sorted(str(each.dtype) for each in cached) == [
+        "FLOAT",
+        "FLOAT",
+        "INT64",
+    ]  # keys, values, and places by demand
 
 
 def made_anew(found: list[tuple[ir.Value, Parts]], value: ir.Value) -> bool:
