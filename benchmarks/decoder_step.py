@@ -1,6 +1,7 @@
 """Times one decode step of a large decoder against cached frames, heads merged or not, beside the bytes it must read.
 
     python -m benchmarks.decoder_step --folder /tmp/decoder --write docs/decoder_step.svg
+    python -m benchmarks.decoder_step --folder /tmp/decoder --layers 3 --coded
 
 The decoder is written as a graph over whole sequences: 12 layers of width 1024, 16 heads, rotary positions, random
 weights. Its steps are derived, lowered by the standard passes and frozen to one frame per call, as a recipe with
@@ -11,6 +12,9 @@ after round, in one process on one thread; ratios are per round, the table shows
 percentile. The limit is what is read once, weights and valid frames of caches, at the rate at which this machine reads
 memory in the same rounds. What a step moves is counted in a profile: the bytes that nodes write which only move, where
 they write a whole cache, and the frames that are appended.
+
+With `--coded`, steps that append to caches of 8-bit integers, as `quantize_states` makes them, run beside those of
+float32.
 """
 
 import argparse
@@ -34,14 +38,19 @@ from compiler import ir as house
 from compiler.capture.kept_frames import keep_newest
 from compiler.derivation.derive import derive
 from compiler.passes import make_pass
+from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.simplify import simplify_model
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
-from compiler.stages import Lowered, PaddedAxis, State
+from compiler.stages import Feed, Lowered, PaddedAxis, State
 from compiler.targets.onnx_static import OnnxStatic
 from runtime_lite.format.cache_axis import CacheAxis
+from tests.kit.calibration import with_streams
 
 LABELS = 1024
 ROUNDS, CALLS = 12, 3
+How = tuple[bool, bool]
+"""Whether a step appends, and whether its caches are coded."""
+
 MOVING = frozenset({"Concat", "Gather", "GatherND", "Slice", "Split", "Transpose", "Where", "Expand", "ScatterND"})
 """Operators whose results are counted as moved, where they are as large as a cache."""
 
@@ -71,11 +80,18 @@ class Form:
         size: the decoder.
         slots: frames that a cache holds.
         appends: whether a step gives the new frames alone.
+        coded: whether caches are of 8-bit integers.
     """
 
     size: Size
     slots: int
     appends: bool
+    coded: bool = False
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry of a cache."""
+        return 1 if self.coded else 4
 
 
 class _Writer:
@@ -200,16 +216,24 @@ def passes_of(form: Form) -> list[str]:
 
 def write_step(folder: Path, form: Form, rows: Sequence[int]) -> Path:
     """The file of a step of one frame; kept where an earlier run has written it."""
-    size, how = form.size, "_appended" if form.appends else ""
+    size, how = form.size, f"{'_appended' if form.appends else ''}{'_coded' if form.coded else ''}"
     file = folder / f"{size.layers}x{size.width}_{size.heads}to{size.groups}_{form.slots}{how}" / "graphs"
     if not list(file.glob("*.onnx")):
         lowered = lowered_step(whole_decoder(size), form.slots, passes_of(form))
+        if form.coded:
+            lowered = QuantizeStates().apply(with_streams(lowered, _drawn_tokens())).lowered
         built = OnnxStatic().emit(lowered, {"batch": tuple(rows), "time": (1,)})
         for name, content in built.files.items():
             (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
             (file.parent / name).write_bytes(content)
     (found,) = file.glob("*.onnx")
     return found
+
+
+def _drawn_tokens() -> list[Feed]:
+    """A stream to choose grids by."""
+    tokens = np.random.default_rng(0).integers(0, LABELS, (24, 1, 1))
+    return [{"tokens": each, "time_length": np.ones(1, np.int64)} for each in tokens]
 
 
 class Contender:
@@ -232,16 +256,18 @@ class Contender:
         for given in self.session.get_inputs():
             shape = [each if isinstance(each, int) else rows for each in given.shape]
             numbers = {"tokens": 7, "time_length": 1, "past_length": self.slots - 1}
-            array = (
-                np.full(shape, numbers[given.name], np.int64 if "int64" in given.type else np.int32)
-                if given.name in numbers
-                else random.standard_normal(shape, dtype=np.float32)
-            )
+            if given.name in numbers:
+                array = np.full(shape, numbers[given.name], np.int64 if "int64" in given.type else np.int32)
+            elif self.form.coded:
+                array = random.integers(-127, 128, shape, np.int8)
+            else:
+                array = random.standard_normal(shape, dtype=np.float32)
             self.arrays[rows, given.name] = array
             binding.bind_input(given.name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         for made in self.session.get_outputs():
             shape = [each if isinstance(each, int) else rows for each in made.shape]
-            array = self.arrays[rows, made.name] = np.zeros(shape, np.float32)
+            kind = np.int8 if "int8" in made.type else np.float32
+            array = self.arrays[rows, made.name] = np.zeros(shape, kind)
             binding.bind_output(made.name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         return binding
 
@@ -277,7 +303,8 @@ class Contender:
 
     def cache_bytes(self, rows: int) -> int:
         """Of all valid frames, read once per step."""
-        return 4 * rows * self.size.layers * 2 * self.slots * self.size.width * self.size.groups // self.size.heads
+        entries = rows * self.size.layers * 2 * self.slots * self.size.width * self.size.groups // self.size.heads
+        return self.form.entry_bytes * entries
 
 
 def read_rate() -> float:
@@ -326,12 +353,14 @@ def main() -> None:
     parser.add_argument("--slots", type=int, nargs="+", default=[512])
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--coded", action="store_true", help="appended caches alone, of 8-bit integers beside float32")
     parser.add_argument("--only-write", action="store_true", help="write the graphs and measure nothing")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     parser.add_argument("--write", type=Path, help="draw the times here")
     options = parser.parse_args()
     sizes = [Size(options.layers, options.width, groups=groups) for groups in (16, 4)]
-    forms = [Form(size, slots, how) for slots in options.slots for how in (False, True) for size in sizes]
+    hows = [(True, False), (True, True)] if options.coded else [(False, False), (True, False)]
+    forms = [Form(size, slots, *how) for slots in options.slots for how in hows for size in sizes]
     files = {form: write_step(options.folder, form, options.rows) for form in forms}
     if options.only_write:
         return
@@ -344,7 +373,7 @@ def main() -> None:
         for rows in options.rows
     }
     found["moved_mb"] = {_name(form, 1): moved_bytes(form, file) / 1e6 for form, file in files.items()}
-    Console(width=150).print(_table(found, sizes, options.slots, options.rows))
+    Console(width=150).print(_table(found, sizes, options.slots, options.rows, hows))
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.write is not None:
@@ -352,28 +381,37 @@ def main() -> None:
 
 
 def _name(form: Form, rows: int) -> str:
-    how = "appended" if form.appends else "whole"
+    how = f"{'appended' if form.appends else 'whole'}{', coded' if form.coded else ''}"
     return f"{form.size.groups} heads, {how}, {form.slots} frames, {rows} rows"
 
 
-def _table(found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int]) -> Table:
+def _table(
+    found: dict[str, Any], sizes: Sequence[Size], slots: Sequence[int], rows: Sequence[int], hows: Sequence[How]
+) -> Table:
     heads = [f"{size.groups} heads, ms" for size in sizes]
+    first = _words(hows[0])
     table = Table(
-        "frames", "rows", "caches", *heads, "4 to 16", "to 16 given whole", "limits, ms", "moved for a row, MB"
-    )
+        "frames", "rows", "caches", *heads, "4 to 16", f"to 16 {first}", f"each to {first}", "limits, ms",
+        "moved for a row, MB",
+    )  # fmt: skip
     for frames in slots:
         for count in rows:
-            base = found["ms"][_name(Form(sizes[0], frames, appends=False), count)]
-            for how in (False, True):
-                forms = [Form(size, frames, how) for size in sizes]
+            bases = [found["ms"][_name(Form(size, frames, *hows[0]), count)] for size in sizes]
+            for how in hows:
+                forms = [Form(size, frames, *how) for size in sizes]
                 times = [found["ms"][_name(form, count)] for form in forms]
                 shown = [f"{statistics.median(each):.1f}" for each in times]
                 limits = ", ".join(f"{found['limit_ms'][_name(form, count)]:.1f}" for form in forms)
                 moved = ", ".join(f"{found['moved_mb'][_name(form, 1)]:.1f}" for form in forms)
-                ratios = (_ratio(times[1], times[0]), _ratio(times[1], base))
-                named = "appended" if how else "given whole"
-                table.add_row(str(frames), str(count), named, *shown, *ratios, limits, moved)
+                each = ", ".join(_ratio(one, base) for one, base in zip(times, bases, strict=True))
+                ratios = (_ratio(times[1], times[0]), _ratio(times[1], bases[0]), each)
+                table.add_row(str(frames), str(count), _words(how), *shown, *ratios, limits, moved)
     return table
+
+
+def _words(how: How) -> str:
+    appends, coded = how
+    return f"{'appended' if appends else 'given whole'}{', 8 bits' if coded else ''}"
 
 
 def _ratio(times: Sequence[float], others: Sequence[float]) -> str:

@@ -15,6 +15,7 @@ from compiler.records.precision import Pin, PrecisionRecord, TensorRange
 from compiler.report.graph_drawing import Box
 from compiler.report.page_figures import GraphFigures, OriginalCosts, Precision, TensorHistogram
 from compiler.runners.choose import runner_of
+from compiler.runners.coded_states import states_in_numbers
 from compiler.runners.forced_values import Bench, common_values
 from compiler.runners.instrumented import exposed
 from compiler.runners.stream import OriginalCall
@@ -153,8 +154,9 @@ def _outputs(final: Lowered, steps: Sequence[OriginalCall]) -> Iterator[tuple[st
         outputs = runner.step(step.feed)
         for name in outputs.keys() & step.outputs.keys() - states:
             yield name, step.outputs[name], outputs[name]
+        carried = states_in_numbers(final, runner.states)
         for name, array in step.states_after(final.state_maps).items():
-            yield name, array, runner.states[name]
+            yield name, array, carried[name]
 
 
 def _values(exact: Lowered, final: Lowered, steps: Sequence[OriginalCall]) -> Iterator[tuple[str, Array, Array]]:

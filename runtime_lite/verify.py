@@ -117,8 +117,10 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
             peaks.setdefault(name, []).append(float(np.abs(expected.astype(np.float64)).max(initial=0.0)))
     if not errors:
         refuse(where, f"a recorded step that fits into {bucket_name(bucket)}", "only longer ones")
+    # the code next to the right one: another processor rounds a number in the middle of two the other way
+    coded = {carried.output for carried in runner.graph.states if carried.dtype == "int8"}
     for name, found in errors.items():
-        limit = golden.tolerance * max(1.0, *peaks[name])
+        limit = max(golden.tolerance * max(1.0, *peaks[name]), 1.0 if name in coded else 0.0)
         yield Comparison(runner.name, bucket_name(bucket), name, len(found), max(found), limit)
 
 

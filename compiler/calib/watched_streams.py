@@ -13,6 +13,7 @@ from compiler.calib.noise import Noise
 from compiler.errors import Refused
 from compiler.runners.ahead import ahead
 from compiler.runners.choose import runner_on
+from compiler.runners.coded_states import outputs_in_numbers
 from compiler.runners.session import Session, session_of
 from compiler.runners.stream import poisoned
 from compiler.stages import Array, Calibration, Feed, Lowered
@@ -97,6 +98,7 @@ def noise_between(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[F
     """
     found: dict[str, Noise] = {}
     for a, b in zip(run_streams(exact, streams), run_streams(rounded, streams), strict=True):
-        for name, array in a.outputs.items():
-            found.setdefault(name, Noise()).add(b.outputs[name], array)
+        right, got = outputs_in_numbers(exact, a.outputs), outputs_in_numbers(rounded, b.outputs)
+        for name, array in right.items():
+            found.setdefault(name, Noise()).add(got[name], array)
     return {name: each.share for name, each in found.items()}

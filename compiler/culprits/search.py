@@ -22,6 +22,7 @@ from compiler.culprits.reexpressed_values import reexpressed
 from compiler.operator_traits import MOVING, QUANTIZING
 from compiler.recipe.gates import Tolerance
 from compiler.runners.choose import runner_of
+from compiler.runners.coded_states import codes_of
 from compiler.runners.forced_values import Lesson, Lessons, common_values, read_by, region_of
 from compiler.runners.stream import OriginalCall
 from compiler.stages import Array, Lowered
@@ -194,9 +195,10 @@ class _Search:
         return region_of(self.after, name, set(self.names) - {name})
 
     def _states(self) -> list[str]:
-        """Outputs that are states and have no value of the same name in the graph before."""
-        made = {str(output.name) for node in self.after.model.graph for output in node.outputs}
-        return [state.output for state in self.after.states if state.output in made - set(self.names)]
+        """Outputs that are states and have no value of the same name in the graph before; codes take no correction."""
+        made = {str(output.name) for node in self.after.model.graph for output in node.outputs} - set(self.names)
+        states = [state for state in self.after.states if state.output in made]
+        return [state.output for state in states if codes_of(self.after.model, state.input) is None]
 
     def _injection(self, names: Sequence[str]) -> Injection:
         kept = {}

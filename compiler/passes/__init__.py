@@ -19,6 +19,7 @@ from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
 from compiler.passes.quantize_dynamic import QuantizeDynamic
+from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
@@ -47,6 +48,7 @@ PASSES: list[type[Pass]] = [
     PackStates,
     AppendStates,
     ComputeOnce,
+    QuantizeStates,
     RescaleStreams,
     LowerPrecision,
     EqualizeChannels,

@@ -8,7 +8,7 @@ After:
 
 Requires: static shapes but for the batch axis.
 Ensures: one input and one output per group of equally shaped states; states alone in their shape stay.
-Keeps: everything else.
+Keeps: everything else; states that hold codes, each on a grid of its own (quantize_states).
 Numerics: exact; only movement.
 Source: stacking commutes with slicing and joining along another axis.
 """
@@ -23,6 +23,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.passes.window_states import rename_output
+from compiler.runners.coded_states import codes_of
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
 
 
@@ -41,7 +42,8 @@ class PackStates:
         Raises:
             Refused: a state's shape is not static.
         """
-        packed = [state for state in lowered.states if state.input in _carriers(lowered)]
+        coded = {state.input for state in lowered.states if codes_of(lowered.model, state.input) is not None}
+        packed = [state for state in lowered.states if state.input in _carriers(lowered) | coded]
         groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}
         inputs = house.inputs_named(lowered.model)
         for state in lowered.states:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.runners.choose import runner_of
+from compiler.runners.coded_states import codes_of, outputs_in_numbers
 from compiler.runners.instrumented import FORCED, exposed, forced, values_named
 from compiler.runners.stream import OriginalCall, mapped
 from compiler.stages import Array, Feed, Lowered, newest
@@ -87,6 +88,7 @@ class Bench:
     def __init__(self, lowered: Lowered, *, optimize: bool = False) -> None:
         self.runner = runner_of(lowered, optimize=optimize)
         self.dtypes = {str(value.name): value.dtype for value in lowered.model.graph.inputs}
+        self.lowered = lowered
 
     def full_feed(self, feed: Feed, states: Mapping[str, Array]) -> dict[str, Array]:
         """Every input of the next call."""
@@ -103,12 +105,15 @@ class Bench:
         """
         if states is not None:
             self.runner.states = self._typed(states)
-        return self.runner.call(feed, self._typed(more or {}))
+        return outputs_in_numbers(self.lowered, self.runner.call(feed, self._typed(more or {})))
 
     def _typed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         found = {}
         for name, array in arrays.items():
-            dtype = self.dtypes.get(name)
+            dtype, codes = self.dtypes.get(name), codes_of(self.lowered.model, name)
+            if codes is not None and array.dtype.kind == "f":
+                found[name] = codes.codes(array)
+                continue
             with np.errstate(over="ignore"):  # what half precision cannot hold is infinite there
                 found[name] = array if dtype is None else array.astype(dtype.numpy())
         return found

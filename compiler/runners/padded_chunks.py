@@ -67,7 +67,7 @@ class PaddedChunks:
     def _told(self, lengths: Mapping[str, Array], slots: Mapping[str, int]) -> dict[str, Array]:
         """The true lengths, and what the model takes of them while nothing is padding: lengths, and masks of ones."""
         told: dict[str, Array] = {each.length_input: lengths[each.axis] for each in self.lowered.padded_axes}
-        named = {**slots, **({} if self.lowered.batch_axis is None else {self.lowered.batch_axis: self.rows})}
+        named = {**slots, **self._rows_by_name()}
         for each in self.lowered.padded_axes:
             for name in {*each.length_inputs, *each.mask_inputs} & self.inputs.keys():
                 dtype, shape = self.inputs[name].dtype, tuple(size_of(dim, named) for dim in self.dims[name])
@@ -75,6 +75,9 @@ class PaddedChunks:
                 given = lengths[each.axis].reshape(shape) if name in each.length_inputs else np.ones(shape)
                 told[name] = given.astype(dtype.numpy())
         return told
+
+    def _rows_by_name(self) -> dict[str, int]:
+        return {} if self.lowered.batch_axis is None else {self.lowered.batch_axis: self.rows}
 
     def _slots(self, lengths: Mapping[str, Array]) -> Mapping[str, int]:
         """As many as the longest row has, and some more once the graph is padded; or the smallest bucket."""
@@ -101,12 +104,16 @@ class PaddedChunks:
         return np.pad(array, behind, constant_values=fill)
 
     def valid(self, name: str, array: Array, lengths: Mapping[str, int]) -> tuple[slice, ...]:
-        """Where in an output its entries lie that are valid at these lengths; all rows."""
+        """Where in an output its entries lie that are valid at these lengths; all rows.
+
+        An axis in which frames lie row by row holds those of a single row in front.
+        """
         place = [slice(None)] * array.ndim
+        sizes = {**lengths, **self._rows_by_name()}
         if self.lowered.is_padded:
             for at, dim in enumerate(self.dims.get(name, ())[: array.ndim]):
                 if any(house.mentions(dim, axis) for axis in lengths):
-                    place[at] = slice(max(size_of(dim, lengths), 0))
+                    place[at] = slice(max(size_of(dim, sizes), 0))
         return tuple(place)
 
     def longest(self, feed: Feed) -> dict[str, int]:

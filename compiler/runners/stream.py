@@ -268,12 +268,14 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
     states = {state.input: state for state in lowered.states}
     masks = {cache.mask_input for cache in lowered.caches}
     for name, array in full.items():
-        if array.dtype.kind != "f" or name in masks:
+        is_coded = array.dtype == np.int8 and name in states
+        if (array.dtype.kind != "f" and not is_coded) or name in masks:
             found[name] = array
             continue
         array = array.copy()
+        fills = np.nan_to_num(np.array(poisons), nan=-128.0).clip(-128, 127) if is_coded else np.array(poisons)
         with np.errstate(over="ignore"):  # a huge value is infinite in half precision
-            fills = np.array(poisons).astype(array.dtype)
+            fills = fills.astype(array.dtype)
         for row in np.flatnonzero(~active):
             array[row] = fills[row]
         axis = states[name].frames_axis if name in states else None

@@ -14,6 +14,7 @@ import numpy as np
 from compiler.calib.noise import Noise
 from compiler.recipe.gates import Tolerance
 from compiler.runners.ahead import ahead
+from compiler.runners.coded_states import states_in_numbers
 from compiler.runners.stream import OriginalCall, Stepper, expected_of
 from compiler.stages import Array, Lowered
 
@@ -144,7 +145,10 @@ def compare(
         advance: called with the number of compared steps.
     """
     tallies: dict[str, Tally] = {}
-    answers = ((expected_of(lowered, step), {**runner.step(step.feed), **runner.states}) for step in steps)
+    answers = (
+        (expected_of(lowered, step), {**runner.step(step.feed), **states_in_numbers(lowered, runner.states)})
+        for step in steps
+    )
     for count, (right, got) in enumerate(ahead(answers), start=1):
         for name, expected in right.items():
             if name in got:

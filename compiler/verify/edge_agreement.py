@@ -18,6 +18,7 @@ from compiler.recipe.gates import EdgeKind, ParityGate, Tolerance
 from compiler.records.findings import Finding
 from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runners_of
+from compiler.runners.coded_states import states_in_numbers
 from compiler.runners.stream import CallRunner, OriginalCall, Run, Stepper, expected_of
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.edge_feeds import Range, edge_feeds
@@ -181,7 +182,7 @@ def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tol
     draws = [[expected_of(lowered, step) for step in draw] for draw in case.perturbed]
     for number, step in enumerate(case.steps):
         try:
-            got = {**runner.step(step.feed), **runner.states}
+            got = {**runner.step(step.feed), **states_in_numbers(lowered, runner.states)}
         except Exception as error:  # noqa: BLE001  (a graph that does not run where the original does is a finding)
             return Disagreement(case, number, "", "which answers", _told(error))
         for name, expected in right[number].items():

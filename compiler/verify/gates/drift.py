@@ -17,6 +17,7 @@ from compiler.recipe.record import Recipe
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, at_most
 from compiler.runners.ahead import ahead
+from compiler.runners.coded_states import states_in_numbers
 from compiler.runners.stream import Advance, Run, Stepper, expected_states
 from compiler.stages import Array, Feed, Lowered
 from compiler.verify.bucket_runner import BucketRunners
@@ -58,8 +59,9 @@ def measure_drift(
         expected = {name: array for name, array in outputs.items() if name in got and name not in states}
         for name, array in expected.items():
             tallies.setdefault(name, _Tally(is_state=False)).add(got[name][: len(array)], array)
+        carried = states_in_numbers(lowered, runner.states)
         for name, array in expected_states(lowered, new_states).items():
-            tallies.setdefault(name, _Tally(is_state=True)).add(runner.states[name][: len(array)], array)
+            tallies.setdefault(name, _Tally(is_state=True)).add(carried[name][: len(array)], array)
         advance(done)
     warm = max((cache.calls_to_fill for cache in lowered.caches), default=0)
     return [tally.curve(name, warm) for name, tally in tallies.items()]

@@ -35,6 +35,12 @@ def test_nothing_is_padded_before_the_graph_is() -> None:
     assert chunks.padded(chunk(3, 0))["features"].shape == (1, 3, 4)
 
 
+def test_frames_that_lie_row_by_row_in_one_axis_are_those_of_a_row() -> None:
+    dims = {"merged": (house.symbol("batch") * house.symbol("chunk"), 4)}
+    chunks = PaddedChunks(padded(), dims, 1)
+    assert chunks.valid("merged", np.zeros((4, 4)), {"chunk": 3}) == (slice(3), slice(None))
+
+
 def test_outputs_and_states_are_those_of_the_graph_before_padding() -> None:
     original, runner = runner_of(captured()), runner_of(padded())
     for seed, length in enumerate(LENGTHS):

@@ -130,7 +130,16 @@ def utterances() -> Iterator[Feeds]:
 
 def sentences() -> Iterator[Feeds]:
     """Streams of a prompt and single tokens, each with what was heard in all of its calls."""
-    random = np.random.default_rng(0)
+    return _sentences(seed=0)
+
+
+def sentences_to_calibrate() -> Iterator[Feeds]:
+    """Other draws."""
+    return _sentences(seed=1)
+
+
+def _sentences(seed: int) -> Iterator[Feeds]:
+    random = np.random.default_rng(seed)
     while True:
         encoded = random.standard_normal((1, int(random.integers(2, HEARD + 1)), WIDTH)).astype(np.float32)
         lengths = (6, *[1] * 24)
