@@ -63,7 +63,7 @@ def derive(
     _require_lengths(model, time, longest, most or {})
     marks = _marks(model, time) if forget else None
     lookups = look_up(model, house.symbol(time), longest)
-    judging = Judging(model, time, longest, most, chunk)
+    judging = Judging(model, time, longest, most, chunk, marks)
     if judging.offences:
         first = judging.offences[0]
         raise Refused(

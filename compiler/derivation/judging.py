@@ -83,6 +83,7 @@ class Judging:
         longest: frames of the longest sequence that is asked about.
         most: the largest sizes of axes that count entries of prefixes, by name.
         chunk: frames of a chunk, which may read each other: calls are of whole ones.
+        marks: what is followed besides the results, and what they are computed of.
 
     Attributes:
         known: by value; numbers computed of sizes are not in it.
@@ -101,7 +102,13 @@ class Judging:
     """
 
     def __init__(
-        self, model: ir.Model, time: str, longest: int, most: Mapping[str, int] | None = None, chunk: int = 1
+        self,
+        model: ir.Model,
+        time: str,
+        longest: int,
+        most: Mapping[str, int] | None = None,
+        chunk: int = 1,
+        marks: ir.Value | None = None,
     ) -> None:
         self.model, self.frames, self.longest, self.chunk = model, house.symbol(time), longest, chunk
         self.masks = Masks(self.frames, longest, most or {})
@@ -119,7 +126,7 @@ class Judging:
             self.known[value] = Dependence(along, is_data=True)
             self._require_single(value)
         try:
-            for node in _read(model):
+            for node in _read(model, marks):
                 self._judge(node)
             for value in model.graph.outputs:
                 self._place(value)
@@ -438,10 +445,11 @@ class Judging:
         return Refused(f"no steps can be derived: {reason}", cure=RULE_CURE, place=place)
 
 
-def _read(model: ir.Model) -> list[ir.Node]:
-    """The nodes of which results are computed, in graph order."""
+def _read(model: ir.Model, besides: ir.Value | None) -> list[ir.Node]:
+    """The nodes of which results are computed, and another value, in graph order."""
     found: set[ir.Node] = set()
-    waiting = [node for value in model.graph.outputs if (node := value.producer()) is not None]
+    wanted = [*model.graph.outputs, *([] if besides is None else [besides])]
+    waiting = [node for value in wanted if (node := value.producer()) is not None]
     while waiting:
         node = waiting.pop()
         if node not in found:

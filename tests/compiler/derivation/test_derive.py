@@ -1,10 +1,13 @@
 """Certificates of derived steps, and lengths for which nothing is claimed."""
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 
+from compiler import ir as house
 from compiler.derivation.derive import derive
 from compiler.errors import Refused
-from tests.kit.whole_sequences import CHUNKED, LONGEST, Drawing, whole_graph
+from tests.kit.whole_sequences import CHUNKED, LABELS, LONGEST, Drawing, in_calls, session, whole_graph
 
 
 def test_the_certificate_tells_caches_masks_and_every_value() -> None:
@@ -27,6 +30,29 @@ def test_a_sliding_mask_lets_caches_forget() -> None:
     assert [(each.kept, each.is_joined) for each in derived.cached] == [(3, False), (3, False), (0, True)]
     counted = derived.cached[-1].value
     assert [str(dim) for dim in counted.shape or ()] == ["batch", "time"]
+
+
+def test_frames_of_many_channels_are_counted_by_one_of_them() -> None:
+    whole = whole_graph(Drawing(mask="band", width=4))
+    (tokens,) = whole.graph.inputs
+    readers = house.consumers_of(tokens)
+    insert = house.Inserter(whole, "test", next(iter(whole.graph)))
+    pairs = ir.Value(name="pairs", shape=ir.Shape(["batch", "time", 2]), type=ir.TensorType(ir.DataType.INT64))
+    second = insert.op("Gather", [pairs, insert.constant(np.array(1, np.int64), "second")], {"axis": 2}, name="second")
+    for node in readers:
+        for at, operand in enumerate(node.inputs):
+            if operand is tokens:
+                node.replace_input_with(at, second)
+    whole.graph.inputs[0] = pairs
+    house.infer_shapes(whole)
+    tokens_of = np.random.default_rng(0).integers(0, LABELS, (2, LONGEST, 2))
+    right = session(whole).run(["scores"], {"pairs": tokens_of})[0]
+    derived = derive(whole, "time", "past", LONGEST, forget=True)
+    assert [(each.kept, each.is_joined) for each in derived.cached] == [(3, False), (3, False), (0, True)]
+    assert [str(dim) for dim in derived.cached[-1].value.shape or ()] == ["batch", "time"]
+    caches = {each.input: each.output for each in derived.cached}
+    got = in_calls(derived.model, caches, {"pairs": tokens_of}, [4, *[1] * (LONGEST - 4)])
+    np.testing.assert_allclose(got, right, rtol=0, atol=1e-5)
 
 
 def test_a_mask_that_shows_everything_lets_nothing_be_forgotten() -> None:
