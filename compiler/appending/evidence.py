@@ -15,7 +15,7 @@ from compiler import ir as house
 from compiler.errors import Place, Refused
 from compiler.runners.instrumented import FORCED, forced, values_named
 from compiler.runners.session import Session, session_of
-from compiler.stages import Array, Lowered, State, right_aligned
+from compiler.stages import Array, Lowered, PaddedAxis, State, right_aligned
 from runtime_lite.format.cache_axis import CacheAxis
 
 ALL_CACHED = 48
@@ -42,14 +42,14 @@ def says_where_frames_lie(lowered: Lowered, cache: CacheAxis, condition: ir.Valu
     copy = house.clone(lowered.model)
     copy.graph.outputs[:] = list(values_named(copy, [str(condition.name)]).values())
     house.prune(copy)
-    read, (padded,) = _read(copy), lowered.padded_axes
+    read, padded = _read(copy), _of_call(lowered, cache)
     told = {cache.length_input, padded.length_input}
     if not all(name in told or _is_measured(house.inputs_named(copy)[name]) for name in read):
         return False
     _keep(copy, read)
     session, lengths = session_of(copy), np.arange(cache.slots + 1)
     for places in {padded.minimum, padded.minimum + 2}:
-        feed = _feed(copy, lowered, places, len(lengths))
+        feed = _feed(copy, lowered, padded, places, len(lengths))
         new = padded.minimum + lengths % (places - padded.minimum + 1)
         numbers = {cache.length_input: lengths, padded.length_input: new}
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
@@ -76,13 +76,13 @@ def require_new_frames(lowered: Lowered, cache: CacheAxis, state: State, new: ir
     part = forced(lowered, [str(new.name)]).model
     part.graph.outputs[:] = [house.outputs_named(part)[state.output]]
     house.prune(part)
-    told = {each.length_input for each in lowered.padded_axes} | {cache.length_input}
+    padded = _of_call(lowered, cache)
+    told = {padded.length_input, cache.length_input}
     known = {state.input, f"{FORCED}{new.name}", *told}
     read = _read(part)
     if others := [name for name in read - known if not _is_measured(house.inputs_named(part)[name])]:
         raise _refused(state, f"it is made of {min(others)!r}, too")
     _keep(part, read)
-    (padded,) = lowered.padded_axes
     run = _Run(session_of(part), part, lowered, cache, state, f"{FORCED}{new.name}")
     for places in sorted({padded.minimum, *(each for each in CALLS if each > padded.minimum)}):
         for calls in _calls(cache.slots, padded.minimum, places):
@@ -120,8 +120,8 @@ class _Run:
 
     def holds(self, places: int, calls: Sequence[tuple[int, int]]) -> bool:
         """Whether every row has its cached frames, and behind them the new ones, last."""
-        (padded,) = self.lowered.padded_axes
-        feed = _feed(self.part, self.lowered, places, len(calls))
+        padded = _of_call(self.lowered, self.cache)
+        feed = _feed(self.part, self.lowered, padded, places, len(calls))
         told = {self.cache.length_input: 0, padded.length_input: 1}
         for name in told.keys() & feed.keys():
             feed[name] = np.array([call[told[name]] for call in calls]).astype(feed[name].dtype)
@@ -140,9 +140,15 @@ class _Run:
         return right_aligned(joined, axis, self.cache.slots)
 
 
-def _feed(model: ir.Model, lowered: Lowered, places: int, rows: int) -> dict[str, Array]:
-    """Numbers for every input of a part, for so many places of a call and rows."""
-    sizes = {lowered.padded_axes[0].axis: places, str(lowered.batch_axis): rows}
+def _of_call(lowered: Lowered, cache: CacheAxis) -> PaddedAxis:
+    """The axis of the frames of a call."""
+    return next(each for each in lowered.padded_axes if each.axis == cache.added)
+
+
+def _feed(model: ir.Model, lowered: Lowered, padded: PaddedAxis, places: int, rows: int) -> dict[str, Array]:
+    """Numbers for every input of a part, for so many places of a call and rows; other axes are as short as may be."""
+    sizes = {each.axis: each.minimum for each in lowered.padded_axes}
+    sizes |= {padded.axis: places, str(lowered.batch_axis): rows}
     return {name: _filled(value, sizes) for name, value in house.inputs_named(model).items()}
 
 

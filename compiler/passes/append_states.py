@@ -103,11 +103,11 @@ def _the_cache(lowered: Lowered) -> CacheAxis:
         Refused: it cannot; with what was expected.
     """
     cache = lowered.caches[0]
-    counted = [each.axis for each in lowered.padded_axes]
+    counted = {each.axis for each in lowered.padded_axes}
     wrong = {
         "one cache axis": len(lowered.caches) != 1,
         "a cache in which every frame has a slot of its own, as steps are derived": not cache.is_whole,
-        "frames that are counted by the axis of the call": [cache.added] != counted,
+        "frames that are counted by the axis of the call": cache.added not in counted,
         "right-aligned caches that are given whole": (cache.side, cache.update) != ("right", "replace"),
         "no mask input": cache.mask_input is not None,
         "states along the cache alone": any(each.cache != cache.axis for each in lowered.states),

@@ -64,9 +64,15 @@ class ComputeOnce:
         """See the module docstring.
 
         Raises:
-            Refused: an input is none, or nothing is computed of them alone that can be kept.
+            Refused: an input is none, calls append to a cache, or nothing is computed of them alone that can be kept.
         """
         model = lowered.model
+        if any(each.update == "append" for each in lowered.caches):
+            raise Refused(
+                "expected caches that are given whole, got some to which calls append: nothing is carried beside them",
+                cure="list compute_once or append_states, not both",
+                place=Place(graph=lowered.graph, axis=lowered.caches[0].axis),
+            )
         given = [self._named(lowered, name) for name in self.inputs]
         axes = {
             each.axis: each

@@ -11,6 +11,7 @@ from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.errors import RecipeError, Refused
 from compiler.passes import make_pass
+from compiler.passes.append_states import AppendStates
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
@@ -74,18 +75,18 @@ def seq2seq() -> ir.Model:
 
 
 @functools.cache
-def _lowered(kind: str) -> Lowered:
+def _lowered(kind: str, *left_out: str) -> Lowered:
     model = seq2seq() if kind == "seq2seq" else whole_graph(Drawing(positions="rotary", layers=2, text="named"))
     axes, window = ({"letters": HEARD}, WINDOW) if kind == "seq2seq" else ({"letters": LETTERS}, 19)
     lowered = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=("scores",)), window, most=axes)
-    for name in STANDARD_PASSES:
+    for name in (each for each in STANDARD_PASSES if each not in left_out):
         lowered = make_pass(name, {}).apply(lowered).lowered
     return lowered
 
 
-def lowered(kind: str = "seq2seq") -> Lowered:
+def lowered(kind: str = "seq2seq", *left_out: str) -> Lowered:
     """Steps of a decoder with cross-attention, or of one with a text in front of its frames; a copy."""
-    return copy_of(_lowered(kind))
+    return copy_of(_lowered(kind, *left_out))
 
 
 def kept(kind: str = "seq2seq") -> Outcome:
@@ -112,6 +113,18 @@ def session(kind: str, feed: Feed, row: int, tokens: np.ndarray) -> np.ndarray:
     return np.asarray(found[0])
 
 
+def require_said(after: Lowered, kind: str, feed: Feed, tokens: np.ndarray) -> None:
+    """Calls of one prompt and single frames say what the stateless graph says of each row."""
+    runner, at, answers = runners_of(after, ROWS)(), 0, []
+    for count in (8, *[1] * (tokens.shape[1] - 8)):
+        call = {**feed, "tokens": tokens[:, at : at + count], "time_length": np.full(ROWS, count)}
+        answers.append(runner.step(call)["scores"])
+        at += count
+    got = np.concatenate(answers, axis=1)
+    for row in range(ROWS):
+        np.testing.assert_allclose(got[row], session(kind, feed, row, tokens), rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize(("kind", "frames"), [("seq2seq", 108), ("text", 18)])
 def test_calls_say_what_the_stateless_graph_says(kind: str, frames: int) -> None:
     after = kept(kind).lowered
@@ -119,14 +132,23 @@ def test_calls_say_what_the_stateless_graph_says(kind: str, frames: int) -> None
     most = HEARD if kind == "seq2seq" else LETTERS
     feed = fed(kind, random, np.array([most, 2, most - 1]))
     tokens = random.integers(0, LABELS, (ROWS, frames))
-    runner, at, answers = runners_of(after, ROWS)(), 0, []
-    for count in (8, *[1] * (frames - 8)):
-        call = {**feed, "tokens": tokens[:, at : at + count], "time_length": np.full(ROWS, count)}
-        answers.append(runner.step(call)["scores"])
-        at += count
-    got = np.concatenate(answers, axis=1)
-    for row in range(ROWS):
-        np.testing.assert_allclose(got[row], session(kind, feed, row, tokens), rtol=0, atol=1e-4)
+    require_said(after, kind, feed, tokens)
+
+
+def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
+    """What was heard is as long as it is, and frames of a call are counted by the axis of the call."""
+    after = AppendStates().apply(lowered("seq2seq", "pack_states")).lowered
+    random, frames = np.random.default_rng(3), 20
+    feed = fed("seq2seq", random, np.array([HEARD, 2, HEARD - 1]))
+    tokens = random.integers(0, LABELS, (ROWS, frames))
+    require_said(after, "seq2seq", feed, tokens)
+    with pytest.raises(Refused, match="expected caches that are given whole, got some to which calls append"):
+        ComputeOnce(("encoded",), HEARD).apply(after)
+
+
+def test_a_text_between_the_slots_is_refused() -> None:
+    with pytest.raises(Refused, match="it joins them in another way than with new ones behind them"):
+        AppendStates().apply(lowered("text", "pack_states"))
 
 
 def test_later_calls_compute_none_of_it() -> None:
