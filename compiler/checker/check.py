@@ -80,7 +80,8 @@ class _Checker:
     def run(self) -> int:
         self._inputs()
         self.steps.settle_free_axes()
-        require_meaning(self.before, self.steps.alone(0), self.steps.alone(1))
+        twice = max(self.certificate["minimum"].values(), default=1)
+        require_meaning(self.before, self.steps.alone(0), self.steps.alone(1), self.steps.alone(twice))
         told = [name for record in self.records for name in record.get("chain") or [record["node"]]]
         by_node = set(told)
         if len(by_node) != len(told):

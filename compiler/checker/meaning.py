@@ -1,5 +1,6 @@
 """The original runs at the shortest lengths that are certified, and what it computes of lengths there is finite."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,13 +20,14 @@ Row = Mapping[str, int]
 """Length per axis."""
 
 
-def require_meaning(graph: Graph, short: Row, long: Row) -> None:
+def require_meaning(graph: Graph, short: Row, *long: Row) -> None:
     """Run everything that follows from lengths alone, unpadded.
 
     Args:
         graph: the graph before padding.
         short: the shortest lengths that are certified.
-        long: longer ones: what is one number there, too, is no position of the only frame.
+        long: longer ones: what is one number at all of them, too, is no position of the only frame. With strides, one
+            entry more is often no frame more.
 
     Raises:
         Rejected: it does not run, divides by 0 or is not finite.
@@ -36,11 +38,15 @@ def require_meaning(graph: Graph, short: Row, long: Row) -> None:
         _run(graph, _copied(graph, found), short)
     except Exception as error:  # noqa: BLE001 - whatever stops the original refutes the shortest lengths
         raise Rejected(f"the original does not run at the shortest lengths {dict(short)}: {str(error)[:200]}") from None
-    try:
-        longer = _run(graph, names, long)
-    except DoesNotRun:  # tables may end there
+    longer = []
+    for row in long:
+        with contextlib.suppress(DoesNotRun):  # tables may end there
+            longer.append(_run(graph, names, row))
+    if not longer:
         return
-    numbers = {name: array for name, array in found.items() if array.size == 1 == longer[name].size}
+    numbers = {
+        name: array for name, array in found.items() if array.size == 1 and all(each[name].size == 1 for each in longer)
+    }
     for node in graph.nodes.values():
         divisor = numbers.get(node.input[1]) if node.op_type in DIVIDING else None
         made = numbers.get(node.output[0]) if node.op_type in PARTIAL else None

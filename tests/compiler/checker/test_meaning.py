@@ -42,6 +42,11 @@ ACCEPTED = {
         "i = Range(first, m, step)  g = Cast<to = 1>(i)  l = Log(g)  u = Unsqueeze(l, one)  y = Add(x, u)",
         1,
     ),
+    "positions of frames that are further apart": (
+        "q = Div(n, eight)  o = Squeeze(q)  i = Range(first, o, step)  g = Cast<to = 1>(i)  "
+        "l = Log(g)  u = ReduceSum(l)  y = Add(x, u)",
+        8,
+    ),
     "data": ("y = Log(x)", 1),
     "no frames": ("s = Slice(x, one, n, one)  r = Relu(s)  z = Shape(s)  y = Reshape<allowzero = 1>(r, z)", 1),
 }
@@ -49,4 +54,5 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("body", "least"), ACCEPTED.values(), ids=ACCEPTED)
 def test_what_means_something_is_accepted(body: str, least: int) -> None:
-    require_meaning(graph(body), {"time": least, "batch": 1}, {"time": least + 1, "batch": 1})
+    rows = ({"time": time, "batch": 1} for time in (least, least + 1, 2 * least))
+    require_meaning(graph(body), *rows)
