@@ -6,6 +6,7 @@ and is seen by all. What is drawn is written down in a `Drawing`.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,7 @@ FAR_SPOILERS = ("far_scaled", "far_turned", "far_cut")
 TEXT_SPOILERS = ("text_hears", "text_behind")
 """What makes a graph with a text no stream."""
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
