@@ -1,8 +1,11 @@
 """One bundle on its way into its folder: emitted, held to every gate, written."""
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,8 @@ class Assembly:
             self.record.speed += found.speed
             self.receipts = receipts_in(self.folder)
             handle.end(cached=True)
+        for lowering in self.lowerings.values():
+            lowering.recall_forms()
 
     def emit(self) -> None:
         """Every graph's artefacts, in the folder."""
@@ -187,6 +192,7 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
 def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: LoadedRecipe) -> ShippedGraph:
     """What gates look at of one graph whose artefacts lie in a folder."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
+    forms = [form.name for form in lowering.target.plan]
     spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
@@ -209,11 +215,26 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
         limits=limits,
         steps=steps,
         artefacts=artefacts,
-        explain=lowering.explain,
+        explain=(lambda error, *_: error) if forms else lowering.explain,
         is_rounded=lowering.is_rounded,
         is_timed_here=built.engine is None and lowering.target.times_here,
-        before_rounding=lambda: lowering.target.emit(lowering.exact(), lowering.buckets),
+        before_rounding=lowering.emit_exact,
+        forms=forms,
+        with_forms=lambda count: _in_part(lowering, loaded, forms, count),
     )
+
+
+@contextlib.contextmanager
+def _in_part(
+    lowering: Lowering, loaded: LoadedRecipe, forms: Sequence[str], count: int
+) -> Iterator[tuple[Path, ShippedGraph]]:
+    """A graph with so many of its forms, the first; a failure of it is explained by the last of these."""
+    before, built = lowering.emit_with(forms[: max(count - 1, 0)]), lowering.emit_with(forms[:count])
+    with tempfile.TemporaryDirectory() as scratch:
+        write_files(Path(scratch), built.files)
+        graph = _shipped_graph(lowering, built, Path(scratch), loaded)
+        explain = functools.partial(lowering.explain_form, before, built) if count else lowering.explain
+        yield Path(scratch), dataclasses.replace(graph, explain=explain)
 
 
 def _parts_of(shipped: ShippedGraph, lowering: Lowering) -> GraphParts:

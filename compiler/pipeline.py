@@ -18,6 +18,7 @@ from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
 from compiler.errors import Refused, ToolchainAbsent
 from compiler.healing.healed_recipe import healed_recipe
+from compiler.lowering.listed_forms import check_forms
 from compiler.lowering.listed_passes import check_passes
 from compiler.lowering.lowering import Lowering
 from compiler.measure_page_figures import measure_page_figures
@@ -53,10 +54,10 @@ class BuildOptions:
 
 
 def check(loaded: LoadedRecipe) -> Target:
-    """The target of a recipe whose passes, targets and options hold together.
+    """The target of a recipe whose passes, targets, forms and options hold together.
 
     Raises:
-        RecipeError: a pass, a target or an option does not exist or has a wrong value.
+        RecipeError: a pass, a target, a form or an option does not exist or has a wrong value.
         Refused: two targets ship, or the recipe asks for caches or wires that are not lowered yet.
     """
     require_lowered_parts(loaded)
@@ -164,6 +165,8 @@ def _the_target(loaded: LoadedRecipe) -> Target:
         make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)
         for index, target in enumerate(loaded.recipe.targets)
     ]
+    for index, target in enumerate(targets):
+        check_forms(loaded, target, index)
     shipping = [target for target in targets if target.ships]
     if len(shipping) > 1:
         kinds = [target.kind for target in loaded.recipe.targets]

@@ -5,7 +5,7 @@ The other graphs are not kept: when anything after capture is missing, their pas
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import safetensors.numpy
@@ -19,6 +19,7 @@ from compiler.stages import Lowered, Outcome, Pass
 from runtime_lite.format.canonical_json import canonical_json
 
 REPORT, GRAPH, RECORDS, STATES = "report.json", "graph.onnx", "records.json", "states.safetensors"
+FORMS = "forms.json"
 
 
 class KeptPasses:
@@ -50,6 +51,16 @@ class KeptPasses:
             return  # writing the records of a large graph takes seconds
         content = canonical_json({"report": report.to_json(), "records": records})
         self.keep(key, {REPORT: content, **self._expensive.get(key, {})})
+
+    def keep_forms(self, key: str, reports: Sequence[StageReport]) -> None:
+        """Keep that a graph's artefacts were made, and what was said of the forms that have made them."""
+        self.keep(key, {FORMS: canonical_json([each.to_json() for each in reports])})
+
+    def forms(self, key: str) -> list[StageReport]:
+        """What an earlier build said of them."""
+        entry = self.results.find(key)
+        found = [] if entry is None else json.loads((entry / FORMS).read_text())
+        return [dataclasses.replace(stage_report_of(each), cached=True) for each in found]
 
     def keep(self, key: str, files: Mapping[str, bytes]) -> None:
         """Keep the result of a stage, with all that has been read for it."""

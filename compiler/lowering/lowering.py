@@ -30,6 +30,7 @@ from compiler.spec import check_between_passes
 from compiler.stage_inputs import TargetInputs, key_of
 from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built, Target
+from compiler.targets.formed_graphs import FormOutcome
 from compiler.verify.differences import Difference
 from runtime_lite.format.canonical_json import canonical_json
 
@@ -44,12 +45,14 @@ class Lowering:
 
     Attributes:
         plan: the passes, in order.
-        is_rounded: whether one of them rounds on purpose: half precision, int8.
+        target: the same with its forms for this graph written out.
+        is_rounded: whether a pass or a form rounds on purpose: half precision, int8.
     """
 
     def __init__(self, original: Original, target: Target, failures: Path | None = None) -> None:
-        self.original, self.target, self.progress = original, target, original.progress
+        self.original, self.progress = original, original.progress
         self.name, self.gate, self.buckets = original.name, original.gate, original.buckets
+        self.target = target.planned(self.name, lossy=self.gate.lossy is not None)
         self.parity, self.kept = PassParity(original, failures), KeptPasses(original)
         self.precision: list[PrecisionRecord] = []
         self.proofs: dict[str, Proof] = {}
@@ -57,8 +60,9 @@ class Lowering:
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes)
         last = self.plan[-1].key if self.plan else key
-        self.is_rounded = bool(self.plan) and self.plan[-1].is_rounded
-        self.target_key = key_of(TargetInputs(last, target.name, repr(target), self.buckets))
+        is_rounded = bool(self.plan) and self.plan[-1].is_rounded
+        self.is_rounded = is_rounded or any(form.made.lossy for form in self.target.plan)
+        self.target_key = key_of(TargetInputs(last, target.name, repr(self.target), self.buckets))
 
     def is_known(self) -> bool:
         """Whether the reports of all passes and the artefacts are in the cache."""
@@ -144,6 +148,30 @@ class Lowering:
         before = self.exact() if self.is_rounded else _copy_of(final)
         return self.parity.explain(error, before, final, steps, limits, advance, optimize=True)
 
+    def explain_form(
+        self,
+        before: Built,
+        after: Built,
+        error: GateFailed,
+        steps: Sequence[OriginalCall],
+        limits: Tolerance,
+        advance: Advance,
+    ) -> GateFailed:
+        """A failure of what ships with the nodes of one form to blame; as it is where no artefact runs one row alone.
+
+        Args:
+            before: the artefacts without that form.
+            after: those with it.
+            error: what does not hold.
+            steps: the calls.
+            limits: what is allowed.
+            advance: called as the search goes on.
+        """
+        first, second = before.artifacts[0], after.artifacts[0]
+        if first.sizes.get(str(second.lowered.batch_axis), 1) != 1 or second.lowered.padded_axes:
+            return error
+        return self.parity.explain(error, first.lowered, second.lowered, steps, limits, advance, optimize=True)
+
     def emit(self) -> Built:
         """The target's artefacts."""
         with self.progress.stage(self.name, self.target.name) as handle:
@@ -153,9 +181,26 @@ class Lowering:
                 built = self.target.emit(self.final(), self.buckets)
             except SlipwayError as error:
                 raise error.at(stage=self.target.name, graph=self.name) from None
-            self.kept.keep(self.target_key, {"emitted": b"1"})
+            forms = [_report_of_form(self.name, each) for each in built.forms]
+            self.kept.keep_forms(self.target_key, forms)
             self._done(handle, _report_of_target(self.name, self.target.name, built, started))
+        for each in forms:
+            self.progress.tell(each)
         return built
+
+    def recall_forms(self) -> None:
+        """Say what the forms have done in the build that the artefacts are of."""
+        for each in self.kept.forms(self.target_key):
+            self.progress.tell(each)
+
+    def emit_with(self, names: Sequence[str]) -> Built:
+        """The artefacts with these forms of the plan alone."""
+        return self.target.with_plan(names).emit(self.final(), self.buckets)
+
+    def emit_exact(self) -> Built:
+        """The artefacts of the graph before the first pass that rounds on purpose, without forms that do."""
+        names = [form.name for form in self.target.plan if not form.made.lossy]
+        return self.target.with_plan(names).emit(self.exact(), self.buckets)
 
     def _done(self, handle: StageHandle, report: StageReport) -> None:
         self.precision += report.precision
@@ -185,7 +230,20 @@ def _report_of(
 def _report_of_target(graph: str, stage: str, built: Built, started: float) -> StageReport:
     files = len({artifact.file for artifact in built.artifacts})
     detail = f"{len(built.artifacts)} graphs in {files} files"
-    return StageReport(graph, stage, time.perf_counter() - started, refused=built.refused, detail=detail)
+    seconds = time.perf_counter() - started - sum(form.seconds for form in built.forms)
+    return StageReport(graph, stage, seconds, refused=built.refused, detail=detail)
+
+
+def _report_of_form(graph: str, done: FormOutcome) -> StageReport:
+    return StageReport(
+        graph,
+        done.form,
+        done.seconds,
+        matched=done.matched,
+        rewritten=done.rewritten,
+        refused=done.refused,
+        detail=done.detail,
+    )
 
 
 def _copy_of(lowered: Lowered) -> Lowered:

@@ -59,10 +59,16 @@ def _fits(value: Any, wanted: Any) -> bool:
         return type(value) in (int, float)
     if typing.get_origin(wanted) is tuple:
         return isinstance(value, list | tuple) and all(_fits(each, typing.get_args(wanted)[0]) for each in value)
+    if typing.get_origin(wanted) is Mapping:
+        return isinstance(value, Mapping) and all(_fits(each, typing.get_args(wanted)[1]) for each in value.values())
     return wanted not in (bool, int, str) or type(value) is wanted
 
 
 def _name_of(wanted: Any) -> str:
     if typing.get_origin(wanted) is tuple:
         return f"a list of {_name_of(typing.get_args(wanted)[0])}"
-    return str(wanted) if isinstance(wanted, types.UnionType) else str(wanted.__name__)
+    if typing.get_origin(wanted) is Mapping:
+        return f"a mapping to {_name_of(typing.get_args(wanted)[1])}"
+    if isinstance(wanted, types.UnionType):
+        return " | ".join(map(_name_of, wanted.__args__)).replace("NoneType", "None")
+    return str(wanted.__name__)

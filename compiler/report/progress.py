@@ -82,7 +82,12 @@ class Progress:
             seconds = self._now() - handle.started_s
             report = handle.report or StageReport(graph, name, seconds, detail=ended)
             self.stages.append(dataclasses.replace(report, processor_seconds=time.process_time() - computed))
-            self.say(f"{_label(handle):<40} {seconds:7.2f} s  {ended}")
+            self._line(graph, name, seconds, ended)
+
+    def tell(self, report: StageReport) -> None:
+        """Print and keep the line of a stage that ran inside another, which has the computing time of both."""
+        self.stages.append(dataclasses.replace(report, processor_seconds=0.0))
+        self._line(report.graph, report.stage, report.seconds, describe_stage(report))
 
     def say(self, line: str) -> None:
         """Print one line as it is."""
@@ -102,6 +107,9 @@ class Progress:
                 f"ENGINE NOT BUILT ({names}): {waiting[0].reason}; all checks ran on the ONNX graphs, no time was "
                 f"measured; finish it on the machine with the device: python build.py finish {report.bundle}"
             )
+
+    def _line(self, graph: str, name: str, seconds: float, ended: str) -> None:
+        self.say(f"{_label(graph, name):<40} {seconds:7.2f} s  {ended}")
 
     def _live(self, handle: StageHandle) -> contextlib.AbstractContextManager[object]:
         if not self.console.is_terminal:
@@ -131,9 +139,10 @@ class _StageLine:
 
     def __rich__(self) -> Spinner:
         elapsed_s = self._handle.now() - self._handle.started_s
-        self._spinner.update(text=escape(f"{_label(self._handle):<38} {elapsed_s:7.1f} s  {self._handle.count}"))
+        label = _label(self._handle.graph, self._handle.stage)
+        self._spinner.update(text=escape(f"{label:<38} {elapsed_s:7.1f} s  {self._handle.count}"))
         return self._spinner
 
 
-def _label(handle: StageHandle) -> str:
-    return f"{handle.graph}: {handle.stage}" if handle.graph else handle.stage
+def _label(graph: str, stage: str) -> str:
+    return f"{graph}: {stage}" if graph else stage

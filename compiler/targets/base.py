@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from compiler.errors import InternalError
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
@@ -13,6 +13,8 @@ from compiler.quantization.placement import Placement
 from compiler.runners.session import Session
 from compiler.spec import check_static
 from compiler.stages import Lowered, Pass
+from compiler.targets.formed_graphs import FormOutcome
+from compiler.targets.forms import STANDARD, Choice, Form, names_of, require_known
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Engine
 from runtime_lite.format.reader import Bundle
@@ -45,6 +47,7 @@ class Built:
         versions: opset and IR version of the graphs.
         engine: for a target with a compiler of its vendor, what is to come of it.
         refused: what of its offers the target did not keep for this graph, with reasons.
+        forms: what each form of the plan has done, in order.
     """
 
     artifacts: tuple[Emitted, ...]
@@ -52,6 +55,7 @@ class Built:
     versions: Mapping[str, int]
     engine: Engine | None = None
     refused: tuple[str, ...] = ()
+    forms: tuple[FormOutcome, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +85,13 @@ def missing(parts: Iterable[Part]) -> str | None:
     return next((part.found for part in parts if part.cure), None)
 
 
+@dataclasses.dataclass(frozen=True)
 class Target(abc.ABC):
     """A named frozen record; options are its fields, and every one has a default.
 
     Attributes:
+        offers: its forms, in the order in which they run.
+        forms: which of them are on.
         name: as recipes and manifests write it; where there is a vendor, its folder.
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
@@ -99,9 +106,39 @@ class Target(abc.ABC):
     times_here: ClassVar[bool] = True
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
+    offers: ClassVar[tuple[Form, ...]] = ()
+
+    forms: Choice = STANDARD
+
+    def __post_init__(self) -> None:
+        """Check the plan.
+
+        Raises:
+            RecipeError: names a form that is not offered.
+        """
+        require_known(self.forms, self.offers)
+
+    def planned(self, graph: str, *, lossy: bool) -> Self:
+        """The same for one graph, its plan written out.
+
+        Args:
+            graph: its name.
+            lossy: whether its parity gate says how much may be lost.
+        """
+        return self.with_plan(names_of(self.forms, self.offers, graph, lossy=lossy))
+
+    def with_plan(self, names: Sequence[str]) -> Self:
+        """The same with these forms on."""
+        return dataclasses.replace(self, forms=tuple(names))
+
+    @property
+    def plan(self) -> tuple[Form, ...]:
+        """The forms that are on, of a target whose plan is written out or standard."""
+        names = names_of(self.forms, self.offers, "", lossy=True)
+        return tuple(form for form in self.offers if form.name in names)
 
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        """What is done after the recipe's passes for one combination of bucket sizes."""
+        """What has to be done after the recipe's passes for one combination of bucket sizes, in front of all forms."""
         return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))
 
     def accept(self, artifacts: Sequence[Lowered]) -> None:

@@ -14,6 +14,7 @@ from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session, open_session
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
+from compiler.targets.forms import Form
 from compiler.targets.static_graphs import write_static
 
 
@@ -23,6 +24,7 @@ class OnnxStatic(Target):
 
     name: ClassVar[str] = "onnx_static"
     placement: ClassVar[Placement | None] = CPU
+    offers: ClassVar[tuple[Form, ...]] = ()
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.

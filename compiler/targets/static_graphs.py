@@ -16,6 +16,7 @@ from compiler import ir as house
 from compiler.errors import Refused
 from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
+from compiler.targets.formed_graphs import Formed, formed, outcomes_of
 from compiler.targets.open_rows import open_rows
 from runtime_lite.format.manifest import bucket_name
 
@@ -37,7 +38,7 @@ SMALL_ALIGNMENT_BYTES = 64
 def write_static(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], *, opens_rows: bool = False
 ) -> Built:
-    """Run the target's own passes for every combination of bucket sizes, let it look at the graphs, and write them.
+    """Run the target's passes and forms for every combination of bucket sizes, let it look at the graphs, write them.
 
     Writes `graphs/<graph>.<sizes>.onnx` and `graphs/<graph>.weights`. A file whose rows are open names the batch axis
     without a size; where the graph does not allow that, every number of rows has a file, and the reason is kept.
@@ -51,7 +52,7 @@ def write_static(
     Raises:
         Refused: the target does not take a graph.
     """
-    graphs: list[tuple[Sizes, Sizes, Lowered]] | None = None
+    graphs: list[tuple[Sizes, Sizes, Formed]] | None = None
     refused: list[Refusal] = []
     if opens_rows and len(buckets.get(str(lowered.batch_axis), ())) > 1:
         try:
@@ -59,21 +60,24 @@ def write_static(
         except Refused as error:
             refused.append(Refusal(error.message, error.place))
     if graphs is None:
-        graphs = [(sizes, sizes, _frozen(target, lowered, sizes)) for sizes in _combinations(buckets)]
-        target.accept([frozen for _, _, frozen in graphs])
+        graphs = [
+            (sizes, sizes, formed(target.plan, _frozen(target, lowered, sizes))) for sizes in _combinations(buckets)
+        ]
+        target.accept([each.lowered for _, _, each in graphs])
     weights = _Weights(f"{lowered.graph}.weights")
     files: dict[str, bytes] = {}
     artifacts = []
-    for sizes, fixed, graph in graphs:
+    for sizes, fixed, each in graphs:
         label = "".join(f".{axis}{fixed.get(axis, '')}" for axis in sizes) or ".static"
         file = f"graphs/{lowered.graph}{label}.onnx"
         if file not in files:
-            files[file] = weights.externalise(graph.model)
-        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), graph))
+            files[file] = weights.externalise(each.lowered.model)
+        artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), each.lowered))
     files[f"graphs/{weights.name}"] = bytes(weights.content)
     model = lowered.model
     versions = {"opset": model.opset_imports[""], "ir_version": model.ir_version}
-    return Built(tuple(artifacts), files, versions, refused=tuple(map(str, refused)))
+    forms = outcomes_of({id(each): each for _, _, each in graphs}.values())
+    return Built(tuple(artifacts), files, versions, refused=tuple(map(str, refused)), forms=forms)
 
 
 def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
@@ -85,7 +89,7 @@ def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lower
 
 def _opened(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]
-) -> list[tuple[Sizes, Sizes, Lowered]]:
+) -> list[tuple[Sizes, Sizes, Formed]]:
     """For every combination of bucket sizes the sizes that its graph is frozen to, all but the rows, and the graph.
 
     Raises:
@@ -94,9 +98,10 @@ def _opened(
     rows = str(lowered.batch_axis)
     others = {axis: sizes for axis, sizes in buckets.items() if axis != rows}
     opened = {
-        bucket_name(fixed): open_rows(_frozen(target, lowered, fixed), buckets[rows]) for fixed in _combinations(others)
+        bucket_name(fixed): formed(target.plan, open_rows(_frozen(target, lowered, fixed), buckets[rows]))
+        for fixed in _combinations(others)
     }
-    found: list[tuple[Sizes, Sizes, Lowered]] = []
+    found: list[tuple[Sizes, Sizes, Formed]] = []
     for sizes in _combinations(buckets):
         fixed = {axis: size for axis, size in sizes.items() if axis != rows}
         found.append((sizes, fixed, opened[bucket_name(fixed)]))

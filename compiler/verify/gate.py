@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -102,6 +103,8 @@ class ShippedGraph:
         is_rounded: whether a pass has rounded on purpose: half precision, int8.
         is_timed_here: whether a time that is measured on this machine is that of what ships.
         before_rounding: the artefacts of the graph before the first pass that rounds.
+        forms: names of the forms that have made the artefacts, in order.
+        with_forms: the graph with so many of them, the first, as it would ship, and the folder where that lies.
     """
 
     lowered: Lowered
@@ -113,6 +116,8 @@ class ShippedGraph:
     is_rounded: bool
     is_timed_here: bool
     before_rounding: Callable[[], Built]
+    forms: Sequence[str]
+    with_forms: "Callable[[int], AbstractContextManager[tuple[Path, ShippedGraph]]]"
 
     @property
     def runs_here(self) -> bool:

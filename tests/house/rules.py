@@ -351,6 +351,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "compiler.targets",
         (
+            "compiler.did_you_mean",
             "compiler.errors",
             "compiler.interruption",
             "compiler.stages",
@@ -482,6 +483,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compiler.lowering",
         (
             "runtime_lite",
+            "compiler.did_you_mean",
             "compiler.records",
             "compiler.errors",
             "compiler.stages",

@@ -66,6 +66,8 @@ def shipped(
         is_rounded=False,
         is_timed_here=True,
         before_rounding=mock.Mock(),
+        forms=(),
+        with_forms=mock.Mock(),
     )
     original = OriginalGraph(gate=GATE, run=mock.Mock(), streams=list, edges=lambda: cases, check_apart=mock.Mock())
     return Shipped(mock.Mock(), folder, {"net": original}, {"net": graph}, OnnxStatic().open, make_executor, name="net")

@@ -101,6 +101,7 @@ class Tensorrt(Target):
         Raises:
             RecipeError: names the option.
         """
+        super().__post_init__()
         if not re.fullmatch(r"\d{1,2}\.\d", self.compute_capability) or self._capability < MINIMUM_CAPABILITY:
             raise _wrong("compute_capability", 'a text such as "7.5", at least 7.5', self.compute_capability)
         if not 9 <= self.opset <= 25:

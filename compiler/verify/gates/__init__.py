@@ -7,6 +7,7 @@ from typing import Any
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding
 from compiler.report.progress import Progress, StageHandle
+from compiler.verify.blamed_form import run_blaming
 from compiler.verify.gate import Gate, Phase, Shipped
 from compiler.verify.gates.against_float import AGAINST_FLOAT
 from compiler.verify.gates.buckets import BUCKETS
@@ -87,7 +88,8 @@ def _run_line(
     """The gates that share a line."""
     details, shown = [], dict[str, Any]()
     for gate in on_line:
-        checked = gate.run(shipped, handle.advance)
+        is_emitted = shipped.name in shipped.graphs and "graphs" in gate.phases
+        checked = run_blaming(gate, shipped, handle.advance) if is_emitted else gate.run(shipped, handle.advance)
         findings += checked.findings
         receipts.update(checked.receipt)
         details += [checked.detail] if checked.detail else []

@@ -46,6 +46,15 @@ def test_each_stage_is_one_plain_line() -> None:
     assert None not in [stage.processor_seconds for stage in terminal.progress.stages], "what is told is measured, too"
 
 
+def test_a_stage_that_ran_inside_another_has_its_line_and_its_time_behind_it() -> None:
+    terminal = Terminal()
+    terminal.progress.tell(REPORT.stages[1])
+    (line,) = terminal.lines()
+    assert line.startswith("encoder: pad_axes ")
+    assert line.endswith(f"{REPORT.stages[1].seconds:.2f} s  2 of 3 rewritten, 2 left as they are")
+    assert terminal.progress.stages[0].processor_seconds == 0.0
+
+
 @pytest.mark.parametrize(("error", "word"), [(ValueError("x"), "failed"), (KeyboardInterrupt(), "interrupted")])
 def test_stage_that_ends_badly_says_so(error: BaseException, word: str) -> None:
     terminal = Terminal()

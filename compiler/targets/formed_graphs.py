@@ -1,0 +1,117 @@
+"""Applies the forms of a plan to a graph whose sizes are numbers, all but perhaps its rows.
+
+A form that refuses leaves the graph as it was, which is said; one that leaves an illegal graph behind is a defect, and
+ends the build under its name.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import InternalError, Place, Refused, SlipwayError
+from compiler.spec import check_between_passes
+from compiler.stages import Lowered, Refusal
+from compiler.targets.forms import Form
+
+
+@dataclasses.dataclass(frozen=True)
+class FormOutcome:
+    """What a form has done.
+
+    Attributes:
+        form: its name.
+        seconds: wall time.
+        matched: places that fit it.
+        rewritten: places that it changed.
+        refused: one reason per place that it left alone, or why it left the whole graph.
+        detail: figures for the report.
+    """
+
+    form: str
+    seconds: float
+    matched: int = 0
+    rewritten: int = 0
+    refused: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Formed:
+    """A graph after its forms, and what each of them did."""
+
+    lowered: Lowered
+    outcomes: tuple[FormOutcome, ...] = ()
+
+
+def formed(plan: Sequence[Form], lowered: Lowered) -> Formed:
+    """Apply forms one after the other.
+
+    Args:
+        plan: the forms that are on.
+        lowered: the graph, whose sizes are numbers, all but perhaps its rows; it may be changed in place.
+
+    Raises:
+        InternalError: a form leaves an illegal graph behind; names the form.
+    """
+    outcomes = []
+    for form in plan:
+        lowered, outcome = _applied(form, lowered)
+        outcomes.append(outcome)
+    return Formed(lowered, tuple(outcomes))
+
+
+def _applied(form: Form, lowered: Lowered) -> tuple[Lowered, FormOutcome]:
+    started = time.perf_counter()
+    try:
+        outcome = form.made.apply(dataclasses.replace(lowered, model=house.clone(lowered.model)))
+        check_between_passes(outcome.lowered)
+        _require_sizes(lowered, outcome.lowered)
+    except Refused as refused:
+        reason = str(Refusal(refused.message, refused.place))
+        return lowered, FormOutcome(form.name, time.perf_counter() - started, refused=(reason,))
+    except SlipwayError as error:
+        raise error.at(stage=form.name, graph=lowered.graph) from None
+    reasons = tuple(map(str, outcome.refused))
+    seconds = time.perf_counter() - started
+    done = FormOutcome(form.name, seconds, outcome.matched, outcome.rewritten, reasons, outcome.detail)
+    return outcome.lowered, done
+
+
+def _require_sizes(before: Lowered, after: Lowered) -> None:
+    """Every value that a form has made has a shape of numbers, and of the number of rows where that is open.
+
+    Raises:
+        InternalError: names the first that has none.
+    """
+    was_open = {value.name for _, value in _without_sizes(before)}
+    for node, value in _without_sizes(after):
+        if value.name not in was_open:
+            raise InternalError(
+                f"expected a shape of numbers, got {value.shape} of {value.name}",
+                place=Place(node=str(node.name), op=node.op_type, tensor=str(value.name)),
+            )
+
+
+def _without_sizes(lowered: Lowered) -> Iterator[tuple[ir.Node, ir.Value]]:
+    rows = {house.symbol(str(lowered.batch_axis))}
+    for node in lowered.model.graph:
+        for value in node.outputs:
+            dims = house.dims_of(value)
+            if dims is None or any(not isinstance(dim, int) and not dim.free_symbols <= rows for dim in dims):
+                yield node, value
+
+
+def outcomes_of(graphs: Iterable[Formed]) -> tuple[FormOutcome, ...]:
+    """What each form has done on all graphs of one plan: places of the one with most, reasons once, times added."""
+    return tuple(_together(alike) for alike in zip(*(each.outcomes for each in graphs), strict=True))
+
+
+def _together(alike: Sequence[FormOutcome]) -> FormOutcome:
+    most = max(alike, key=lambda each: (each.rewritten, each.matched))
+    reasons = tuple(dict.fromkeys(reason for each in alike for reason in each.refused))
+    files = f"in {sum(each.rewritten > 0 for each in alike)} of {len(alike)} files" if len(alike) > 1 else ""
+    detail = ", ".join(each for each in (most.detail, files) if each)
+    return dataclasses.replace(most, seconds=sum(each.seconds for each in alike), refused=reasons, detail=detail)
