@@ -1,7 +1,8 @@
 """The passes of a graph as its recipe lists them: made, checked, and each with the key of its result."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from compiler.errors import RecipeError
@@ -63,15 +64,19 @@ class PlannedPass:
         return self.was_rounded or self.made.lossy
 
 
-def plan_of(key: str, specs: Sequence[PassSpec]) -> list[PlannedPass]:
+def plan_of(
+    key: str, specs: Sequence[PassSpec], preferred: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> list[PlannedPass]:
     """Every pass, in order.
 
     Args:
         key: of what the first pass is given.
         specs: as the recipe has them.
+        preferred: options by pass, of the target; a recipe's own go before them.
     """
     plan: list[PlannedPass] = []
-    for spec in specs:
+    for listed in specs:
+        spec = PassSpec(name=listed.name, options={**preferred.get(listed.name, {}), **listed.options})
         key = key_of(PassInputs(key, spec))
         was_rounded = bool(plan) and plan[-1].is_rounded
         plan.append(PlannedPass(make_pass(spec.name, spec.options, placements()), key, was_rounded))

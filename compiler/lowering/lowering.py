@@ -58,7 +58,7 @@ class Lowering:
         self.proofs: dict[str, Proof] = {}
         self._final: Lowered | None = None
         key = key_of(original.lowering_inputs())
-        self.plan = plan_of(key, original.passes)
+        self.plan = plan_of(key, original.passes, target.pass_options)
         last = self.plan[-1].key if self.plan else key
         is_rounded = bool(self.plan) and self.plan[-1].is_rounded
         self.is_rounded = is_rounded or any(form.made.lossy for form in self.target.plan)

@@ -8,7 +8,9 @@ After:
 
 Requires: static shapes but for the batch axis.
 Ensures: one input and one output per group of equally shaped states; states alone in their shape stay.
-Keeps: everything else; states that hold codes, each on a grid of its own (quantize_states).
+Keeps: everything else; states that hold codes, each on a grid of its own (quantize_states); all of them where the graph
+    has no more than a step may have. What is packed is split and stacked in every call: it serves devices that take few
+    tensors, and costs time where memory is what a step waits for.
 Numerics: exact; only movement.
 Source: stacking commutes with slicing and joining along another axis.
 """
@@ -21,7 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import Place, Refused
+from compiler.errors import Place, RecipeError, Refused
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import codes_of
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
@@ -29,12 +31,24 @@ from compiler.stages import Array, Lowered, Outcome, State, StateMap
 
 @dataclasses.dataclass(frozen=True)
 class PackStates:
-    """Stack equal states along a new axis 1."""
+    """Stack equal states along a new axis 1.
+
+    Attributes:
+        most: states that a step may have apart; None for any number. Targets say it where recipes do not.
+
+    Raises:
+        RecipeError: that is no number of states.
+    """
 
     name: ClassVar[str] = "pack_states"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ("pad_axes",)
     expensive: ClassVar[bool] = False
+    most: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.most is not None and (isinstance(self.most, bool) or self.most < 0):
+            raise RecipeError(f"most: expected a number of states or null, got {self.most!r}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Pack every group of two or more states with the same shape, type, frames axis and cache.
@@ -42,6 +56,9 @@ class PackStates:
         Raises:
             Refused: a state's shape is not static.
         """
+        if self.most is None or len(lowered.states) <= self.most:
+            detail = f"{len(lowered.states)} states stay apart" if lowered.states else ""
+            return Outcome(lowered, matched=len(lowered.states), detail=detail)
         coded = {state.input for state in lowered.states if codes_of(lowered.model, state.input) is not None}
         packed = [state for state in lowered.states if state.input in _carriers(lowered) | coded]
         groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}

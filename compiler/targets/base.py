@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from compiler.errors import InternalError
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
@@ -96,6 +96,7 @@ class Target(abc.ABC):
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
         times_here: whether what runs a finished artefact on this machine takes the time that it takes where it ships.
+        pass_options: options of the recipe's passes, by pass, where the recipe does not say them.
         placement: its rules for QuantizeLinear and DequantizeLinear, where it has any.
         trial: script of the bundle that tries on the device what cannot be tried without it; empty where none ships.
     """
@@ -104,6 +105,7 @@ class Target(abc.ABC):
     ships: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", "onnxruntime")
     times_here: ClassVar[bool] = True
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
     offers: ClassVar[tuple[Form, ...]] = ()

@@ -8,7 +8,7 @@ it is as fast. A graph that needs their number has a file per bucket of the batc
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session, open_session
@@ -23,6 +23,9 @@ class OnnxStatic(Target):
     """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`."""
 
     name: ClassVar[str] = "onnx_static"
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "pack_states": {"most": None}
+    }  # nothing takes few tensors
     placement: ClassVar[Placement | None] = CPU
     offers: ClassVar[tuple[Form, ...]] = ()
 

@@ -15,11 +15,11 @@ from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.sabotage import sabotage
 
 
-def test_one_graph_of_open_rows_is_packed_and_static_besides(shared: Project) -> None:
+def test_one_graph_of_open_rows_has_its_states_apart_and_is_static_besides(shared: Project) -> None:
     bundle = shared.folder / "bundle"
     manifest = json.loads((bundle / "manifest.json").read_text())
     graph = manifest["graphs"]["net"]
-    assert len(graph["inputs"]) <= 6
+    assert len({state["input"] for state in graph["states"]}) == 6
     assert {tuple(artifact["files"]) for artifact in graph["artifacts"]} == {("graphs/net.weights",)}
     assert (bundle / "graphs/net.weights").stat().st_size > 0
     assert [artifact["file"] for artifact in graph["artifacts"]] == ["graphs/net.batch.onnx"] * 2

@@ -6,6 +6,7 @@ import pytest
 
 from compiler.errors import RecipeError
 from compiler.lowering.listed_passes import check_passes, plan_of
+from compiler.passes.pack_states import PackStates
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import load_recipe
 from tests.kit.recipes import changed, write
@@ -47,3 +48,11 @@ def test_a_key_follows_from_all_that_came_before() -> None:
 def test_what_comes_behind_a_pass_that_rounds_is_rounded() -> None:
     plan = plan_of("captured", [PassSpec(name=name) for name in ("simplify", "quantize_dynamic", "simplify")])
     assert [(each.was_rounded, each.is_rounded) for each in plan] == [(False, False), (False, True), (True, True)]
+
+
+def test_options_of_the_target_stand_where_the_recipe_says_none() -> None:
+    specs = [PassSpec(name="pack_states"), PassSpec(name="pack_states", options={"most": 4})]
+    plain, preferred = plan_of("captured", specs), plan_of("captured", specs, {"pack_states": {"most": None}})
+    assert [each.made for each in plain] == [PackStates(), PackStates(4)]
+    assert [each.made for each in preferred] == [PackStates(None), PackStates(4)]
+    assert preferred[0].key != plain[0].key

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
+from compiler.errors import RecipeError
 from compiler.passes.pack_states import PackStates, Stacked
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
@@ -41,6 +42,22 @@ def test_the_oldest_frames_are_dropped_before_joining() -> None:
 def test_states_of_different_shapes_stay() -> None:
     outcome = verify_untouched(PackStates(), windowed()[1])
     assert outcome.matched == 2
+
+
+@pytest.mark.parametrize(("most", "packs"), [(None, False), (3, False), (2, True), (0, True)])
+def test_states_stay_apart_where_a_step_may_have_so_many(most: int | None, packs: bool) -> None:
+    origin, lowered = windowed(two_caches=True)
+    assert len(lowered.states) == 3
+    if packs:
+        verify_pass(PackStates(most), lowered, tolerance=1e-5, origin=origin)
+    else:
+        assert verify_untouched(PackStates(most), lowered).detail == "3 states stay apart"
+
+
+@pytest.mark.parametrize("most", [-1, True])
+def test_what_is_no_number_of_states_is_refused(most: int) -> None:
+    with pytest.raises(RecipeError, match="most: expected a number of states or null"):
+        PackStates(most)
 
 
 def test_a_dynamic_state_is_refused() -> None:
