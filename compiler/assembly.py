@@ -132,7 +132,7 @@ class Assembly:
         with self.progress.stage("", "speed") as handle:
             runnable = {name: graph for name, graph in self.shipped.graphs.items() if graph.is_timed_here}
             for name, graph in runnable.items():
-                self.record.speed += measure_speed(self.folder, graph.built.artifacts, name)
+                self.record.speed += measure_speed(self.folder, graph.built.artifacts, name, self.target.open)
             write_costs(self.folder, self.record.speed)
             missing = len(runnable) < len(self.shipped.graphs)
             handle.end(detail=_unmeasured(self.loaded.recipe.gates.budget, self.target) if missing else "")

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.markup import escape
@@ -21,7 +21,7 @@ from compiler.commands.subjects import named_graph
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.user_code.callables import shown_path
-from compiler.verify.speed import Ratio, time_ratio
+from compiler.verify.paired_rounds import Call, Clock, Ratio, time_ratio
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.runtime import Runtime
@@ -30,9 +30,6 @@ STAGE = "bench"
 
 WARM_UP = 10
 """Calls that are not timed."""
-
-Call = Callable[[], object]
-Clock = Callable[[], float]
 
 
 @dataclasses.dataclass(frozen=True)

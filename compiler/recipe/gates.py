@@ -100,7 +100,8 @@ class BudgetGate(Record):
         size_mb: bytes of all files, in units of 1e6.
         p95_ms: 95th percentile of one call at the smallest bucket, one thread.
         max_time_ratio: time of every bucket's call, as a share of that of the same graph before the first pass that
-            rounds; both are timed in turns by one process on one thread.
+            rounds; both are timed in turns by one process on one thread, until it is known on which side of the bound
+            the median lies.
         max_size_ratio: bytes of the graphs and weights, as a share of the same.
     """
 

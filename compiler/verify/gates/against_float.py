@@ -11,7 +11,8 @@ from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.integer_kernels import is_rounded_here
-from compiler.verify.speed import Ratio, measure_ratios
+from compiler.verify.paired_rounds import Ratio
+from compiler.verify.speed import measure_ratios
 
 STAGE = "against float"
 
@@ -27,7 +28,7 @@ def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: 
     for each in ratios:
         if gate.max_time_ratio is not None and each.median > gate.max_time_ratio:
             raise GateFailed(
-                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}",
+                f"expected at most {gate.max_time_ratio:g} of the time before rounding, got {each}, {each.certainty}",
                 cure="quantise more (pins, keep_float), drop the pass, or raise gates.budget.max_time_ratio",
                 place=place,
                 findings=findings,
@@ -45,7 +46,8 @@ def check_ratios(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: 
 def _findings(gate: BudgetGate, ratios: Sequence[Ratio], size: float, graph: str) -> Iterator[Finding]:
     for each in ratios if gate.max_time_ratio is not None else ():
         limit = gate.max_time_ratio or 0.0
-        yield at_most("budget.max_time_ratio", graph, each.sizes, limit=limit, measured=each.median, detail=str(each))
+        detail = f"{each}, {each.certainty}"
+        yield at_most("budget.max_time_ratio", graph, each.sizes, limit=limit, measured=each.median, detail=detail)
     if gate.max_size_ratio is not None:
         yield at_most("budget.max_size_ratio", graph, limit=gate.max_size_ratio, measured=size)
 
@@ -71,7 +73,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             path = Path(scratch) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        ratios = measure_ratios(shipped.folder, graph.built.artifacts, Path(scratch), exact.artifacts)
+        files = (shipped.folder, graph.built.artifacts, Path(scratch), exact.artifacts)
+        ratios = measure_ratios(*files, shipped.open, gate.max_time_ratio)
     size = sum(map(len, graph.built.files.values())) / sum(map(len, exact.files.values()))
     findings = check_ratios(gate, ratios, size, shipped.name)
     return Checked(findings, f"time {', '.join(map(str, ratios))} and size {size:.2f} of float")

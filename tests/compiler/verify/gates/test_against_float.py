@@ -5,16 +5,18 @@ import pytest
 from compiler.errors import GateFailed
 from compiler.recipe.gates import BudgetGate
 from compiler.verify.gates.against_float import check_ratios
-from compiler.verify.speed import Ratio
+from compiler.verify.paired_rounds import Ratio
 from tests.kit.models.project import Project
 from tests.kit.models.quantised import quantised
 
 
 def test_bounds_on_time_and_size() -> None:
     gate = BudgetGate(max_time_ratio=0.5, max_size_ratio=0.35)
-    good, slow = Ratio("batch1", 0.5, 0.45, 0.55), Ratio("batch16", 0.51, 0.4, 0.6)
+    good, slow = Ratio("batch1", 0.5, 0.45, 0.55, 0.49, 0.5, 30), Ratio("batch16", 0.51, 0.4, 0.6, 0.504, 0.52, 45)
     check_ratios(gate, [good], 0.35, "net")
-    with pytest.raises(GateFailed, match=r"at most 0\.5 of the time before rounding, got batch16 0\.51"):
+    with pytest.raises(
+        GateFailed, match=r"at most 0\.5 of the time before rounding, got batch16 0\.51 .*within 0\.504"
+    ):
         check_ratios(gate, [good, slow], 0.3, "net")
     with pytest.raises(GateFailed, match=r"at most 0\.35 of the bytes"):
         check_ratios(gate, [good], 0.36, "net")

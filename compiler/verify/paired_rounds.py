@@ -1,0 +1,172 @@
+"""Times of several calls in turns, round by round, and how sure their ratios are.
+
+What else the machine does falls on all calls of a round, so a ratio is taken within it. Where the median of all rounds
+lies is known to be within an interval that assumes nothing of their distribution: so many of the smallest and largest
+ratios are left out that the median lies outside by a chance of one in a hundred, as heads and tails fall.
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+Call = Callable[[], object]
+Clock = Callable[[], float]
+
+ROUNDS = 15
+"""Rounds after which a verdict is looked for; and again after as many more."""
+
+ROUND_S = 0.04
+"""Time of one call in one round; several calls where one is shorter."""
+
+DOUBT = 0.01
+"""Chance that the median lies outside of its interval."""
+
+SPAN_S = 10.0
+"""A verdict that a busy spell of the machine could have turned is looked at for so long."""
+
+MOST_S = 45.0
+"""Then the median decides, however near to the limit it is."""
+
+BUSY = 1.5
+"""How far a busy machine moves the ratio of two graphs: integer code has been seen to vary by so much, float by 1.1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """Time of one graph over that of another, per round.
+
+    Attributes:
+        sizes: the bucket.
+        median: over the rounds.
+        low: 10th percentile.
+        high: 90th percentile.
+        least: the lower end of the interval that holds the median.
+        most: the upper end.
+        rounds: how many there were.
+    """
+
+    sizes: str
+    median: float
+    low: float
+    high: float
+    least: float
+    most: float
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"{self.sizes} {self.median:.2f} ({self.low:.2f}..{self.high:.2f})".strip()
+
+    @property
+    def certainty(self) -> str:
+        """How sure the median is, in words."""
+        return f"median of {self.rounds} rounds within {self.least:.3f}..{self.most:.3f}"
+
+
+def ratio_of(ratios: Sequence[float], sizes: str = "") -> Ratio:
+    """The figures of a ratio that was taken round by round, at least twice."""
+    tenths = statistics.quantiles(ratios, n=10, method="inclusive")
+    return Ratio(sizes, statistics.median(ratios), tenths[0], tenths[-1], *median_interval(ratios), len(ratios))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """An interval that holds the median of what the values were drawn from; without bounds where they are too few.
+
+    Source: order statistics; the number of values below the median is that of heads in as many tosses.
+    """
+    count, outside, left_out = len(values), 0.0, 0
+    while True:
+        outside += math.comb(count, left_out) / 2**count
+        if 2 * outside > DOUBT:
+            break
+        left_out += 1
+    if not left_out:
+        return 0.0, math.inf
+    ordered = sorted(values)
+    return ordered[left_out - 1], ordered[count - left_out]
+
+
+class Rounds:
+    """Runs calls in turns.
+
+    Args:
+        runs: each runs one call.
+        clock: seconds; those that the calling thread has spent computing, on which all of a session of one thread
+            runs, so that nothing is counted while another process has the core.
+
+    Attributes:
+        times: of every round the seconds of one call of each.
+    """
+
+    def __init__(self, runs: Sequence[Call], clock: Clock = time.thread_time) -> None:
+        self.runs, self.clock = runs, clock
+        slowest = max(self._timed(run, 2) for run in runs)
+        self.calls = max(1, round(ROUND_S / max(slowest, 1e-6)))
+        self.times: list[tuple[float, ...]] = []
+
+    def more(self, rounds: int) -> None:
+        """Run so many rounds more, in alternating order."""
+        for _ in range(rounds):
+            order = list(range(len(self.runs)))
+            times = {which: self._timed(self.runs[which], self.calls) for which in order[:: self._direction]}
+            self.times.append(tuple(times[which] for which in order))
+
+    @property
+    def _direction(self) -> int:
+        return 1 if len(self.times) % 2 else -1
+
+    def ratio(self, sizes: str = "", of: int = 0, to: int = 1) -> Ratio:
+        """The time of one call over that of another."""
+        return ratio_of([each[of] / each[to] for each in self.times], sizes)
+
+    def _timed(self, run: Call, calls: int) -> float:
+        started = self.clock()
+        for _ in range(calls):
+            run()
+        return (self.clock() - started) / calls
+
+
+def time_ratio(sizes: str, graph: Call, other: Call, *, rounds: int = ROUNDS, clock: Clock = time.thread_time) -> Ratio:
+    """The time of one call over that of another.
+
+    Args:
+        sizes: the bucket, for messages.
+        graph: runs one call.
+        other: runs one call of what it is compared with.
+        rounds: how often both are timed.
+        clock: seconds, as for `Rounds`.
+    """
+    both = Rounds((graph, other), clock)
+    both.more(rounds)
+    return both.ratio(sizes)
+
+
+def judged_ratios(pairs: Mapping[str, Rounds], limit: float | None, wall: Clock = time.monotonic) -> list[Ratio]:
+    """The ratio of every pair, measured until it is known on which side of a limit it lies.
+
+    It is when its interval lies on that side, and does so for a while or from afar: a spell in which the machine is
+    busy with something else, and one of the two suffers more, then changes nothing. All pairs share the while.
+
+    Args:
+        pairs: two calls each, by bucket.
+        limit: of every ratio; None where there is none.
+        wall: seconds, those of other processes included.
+    """
+    started = wall()
+    waiting = list(pairs)
+    while waiting:
+        for sizes in waiting:
+            pairs[sizes].more(ROUNDS)
+        spent = wall() - started
+        waiting = [
+            sizes
+            for sizes in waiting
+            if limit is not None and spent < MOST_S and not _is_known(pairs[sizes].ratio(), limit, spent)
+        ]
+    return [rounds.ratio(sizes) for sizes, rounds in pairs.items()]
+
+
+def _is_known(ratio: Ratio, limit: float, spent_s: float) -> bool:
+    margin = BUSY if spent_s < SPAN_S else 1.0
+    return ratio.most * margin <= limit or ratio.least > limit * margin
