@@ -15,7 +15,7 @@ from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.links import dims
-from compiler.derivation.shifted_scores import in_terms_of_movements, look_up, require_masked, restore
+from compiler.derivation.shifted_scores import in_terms_of_movements, look_up, require_masked, require_not_carried, restore
 from compiler.derivation.written_sizes import STAMP, Part, Parts, written_size
 from compiler.errors import Place, Refused
 
@@ -75,6 +75,7 @@ def derive(
         )
     unmasked = require_masked(judging, lookups)
     emission = Emission(judging, past, marks)
+    require_not_carried((each.value for each in emission.caches.cached), lookups)
     house.prune(emission.model)
     certificate = _certificate(judging, emission, time, past, longest)
     certificate["values"] = in_terms_of_movements(certificate["values"], lookups, unmasked)

@@ -18,7 +18,7 @@ Source: Dai et al., Transformer-XL (2019), appendix B, for the movements.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,29 @@ def restore(model: ir.Model, lookups: Sequence[Lookup]) -> None:
     for each in lookups:
         house.take_over(model, each.looked_up, each.moved)
         model.graph.remove({node for value in each.made if (node := value.producer()) is not None}, safe=True)
+
+
+def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) -> None:
+    """Hold what calls hand on to values of the graph as it is given: no other can be followed by the checker.
+
+    Args:
+        carried: values whose frames later calls read.
+        lookups: of the graph that reads them.
+
+    Raises:
+        Refused: later rows read scores by distance of earlier ones, as attention does that is turned; names the movement.
+    """
+    of = {value: lookup for lookup in lookups for value in lookup.made}
+    for value in carried:
+        if value in of:
+            maker = of[value].moved.producer()
+            assert maker is not None
+            raise Refused(
+                "no steps can be derived: later rows read scores of earlier rows that were moved by distance, and those "
+                "are not cached",
+                cure="let every row read its own scores alone, or look scores up by distance",
+                place=Place(node=str(maker.name), op=maker.op_type, source=house.source_of(maker)),
+            )
 
 
 def require_masked(judging: Judging, lookups: Sequence[Lookup]) -> set[ir.Value]:

@@ -53,6 +53,14 @@ def test_scores_of_other_rows_that_a_mask_shows_are_refused() -> None:
     assert refused.value.place.op == "Softmax"
 
 
+def test_scores_by_distance_that_later_rows_read_are_refused() -> None:
+    """Attention that is turned reads the scores of all rows; where it shows each row its own alone, it is a stream."""
+    turned = Drawing(positions="skewed", mask="band", width=1, writing="factor", keys_turned=True, spoiler="wrong_axis")
+    with pytest.raises(Refused, match="later rows read scores of earlier rows that were moved by distance") as refused:
+        derive(whole_graph(turned), "time", "past", LONGEST)
+    assert refused.value.place.op == "Slice"
+
+
 SPOILED = {
     "distances that are scaled with the length": "far_scaled",
     "distances that begin at the other end": "far_turned",
