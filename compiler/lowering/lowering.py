@@ -56,6 +56,7 @@ class Lowering:
         self.parity, self.kept = PassParity(original, failures), KeptPasses(original)
         self.precision: list[PrecisionRecord] = []
         self.proofs: dict[str, Proof] = {}
+        self._exact: Lowered | None = None
         self._final: Lowered | None = None
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes, target.pass_options)
@@ -84,6 +85,8 @@ class Lowering:
         for each in self.plan:
             with self.progress.stage(self.name, each.made.name) as handle:
                 started, before = time.perf_counter(), _copy_of(lowered)
+                if each.made.lossy and self._exact is None:
+                    self._exact = before
                 outcome = self._apply(each, before, lowered)
                 lowered = outcome.lowered
                 records = [{"pass": each.made.name, **record} for record in outcome.records]
@@ -132,7 +135,9 @@ class Lowering:
 
     def exact(self) -> Lowered:
         """The graph before the first pass that rounds on purpose."""
-        return self._after(itertools.takewhile(lambda each: not each.made.lossy, self.plan))
+        if self._exact is None:
+            self._exact = self._after(itertools.takewhile(lambda each: not each.made.lossy, self.plan))
+        return self._exact
 
     def final(self) -> Lowered:
         """The graph after all passes."""

@@ -1,8 +1,11 @@
 """The gate on what rounding saves: time and size are held to their bounds, where a pass has rounded."""
 
+from unittest import mock
+
 import pytest
 
 from compiler.errors import GateFailed
+from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.gates import BudgetGate
 from compiler.verify.gates.against_float import check_ratios
 from compiler.verify.paired_rounds import Ratio
@@ -24,9 +27,11 @@ def test_bounds_on_time_and_size() -> None:
 
 
 def test_what_is_quantised_runs_on_integers_and_is_timed_beside_itself(project: Project) -> None:
-    ended = quantised(project, "quantize_static: {pins: []}", ", max_time_ratio: 100, max_size_ratio: 100")
+    with mock.patch.object(PadAxes, "apply", autospec=True, side_effect=PadAxes.apply) as padded:
+        ended = quantised(project, "quantize_static: {pins: []}", ", max_time_ratio: 100, max_size_ratio: 100")
     assert ended.code == 0, ended.err
     assert "1 integer kernels; time batch=1 " in ended.out and "steps replayed" in ended.out
+    assert padded.call_count == 1  # what is compared with is the graph that has come by, not one made anew
 
 
 def test_a_bound_that_is_not_kept_fails_the_build(project: Project) -> None:
