@@ -1,6 +1,7 @@
 """What quantising one layer alone does to a graph's outputs, in a few chained calls from the middle of a stream.
 
-One graph holds every layer in both forms with a switch between them, so a layer costs a few calls and no new session.
+One graph holds every layer in both forms with a switch between them, so a layer costs a few calls and no new session;
+layers are asked about side by side.
 The losses of layers add up when their errors are small and not correlated, which is what ranking them takes for
 granted; how much a set of layers costs together is measured, not added.
 """
@@ -16,6 +17,7 @@ from compiler.quantization.placement import Placement
 from compiler.quantization.plans import Plan
 from compiler.quantization.weighted_layers import find_layers
 from compiler.quantization.writer import Writer
+from compiler.runners.ahead import on_all_cores
 from compiler.runners.choose import runner_on
 from compiler.runners.session import open_session
 from compiler.stages import Array, Feed, Lowered
@@ -55,14 +57,15 @@ def sensitivities(
     states, lengths = dict(runner.states), dict(runner.lengths)
 
     def answers(switched: Feed) -> list[dict[str, Array]]:
-        runner.reset(states, lengths)
-        return [runner.step(feed, switched) for feed in probe]
+        probing = runner_on(session, mixed)
+        probing.reset(states, lengths)
+        return [probing.step(feed, {**off, **switched}) for feed in probe]
 
-    exact = answers(off)
-    return {
-        layer: _noise(exact, answers({**off, switch: np.array(True)}), lowered.data_outputs)
-        for layer, switch in switches.items()
-    }
+    exact = answers({})
+    losses = on_all_cores(
+        lambda switch: _noise(exact, answers({switch: np.array(True)}), lowered.data_outputs), switches.values()
+    )
+    return dict(zip(switches, losses, strict=True))
 
 
 def _noise(exact: Sequence[Mapping[str, Array]], rounded: Sequence[Mapping[str, Array]], names: Sequence[str]) -> float:

@@ -1,6 +1,7 @@
 """What quantising one layer alone does to the outputs."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -44,3 +45,14 @@ def test_losses_add_up() -> None:
     outputs = [(exact.step(feed)["y"], rounded.step(feed)["y"]) for feed in streams(graph)[0]]
     together = sum(np.square(a - b).sum() for a, b in outputs) / sum(np.square(a).sum() for a, _ in outputs)
     assert 0.5 < together / sum(losses.values()) < 2.0
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_losses_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    graph = speech()
+    layers = find_layers(graph.model)
+    plans = make_plans(layers, record(graph, inputs_of(layers), streams(graph)), CPU)
+    here = sensitivities(graph, plans, CPU, streams(graph))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert sensitivities(graph, plans, CPU, streams(graph)) == here
+    assert list(here) == [layer.name for layer in layers]
