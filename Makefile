@@ -50,7 +50,7 @@ $(STAMP):
 # Run in a .venv that holds what pyproject.toml asks for.
 lock:
 	@{ sed -n 1p requirements.lock; echo torch==2.13.0; \
-	   $(BIN)/python -m pip freeze --all | grep -viE '^(torch|pip|wheel)=='; } > requirements.lock.new
+	   $(BIN)/python -m pip freeze --all | grep -viE '^(torch|pip|wheel|openvino-telemetry)=='; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
 
 clean:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from runtime_lite.errors import EngineAbsent, show
+from runtime_lite.executors.openvino import OpenvinoExecutor
 from runtime_lite.executors.tensorrt import TensorrtExecutor
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.reader import Bundle
@@ -35,7 +36,7 @@ ExecutorFactory = Callable[[Bundle, str, int], Executor]
 """Makes an executor from a bundle, a graph name and a number of threads."""
 
 
-def _graph_files(bundle: Bundle, name: str, threads: int, allow_host_code: bool) -> Executor:
+def _onnx_runtime(bundle: Bundle, name: str, threads: int) -> Executor:
     try:
         found = importlib.import_module("runtime_lite.executors.onnx")
     except ImportError as error:
@@ -51,14 +52,14 @@ def _tensorrt(bundle: Bundle, name: str, threads: int, allow_host_code: bool) ->
     return TensorrtExecutor(bundle, name, allow_host_code)
 
 
-EXECUTORS: Mapping[str | None, Callable[[Bundle, str, int, bool], Executor]] = {
-    None: _graph_files,
-    "tensorrt": _tensorrt,
-}
-"""What runs the engines of a target, by its name; under None, what runs graph files where there are no engines.
+EXECUTORS: Mapping[str, Callable[[Bundle, str, int, bool], Executor]] = {"tensorrt": _tensorrt}
+"""What runs the engines of a target, by its name.
 
 Each imports only what it needs: a machine with engines needs no ONNX Runtime, and the other way round.
 """
+
+RUNTIMES: Mapping[str, ExecutorFactory] = {"openvino": OpenvinoExecutor}
+"""What runs the graph files of a target without engines, by its name; those of any other ONNX Runtime does."""
 
 
 def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool = False) -> Executor:
@@ -80,14 +81,15 @@ def make_executor(bundle: Bundle, name: str, threads: int, allow_host_code: bool
             f"{bundle.path}: graph {name!r}: expected an engine, got none, {graph.engine.reason}; "
             f"run `python build.py finish {bundle.path}` on the machine with the device"
         )
-    kind = None if graph.engine is None else graph.target
-    if kind not in EXECUTORS:
-        known = ", ".join(sorted(filter(None, EXECUTORS)))
+    if graph.engine is None:
+        return RUNTIMES.get(graph.target, _onnx_runtime)(bundle, name, threads)
+    if graph.target not in EXECUTORS:
+        known = ", ".join(sorted(EXECUTORS))
         raise EngineAbsent(
             f"{bundle.path}: graph {name!r}: expected engines that this runtime runs ({known}), got those of "
-            f"{show(kind)}; run it with its vendor's runtime"
+            f"{show(graph.target)}; run it with its vendor's runtime"
         )
-    return EXECUTORS[kind](bundle, name, threads, allow_host_code)
+    return EXECUTORS[graph.target](bundle, name, threads, allow_host_code)
 
 
 def make_trusted_executor(bundle: Bundle, name: str, threads: int) -> Executor:

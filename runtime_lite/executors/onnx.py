@@ -8,9 +8,6 @@ is refused. Sessions run one node after the other with a fixed number of threads
 one machine. Feeds are trusted: `feeds.py` has checked them.
 """
 
-import ctypes
-import posixpath
-import sys
 import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -19,10 +16,11 @@ import onnxruntime  # type: ignore[import-untyped, unused-ignore]
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state  # type: ignore[import-untyped, unused-ignore]
 
 from runtime_lite.errors import BadInput, BundleRefused, ExecutorFailed, InternalError, show
+from runtime_lite.executors.graph_file import read_graph_file
+from runtime_lite.executors.heap import trim_heap
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.manifest import Artifact, Graph, Tensor, bucket_name
-from runtime_lite.format.onnx_file import scan_onnx
 from runtime_lite.format.reader import Bundle
 
 _ORT_ERRORS = (
@@ -40,8 +38,6 @@ _CPU = ort_state.OrtDevice(ort_state.OrtDevice.cpu(), ort_state.OrtDevice.defaul
 _MEMORY = ort_state.OrtValue.ortvalue_from_numpy  # shares the array's memory, but for an input that is not contiguous
 _OTHER_SHAPE = ("but the computed output shape for this run is", "Got invalid dimensions for output")
 _GIVE_BACK = ("memory.enable_memory_arena_shrinkage", "cpu:0")  # of a run: the system gets what no tensor lies in
-# asked for on import: whoever watches what a build reads sees no library opened while a model is
-_MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 _FATAL = 4  # log level: errors reach the caller as exceptions, once
 
 
@@ -141,10 +137,8 @@ class OnnxExecutor:
             return self._sessions[artifact.file]
 
     def _open_session(self, artifact: Artifact) -> _Session:
-        where = f"{self._bundle.path}: {artifact.file}"
-        content = self._bundle.read_file(artifact.file)
-        locations = self._check_versions_and_locations(where, content, artifact)
-        buffers = [self._bundle.read_file(path) for path in locations.values()]
+        file = read_graph_file(self._bundle, self._graph, artifact)
+        where, buffers = file.where, list(file.data.values())
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
@@ -154,17 +148,17 @@ class OnnxExecutor:
         options.log_severity_level = _FATAL
         options.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the content
         options.add_session_config_entry("session.force_spinning_stop", "1")  # idle sessions leave the cores alone
-        if locations:
+        if buffers:
             # the buffers are needed until the session exists; ONNX Runtime keeps copies of what it uses
-            options.add_external_initializers_from_files_in_memory(list(locations), buffers, [len(b) for b in buffers])
+            options.add_external_initializers_from_files_in_memory(list(file.data), buffers, [len(b) for b in buffers])
         try:
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(file.content, options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise BundleRefused(
                 f"{where}: expected a graph that ONNX Runtime {onnxruntime.__version__} runs, got {_reason(error)}; "
                 "rebuild the bundle with build.py or install the version it was verified with"
             ) from error
-        _trim_heap()
+        trim_heap()
         self._check_signature(where, "inputs", session.get_inputs(), self._graph.inputs, artifact)
         self._check_signature(where, "outputs", session.get_outputs(), self._graph.outputs, artifact)
         backend: _Session = session._sess  # the wrapper cannot write into arrays and say what went wrong in types
@@ -187,31 +181,6 @@ class OnnxExecutor:
                 (pair for pair in zip(wanted, got, strict=False) if pair[0] != pair[1]), (len(wanted), len(got))
             )
             refuse(where, f"{side} as the manifest lists them ({show(differs[0])})", show(differs[1]))
-
-    def _check_versions_and_locations(self, where: str, content: bytes, artifact: Artifact) -> dict[str, str]:
-        """Return the external files of a graph file, location as written there to file of the bundle."""
-        found = scan_onnx(content, where)
-        if (found.ir_version, found.opset) != (self._graph.ir_version, self._graph.opset):
-            expected = f"IR version {self._graph.ir_version} and opset {self._graph.opset}, as the manifest says"
-            refuse(where, expected, f"{found.ir_version} and {found.opset}")
-        folder = posixpath.dirname(artifact.file)
-        allowed = {posixpath.relpath(path, folder or "."): path for path in artifact.files}
-        locations: dict[str, str] = {}
-        for external in found.external:
-            if external.location not in allowed:
-                refuse(where, f"external data in {sorted(allowed)}", show(external.location))
-            path = allowed[external.location]
-            size = self._bundle.manifest.files[path].bytes
-            if external.end > size:
-                refuse(where, f"external data within the {size} bytes of {path!r}", f"data up to byte {external.end}")
-            locations[external.location] = path
-        return locations
-
-
-def _trim_heap() -> None:
-    """Give the system what opening a session has left in the heap, as much as its weights; where the C library can."""
-    if _MALLOC_TRIM is not None:
-        _MALLOC_TRIM(0)
 
 
 def _reason(error: Exception) -> str:

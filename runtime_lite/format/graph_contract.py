@@ -21,7 +21,10 @@ from runtime_lite.format.reader import Bundle
 
 KEY = "slipway.contract"
 
-_FIELDS = ("inputs", "outputs", "axes", "states", "caches", "batch_axis", "rows_independent", "flush", "flush_values")
+_FIELDS = (
+    "inputs", "outputs", "axes", "states", "caches", "batch_axis", "rows_independent",
+    "flush", "flush_values", "options",
+)  # fmt: skip
 """Of `Graph`: what decides answers. Versions are checked by the executor, files by their hashes."""
 
 

@@ -161,6 +161,7 @@ class Graph:
         flush: entries that complete the outputs of a stream at its end, by input of role `data`; none where nothing
             lags.
         flush_values: the number that these entries are, by input; 0 for others.
+        options: what the executor of the target is told about its graph files, e.g. what they compute in; free scalars.
     """
 
     target: str
@@ -179,6 +180,7 @@ class Graph:
     engine: Engine | None = None
     flush: Mapping[str, int] = field(default_factory=dict)
     flush_values: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def row_buckets(self) -> tuple[int, ...]:

@@ -240,4 +240,5 @@ def _graph(value: JsonValue) -> Graph:
         flush_values=value.key("flush_values").table(
             lambda each: each.number(-MAX_NUMBER, MAX_NUMBER), keys=JsonValue.identifier
         ),
+        options=value.key("options").table(JsonValue.scalar, keys=JsonValue.identifier),
     )

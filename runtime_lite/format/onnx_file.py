@@ -2,7 +2,7 @@
 
 A backend follows the `external_data` locations inside the file to other files of the machine; this finds every one of
 them, in initializers, attributes, subgraphs and functions, so that the executor can refuse a location that the manifest
-does not list. Only the Protocol Buffers wire format is walked; tensor contents are skipped, not copied.
+does not list. Tensor contents are skipped, not copied.
 
 It bounds, too, what a backend would be busy with for hours or take all memory for: nodes, readers of one value (opening
 takes time with their square), tensors, depth, functions that call each other, sparse tensors, loops without a constant
@@ -10,11 +10,11 @@ number of trips.
 """
 
 import collections
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime_lite.errors import show
 from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.wire_format import bytes_field, fields_of, varint
 
 MAX_DEPTH = 64
 MAX_NODES = 50_000
@@ -40,10 +40,9 @@ CHILDREN: dict[str, dict[int, str]] = {
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
     "TensorProto": {},
 }
-_EXTERNAL_DATA = 13  # TensorProto.external_data, entries of StringStringEntryProto key = 1, value = 2
+EXTERNAL_DATA = 13  # TensorProto.external_data, entries of StringStringEntryProto key = 1, value = 2
 _IR_VERSION, _OPSET_IMPORT, _METADATA = 1, 8, 14  # of ModelProto; OperatorSetIdProto has domain = 1, version = 2
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups (3, 4) do not occur in ONNX
-_NODE, _INITIALIZER, _GRAPH = 1, 5, 7  # of GraphProto, and of ModelProto
+_NODE, INITIALIZER, GRAPH = 1, 5, 7  # of GraphProto, and of ModelProto
 _NODE_INPUT, _OP_TYPE, _ATTRIBUTE = 1, 4, 5  # of NodeProto
 _TENSOR_NAME, _RAW_DATA, _INT64_DATA = 8, 9, 7  # of TensorProto
 _REFUSED = {"FunctionProto": "functions", "SparseTensorProto": "sparse tensors", "TrainingInfoProto": "training steps"}
@@ -55,11 +54,18 @@ class ExternalData:
 
     Attributes:
         location: path relative to the folder of the ONNX file, as it is written there.
-        end: offset of the first byte after the content, as far as it is written there.
+        offset: of the first byte of the content; 0 where it is not written.
+        length: of the content in bytes; 0 where it is not written, for all that follows.
     """
 
     location: str
-    end: int
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte after the content, as far as it is written."""
+        return self.offset + self.length
 
 
 @dataclass
@@ -102,10 +108,21 @@ def scan_onnx(content: bytes, where: str) -> OnnxFile:
         got = f"{count} that read {show(name.decode('utf-8', 'backslashreplace'))}"
         refuse(where, f"at most {MAX_READERS} nodes that read one value", got)
     if found.has_loops:
-        for number, value in _fields(memoryview(content), where):
-            if number == _GRAPH and not isinstance(value, int):
+        for number, value in fields_of(memoryview(content), where):
+            if number == GRAPH and not isinstance(value, int):
                 _check_loops(value, where, 1, {})
     return found
+
+
+def external_data_of(tensor: memoryview, where: str) -> ExternalData | None:
+    """Return where the content of a tensor lies outside the file, or None.
+
+    Raises:
+        BundleRefused: it is not a well-formed message, or says it twice.
+    """
+    fields = fields_of(tensor, where)
+    entries = [_entry(each, where) for number, each in fields if number == EXTERNAL_DATA and not isinstance(each, int)]
+    return _external_data(entries, where) if entries else None
 
 
 def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
@@ -115,9 +132,9 @@ def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
         BundleRefused: it is not a well-formed message at the top, or has a key twice.
     """
     found: dict[str, bytes] = {}
-    for number, value in _fields(memoryview(content), where):
+    for number, value in fields_of(memoryview(content), where):
         if number == _METADATA and not isinstance(value, int):
-            parts = {key: bytes(part) for key, part in _fields(value, where) if not isinstance(part, int)}
+            parts = {key: bytes(part) for key, part in fields_of(value, where) if not isinstance(part, int)}
             name = parts.get(1, b"").decode("utf-8", "backslashreplace")
             if name in found:
                 refuse(where, "every key of the metadata once", f"{show(name)} twice")
@@ -127,24 +144,15 @@ def metadata_of(content: bytes, where: str) -> dict[str, bytes]:
 
 def with_metadata(content: bytes, key: str, text: str) -> bytes:
     """Return an ONNX file with one more entry of metadata; messages of one kind are joined by writing them in a row."""
-    entry = b"".join(_bytes_field(number, each.encode()) for number, each in ((1, key), (2, text)))
-    return content + _bytes_field(_METADATA, entry)
-
-
-def _bytes_field(number: int, content: bytes) -> bytes:
-    header, size = bytearray([number << 3 | _BYTES]), len(content)
-    while size > 0x7F:
-        header.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*header, size]) + content
+    entry = b"".join(bytes_field(number, each.encode()) for number, each in ((1, key), (2, text)))
+    return content + bytes_field(_METADATA, entry)
 
 
 def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         refuse(where, f"graphs nested at most {MAX_DEPTH} deep", "deeper ones")
     _count(kind, found, where)
-    entries: list[tuple[str, str]] = []
-    for number, value in _fields(message, where):
+    for number, value in fields_of(message, where):
         if isinstance(value, int):
             if kind == "ModelProto" and number == _IR_VERSION:
                 found.ir_version = value
@@ -159,10 +167,9 @@ def _scan(message: memoryview, kind: str, found: OnnxFile, where: str, depth: in
             _scan_opset(value, found, where)
         elif kind == "TensorProto" and number == _TENSOR_NAME:
             found.constants.add(bytes(value))
-        elif kind == "TensorProto" and number == _EXTERNAL_DATA:
-            entries.append(_entry(value, where))
-    if entries:
-        found.external.append(_external_data(entries, where))
+    outside = external_data_of(message, where) if kind == "TensorProto" else None
+    if outside is not None:
+        found.external.append(outside)
 
 
 def _count(kind: str, found: OnnxFile, where: str) -> None:
@@ -179,10 +186,10 @@ def _count(kind: str, found: OnnxFile, where: str) -> None:
 
 def _check_loops(graph: memoryview, where: str, around: int, known: dict[bytes, int]) -> None:
     """Check that every loop has a constant number of trips, few enough with the loops around it."""
-    parts = [(number, value) for number, value in _fields(graph, where) if not isinstance(value, int)]
-    constants = known | dict(_number(value, where) for number, value in parts if number == _INITIALIZER)
+    parts = [(number, value) for number, value in fields_of(graph, where) if not isinstance(value, int)]
+    constants = known | dict(_number(value, where) for number, value in parts if number == INITIALIZER)
     for node in (value for number, value in parts if number == _NODE):
-        fields = list(_fields(node, where))
+        fields = list(fields_of(node, where))
         names = {key: [bytes(v) for n, v in fields if n == key and not isinstance(v, int)] for key in (1, 2, _OP_TYPE)}
         attributes = [_attribute(v, where) for n, v in fields if n == _ATTRIBUTE and not isinstance(v, int)]
         if names[_OP_TYPE] == [b"Constant"]:
@@ -202,7 +209,7 @@ def _check_loops(graph: memoryview, where: str, around: int, known: dict[bytes, 
 
 def _attribute(message: memoryview, where: str) -> tuple[list[memoryview], list[memoryview]]:
     """Return the tensors and the graphs of an attribute."""
-    fields = [(number, value) for number, value in _fields(message, where) if not isinstance(value, int)]
+    fields = [(number, value) for number, value in fields_of(message, where) if not isinstance(value, int)]
     kinds = CHILDREN["AttributeProto"]
     return tuple([v for n, v in fields if kinds.get(n) == kind] for kind in ("TensorProto", "GraphProto"))  # type: ignore[return-value]
 
@@ -210,7 +217,7 @@ def _attribute(message: memoryview, where: str) -> tuple[list[memoryview], list[
 def _number(tensor: memoryview, where: str) -> tuple[bytes, int]:
     """Return name and value of a tensor of one int64; a value beyond every bound for any other."""
     name, value = b"", MAX_TRIPS + 1
-    for number, content in _fields(tensor, where):
+    for number, content in fields_of(tensor, where):
         if isinstance(content, int):
             value = content if number == _INT64_DATA else value
         elif number == _TENSOR_NAME:
@@ -218,13 +225,13 @@ def _number(tensor: memoryview, where: str) -> tuple[bytes, int]:
         elif number == _RAW_DATA and len(content) == 8:
             value = int.from_bytes(content, "little")
         elif number == _INT64_DATA:
-            value = _varint(content, 0, where)[0] if len(content) else value
+            value = varint(content, 0, where)[0] if len(content) else value
     return name, value
 
 
 def _scan_opset(message: memoryview, found: OnnxFile, where: str) -> None:
     domain, version = b"", 0
-    for number, value in _fields(message, where):
+    for number, value in fields_of(message, where):
         if number == 1 and not isinstance(value, int):
             domain = bytes(value)
         elif number == 2 and isinstance(value, int):
@@ -235,7 +242,7 @@ def _scan_opset(message: memoryview, found: OnnxFile, where: str) -> None:
 
 def _entry(message: memoryview, where: str) -> tuple[str, str]:
     texts = {1: "", 2: ""}
-    for number, value in _fields(message, where):
+    for number, value in fields_of(message, where):
         if number in texts and not isinstance(value, int):
             if len(value) > 4096:
                 refuse(where, "external_data entries of at most 4096 bytes", str(len(value)))
@@ -251,40 +258,4 @@ def _external_data(entries: list[tuple[str, str]], where: str) -> ExternalData:
         text = known.setdefault(key, "0")
         if not text.isascii() or not text.isdigit() or len(text) > 18:
             refuse(where, f"external_data with a decimal {key}", show(text))
-    return ExternalData(known["location"], int(known["offset"]) + int(known["length"]))
-
-
-def _fields(message: memoryview, where: str) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield number and value of every field; fixed-width values are skipped."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at, where)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            value, at = _varint(message, at, where)
-            yield number, value
-            continue
-        if wire_type == _BYTES:
-            size, at = _varint(message, at, where)
-        elif wire_type in (_FIXED64, _FIXED32):
-            size = 8 if wire_type == _FIXED64 else 4
-        else:
-            refuse(where, "an ONNX file", f"wire type {wire_type} at byte {at}")
-        if size > len(message) - at:
-            refuse(where, "an ONNX file", f"a field of {size} bytes where {len(message) - at} are left")
-        if wire_type == _BYTES:
-            yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: memoryview, at: int, where: str) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (2**64 - 1), at
-    refuse(where, "an ONNX file", f"a number without end at byte {at}")
+    return ExternalData(known["location"], int(known["offset"]), int(known["length"]))

@@ -403,3 +403,14 @@ def replace_hashed(directory: Path, name: str, content: bytes) -> None:
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(content)
     edit_manifest(directory, lambda plain: plain["files"].update({name: dataclasses.asdict(entry_of(content))}))
+
+
+def for_openvino(directory: Path, precision: str = "float32") -> Path:
+    """Let a bundle's graphs be of the target that OpenVINO runs."""
+    edit_manifest(directory, lambda plain: [_of_openvino(graph, precision) for graph in plain["graphs"].values()])
+    rewrite_contracts(directory)
+    return directory
+
+
+def _of_openvino(graph: dict[str, Any], precision: str) -> None:
+    graph.update(target="openvino", options={"precision": precision})

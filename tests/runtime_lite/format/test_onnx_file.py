@@ -46,7 +46,7 @@ def test_the_table_knows_every_path_to_a_tensor() -> None:
 def test_a_graph_file_is_scanned() -> None:
     found = scan_onnx(onnx_bytes(STREAMING_TEXT.format(n=1), "w.bin", 32, 16), "g.onnx")
     assert (found.ir_version, found.opset) == (10, 20)
-    assert found.external == [ExternalData("w.bin", 48)]
+    assert found.external == [ExternalData("w.bin", 32, 16)]
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])

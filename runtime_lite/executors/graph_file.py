@@ -1,0 +1,55 @@
+"""A graph file of a bundle with what it reads, as the bytes whose hashes were checked: backends open no file.
+
+A graph that disagrees with the manifest about versions or external files is refused before a backend sees it.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime_lite.errors import show
+from runtime_lite.format.checked_json import refuse
+from runtime_lite.format.manifest import Artifact, Graph
+from runtime_lite.format.onnx_file import scan_onnx
+from runtime_lite.format.reader import Bundle
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """A graph and its weights.
+
+    Attributes:
+        where: bundle and file, for messages.
+        content: the ONNX file.
+        data: content of every external file, by location as the ONNX file writes it.
+    """
+
+    where: str
+    content: bytes
+    data: Mapping[str, bytes]
+
+
+def read_graph_file(bundle: Bundle, graph: Graph, artifact: Artifact) -> GraphFile:
+    """Return the file of an artifact, and the external files that it reads.
+
+    Raises:
+        BundleRefused: a file has changed since the bundle was opened; the graph is not of the versions that the
+            manifest says, or reads what it does not list.
+    """
+    where, content = f"{bundle.path}: {artifact.file}", bundle.read_file(artifact.file)
+    found = scan_onnx(content, where)
+    if (found.ir_version, found.opset) != (graph.ir_version, graph.opset):
+        expected = f"IR version {graph.ir_version} and opset {graph.opset}, as the manifest says"
+        refuse(where, expected, f"{found.ir_version} and {found.opset}")
+    folder = posixpath.dirname(artifact.file)
+    allowed = {posixpath.relpath(path, folder or "."): path for path in artifact.files}
+    locations: dict[str, str] = {}
+    for external in found.external:
+        if external.location not in allowed:
+            refuse(where, f"external data in {sorted(allowed)}", show(external.location))
+        path = allowed[external.location]
+        size = bundle.manifest.files[path].bytes
+        if external.end > size:
+            refuse(where, f"external data within the {size} bytes of {path!r}", f"data up to byte {external.end}")
+        locations[external.location] = path
+    return GraphFile(where, content, {location: bundle.read_file(path) for location, path in locations.items()})

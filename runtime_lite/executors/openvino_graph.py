@@ -1,0 +1,182 @@
+"""Compiles one graph file with OpenVINO for the processor of this machine, and runs it over the memory of arrays.
+
+OpenVINO is given bytes, no path: it opens no file. What it would choose by the machine it is told: the type that
+products are computed in (bfloat16 by default where the processor has it), the number of threads, where they run, and
+that no activation is rounded to integers unless the graph says so. Rows that a file leaves open stay open: one compiled
+graph, and one packed copy of its weights, for every number of rows.
+"""
+
+import ctypes
+import functools
+import io
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from runtime_lite.errors import BundleRefused, EngineAbsent, show
+from runtime_lite.executors.graph_file import GraphFile
+from runtime_lite.executors.heap import trim_heap
+from runtime_lite.format.arrays import Array
+from runtime_lite.format.onnx_memory import in_memory
+
+PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+"""What products and convolutions are computed in, and how OpenVINO calls it."""
+
+_FAILURES = (
+    "GeneralFailure", "InitializationFailure", "NotImplementedFailure", "OpConversionFailure", "OpValidationFailure",
+)  # fmt: skip
+
+Types = tuple[tuple[str, tuple[int, ...]], ...]
+"""Dtype and shape of each of some arrays."""
+
+
+def import_openvino() -> ModuleType:
+    """Return the package.
+
+    Raises:
+        EngineAbsent: it is not installed, or does not start.
+    """
+    try:
+        import openvino
+        import openvino.frontend
+    except (ImportError, OSError) as error:
+        raise EngineAbsent(f"expected the package openvino, got {show(str(error))}; pip install openvino") from error
+    return openvino
+
+
+@functools.cache
+def _core() -> Any:
+    return import_openvino().Core()
+
+
+def read_graph(file: GraphFile) -> Any:
+    """Return OpenVINO's model of a graph file, with a copy of its weights.
+
+    Raises:
+        BundleRefused: it cannot be read, or has an operator that OpenVINO lacks.
+        EngineAbsent: OpenVINO is not here.
+    """
+    addresses = {location: _address(content) for location, content in file.data.items()}
+    content = in_memory(file.content, file.where, addresses)
+    frontend = import_openvino().frontend
+    reader = frontend.FrontEndManager().load_by_framework("onnx")  # never guessed from the content
+    try:
+        return reader.convert(reader.load(io.BytesIO(content)))
+    except (RuntimeError, *(getattr(frontend, name) for name in _FAILURES)) as error:
+        raise _refused(file, error) from error
+
+
+def compile_graph(file: GraphFile, model: Any, precision: str, threads: int) -> "CompiledGraph":
+    """Compile a model of `read_graph`.
+
+    Args:
+        file: what it was read from, for messages.
+        model: the model.
+        precision: one of `PRECISIONS`; a processor without instructions for it computes in float32.
+        threads: that a call may use, the caller's among them.
+
+    Raises:
+        BundleRefused: OpenVINO does not compile it.
+    """
+    options = {
+        "INFERENCE_PRECISION_HINT": PRECISIONS[precision],
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "CPU_DENORMALS_OPTIMIZATION": False,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": threads,
+        "ENABLE_CPU_PINNING": False,  # threads of the caller and of other graphs have the cores, too
+    }
+    try:
+        compiled = _core().compile_model(model, "CPU", options)
+    except RuntimeError as error:
+        raise _refused(file, error) from error
+    trim_heap()
+    return CompiledGraph(compiled)
+
+
+class CompiledGraph:
+    """A graph that runs on this machine; several calls may be made at once, and follow each other.
+
+    Args:
+        compiled: by OpenVINO.
+    """
+
+    def __init__(self, compiled: Any) -> None:
+        """Keep it; what a call needs is made when it is first needed, and kept."""
+        self.compiled = compiled
+        self._tensor = import_openvino().Tensor
+        self._idle: list[Any] = []
+
+    def run(self, given: Sequence[Array], places: Sequence[Array]) -> None:
+        """Run one call.
+
+        Args:
+            given: every input, in a shape that the graph takes; of any memory layout.
+            places: what every output is written to, in the shape that the graph gives, contiguous.
+
+        Raises:
+            MemoryError: there was too little.
+            RuntimeError: OpenVINO failed.
+        """
+        request = self._request(given)
+        for index, place in enumerate(places):
+            request.set_output_tensor(index, self._tensor(place, shared_memory=True))
+        request.infer(share_outputs=True)
+        self._idle.append(request)  # one that has failed is not used again
+
+    def types_for(self, given: Sequence[Array]) -> Types:
+        """Return the types of all outputs for some inputs; runs the graph."""
+        request = self._request(given)
+        request.infer(share_outputs=True)
+        return tuple((str(each.data.dtype), tuple(each.shape)) for each in request.output_tensors)
+
+    def _request(self, given: Sequence[Array]) -> Any:
+        """Return what runs one call, with its inputs."""
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self.compiled.create_infer_request()
+        for index, array in enumerate(given):
+            # memory that is read where it lies is dense, aligned and, though nothing is written there, writable
+            dense = np.require(array, requirements=["C", "A", "W"])
+            request.set_input_tensor(index, self._tensor(dense, shared_memory=True))
+        return request
+
+
+def types_at(model: Any, shapes: Sequence[Sequence[int]]) -> Sequence[tuple[str, tuple[int, ...] | None]]:
+    """Return dtype and shape of all outputs of a model for some shapes of its inputs; None where one is not known.
+
+    Raises:
+        RuntimeError: OpenVINO finds no shapes.
+    """
+    copy = model.clone()
+    copy.reshape({copy.inputs[index]: list(shape) for index, shape in enumerate(shapes)})
+    return [type_of(port) for port in copy.outputs]
+
+
+def type_of(port: Any) -> tuple[str, tuple[int, ...] | None]:
+    """Return dtype and shape of an input or output; None where a dimension is open."""
+    shape = port.get_partial_shape()
+    return str(port.get_element_type().to_dtype()), tuple(shape.to_shape()) if shape.is_static else None
+
+
+def _address(content: bytes) -> int:
+    return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
+
+
+def _refused(file: GraphFile, error: Exception) -> BundleRefused:
+    version = import_openvino().__version__.split("-")[0]
+    return BundleRefused(
+        f"{file.where}: expected a graph that OpenVINO {version} runs, got {reason_of(error)}; rebuild the bundle with "
+        "build.py or install the version it was verified with"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Return the line of OpenVINO's message that says what is wrong: the last of a list, or else the last of all."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    listed = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
+    return show((listed or lines or [""])[-1])
