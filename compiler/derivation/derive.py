@@ -15,7 +15,13 @@ from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
 from compiler.derivation.links import dims
-from compiler.derivation.shifted_scores import in_terms_of_movements, look_up, require_masked, require_not_carried, restore
+from compiler.derivation.shifted_scores import (
+    in_terms_of_movements,
+    look_up,
+    require_masked,
+    require_not_carried,
+    restore,
+)
 from compiler.derivation.written_sizes import STAMP, Part, Parts, written_size
 from compiler.errors import Place, Refused
 
