@@ -115,6 +115,7 @@ def _build(
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after
     for graph in graphs.values():
         graph.run()
+        record.searches += [] if graph.searched is None else [graph.searched]
     if not target.ships:
         record.bundle = "no bundle: the null target emits nothing"
         return ()

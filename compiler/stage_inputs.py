@@ -178,6 +178,16 @@ class TargetInputs:
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchInputs:
+    """Of a search for forms: the key of the last pass, the target with its options, and the sizes to measure at."""
+
+    before: str
+    target: str
+    options: str
+    buckets: Mapping[str, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
 class BundleInputs:
     """Of the gates on what ships, and the bundle.
 

@@ -20,8 +20,9 @@ from compiler.commands.shared_axes import axes_that_meet
 from compiler.commands.subjects import named_graph
 from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
+from compiler.records.timings import Ratio
 from compiler.user_code.callables import shown_path
-from compiler.verify.paired_rounds import Call, Clock, Ratio, time_ratio
+from compiler.verify.paired_rounds import Call, Clock, time_ratio
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.runtime import Runtime

@@ -15,11 +15,12 @@ from compiler.capture.original import Original
 from compiler.errors import InternalError
 from compiler.heads.shared_states import SharedStates
 from compiler.records.build_report import StageReport, stage_report_of
+from compiler.records.searches import Search, search_of
 from compiler.stages import Lowered, Outcome, Pass
 from runtime_lite.format.canonical_json import canonical_json
 
 REPORT, GRAPH, RECORDS, STATES = "report.json", "graph.onnx", "records.json", "states.safetensors"
-FORMS = "forms.json"
+FORMS, SEARCH = "forms.json", "search.json"
 
 
 class KeptPasses:
@@ -61,6 +62,15 @@ class KeptPasses:
         entry = self.results.find(key)
         found = [] if entry is None else json.loads((entry / FORMS).read_text())
         return [dataclasses.replace(stage_report_of(each), cached=True) for each in found]
+
+    def keep_search(self, key: str, search: Search) -> None:
+        """Keep what a search for forms has found."""
+        self.keep(key, {SEARCH: canonical_json(search.to_json())})
+
+    def search(self, key: str) -> Search | None:
+        """What an earlier build has found on a machine of this kind."""
+        entry = self.results.find(key)
+        return None if entry is None else search_of(json.loads((entry / SEARCH).read_text()))
 
     def keep(self, key: str, files: Mapping[str, bytes]) -> None:
         """Keep the result of a stage, with all that has been read for it."""

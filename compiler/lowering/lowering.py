@@ -6,9 +6,10 @@ always that of the graph at hand. A failed stage is never kept.
 """
 
 import dataclasses
+import functools
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from compiler import ir as house
@@ -23,16 +24,22 @@ from compiler.lowering.pass_parity import PassParity
 from compiler.recipe.gates import Tolerance
 from compiler.records.build_report import StageReport
 from compiler.records.precision import PrecisionRecord
+from compiler.records.searches import Search
 from compiler.report.progress import StageHandle
-from compiler.runners.stream import Advance, OriginalCall
+from compiler.runners.stream import Advance, OriginalCall, chained_steps
 from compiler.runners.structure import is_same
+from compiler.search.searched import searched
 from compiler.spec import check_between_passes
-from compiler.stage_inputs import TargetInputs, key_of
+from compiler.stage_inputs import SearchInputs, TargetInputs, key_of
 from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built, Target
 from compiler.targets.formed_graphs import FormOutcome
+from compiler.targets.forms import SEARCH
 from compiler.verify.differences import Difference
 from runtime_lite.format.canonical_json import canonical_json
+
+SEARCH_STEPS = 24
+"""Calls on which a search measures noise: twice what is compared after each pass."""
 
 
 class Lowering:
@@ -45,8 +52,8 @@ class Lowering:
 
     Attributes:
         plan: the passes, in order.
-        target: the same with its forms for this graph written out.
-        is_rounded: whether a pass or a form rounds on purpose: half precision, int8.
+        target: the same with its forms for this graph written out, once these are known.
+        searched: how they were found by measuring, where the recipe asks for that.
     """
 
     def __init__(self, original: Original, target: Target, failures: Path | None = None) -> None:
@@ -61,24 +68,71 @@ class Lowering:
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes, target.pass_options)
         last = self.plan[-1].key if self.plan else key
+        self._last_key = last
+        self._search_key = key_of(SearchInputs(last, target.name, repr(target), self.buckets))
+        self.searched: Search | None = None
+        if self.target.searches:
+            self._take_over(self.kept.search(self._search_key))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether a pass or a form rounds on purpose: half precision, int8."""
         is_rounded = bool(self.plan) and self.plan[-1].is_rounded
-        self.is_rounded = is_rounded or any(form.made.lossy for form in self.target.plan)
-        self.target_key = key_of(TargetInputs(last, target.name, repr(self.target), self.buckets))
+        return is_rounded or any(form.made.lossy for form in self.target.plan)
+
+    @property
+    def target_key(self) -> str:
+        """The key of the artefacts."""
+        return key_of(TargetInputs(self._last_key, self.target.name, repr(self.target), self.buckets))
 
     def is_known(self) -> bool:
-        """Whether the reports of all passes and the artefacts are in the cache."""
+        """Whether the reports of all passes, the forms and the artefacts are in the cache."""
+        if self.target.searches:
+            return False
         return all(map(self.kept.knows, (*(each.key for each in self.plan), self.target_key)))
 
     def run(self) -> None:
         """Run the passes, or look their reports up when all of them and the artefacts are known."""
-        if not self.is_known():
+        if self.is_known():
+            self._recall_passes()
+        else:
             self._final = self._run_passes()
-            return
+        if self.target.searches:
+            self._search(self.final())
+        elif self.searched is not None:
+            with self.progress.stage(self.name, SEARCH) as handle:
+                handle.end(cached=True, detail=_search_words(self.searched))
+
+    def _recall_passes(self) -> None:
         for each in self.plan:
             with self.progress.stage(self.name, each.made.name) as handle:
                 found = self.kept.report(each.key)
                 assert found is not None
                 self._done(handle, found[0])
+
+    def _search(self, final: Lowered) -> None:
+        """Find the forms that are on by measuring, and keep what was found."""
+        with self.progress.stage(self.name, SEARCH) as handle:
+            try:
+                found = searched(self.target, final, self.buckets, self.gate, self._answers, handle.advance)
+            except SlipwayError as error:
+                raise error.at(stage=SEARCH, graph=self.name) from None
+            self.kept.keep_search(self._search_key, found)
+            self._take_over(found)
+            handle.end(detail=_search_words(found))
+
+    def _take_over(self, found: Search | None) -> None:
+        if found is not None:
+            self.searched, self.target = found, self.target.with_plan(found.plan)
+
+    @property
+    def _answers(self) -> Callable[[], Sequence[OriginalCall]] | None:
+        """The original's calls on the first calibration stream."""
+        calibration = self.original.calibration()
+        if calibration is None:
+            return None
+        stream, run = calibration.streams[0], self.original.reference().run
+        return functools.cache(lambda: chained_steps(run, stream, min(len(stream), SEARCH_STEPS)))
 
     def _run_passes(self) -> Lowered:
         lowered, compared = self._start(), None
@@ -237,6 +291,11 @@ def _report_of_target(graph: str, stage: str, built: Built, started: float) -> S
     detail = f"{len(built.artifacts)} graphs in {files} files"
     seconds = time.perf_counter() - started - sum(form.seconds for form in built.forms)
     return StageReport(graph, stage, seconds, refused=built.refused, detail=detail)
+
+
+def _search_words(found: Search) -> str:
+    total = "" if found.total is None else f", {found.total.together.median:.2f} of the time without"
+    return f"forms: {', '.join(found.plan) or 'none'}{total}; {found.machine}"
 
 
 def _report_of_form(graph: str, done: FormOutcome) -> StageReport:

@@ -10,6 +10,7 @@ from compiler.records import precision
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding
 from compiler.records.precision import PrecisionRecord
+from compiler.records.searches import Search
 from runtime_lite.format.atomic_file import replace_file
 
 
@@ -112,6 +113,8 @@ class BuildReport:
         speed: one row per artefact.
         drift: by graph, the errors of outputs and states over many chained steps.
         engines: one row per graph whose target has a compiler of its vendor.
+        searches: by graph, how the forms that are on were found by measuring.
+        forms: the same as the line of a recipe; empty where nothing was searched.
         gates: what every gate has found, and every promise of the recipe that nobody has looked at.
         verdict: how the build ended, in a few words.
         failure: what has ended it, or None.
@@ -124,6 +127,8 @@ class BuildReport:
     speed: tuple[SpeedRow, ...] = ()
     drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
     engines: tuple[EngineRow, ...] = ()
+    searches: tuple[Search, ...] = ()
+    forms: str = ""
     gates: tuple[Finding, ...] = ()
     verdict: str = "all gates hold"
     failure: Failure | None = None

@@ -8,6 +8,7 @@ from compiler.errors import GateFailed, blamed
 from compiler.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, write_report
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, with_unreached
+from compiler.records.searches import Search, pinned
 from compiler.report.page import write_page
 from compiler.report.page_figures import GraphFigures
 from compiler.report.progress import Progress
@@ -42,6 +43,7 @@ class BuildRecord:
         self.speed: list[SpeedRow] = []
         self.drift: dict[str, tuple[DriftCurve, ...]] = {}
         self.engines: tuple[EngineRow, ...] = ()
+        self.searches: list[Search] = []
 
     def report(self, error: BaseException | None = None) -> BuildReport:
         """The report.
@@ -60,6 +62,8 @@ class BuildRecord:
             speed=tuple(self.speed),
             drift=self.drift,
             engines=self.engines,
+            searches=tuple(self.searches),
+            forms=pinned(self.searches) if self.searches else "",
             gates=with_unreached(latest.values(), self.promised),
             verdict="all gates hold" if failure is None else VERDICTS[failure.exit_code],
             failure=failure,

@@ -11,6 +11,7 @@ from pathlib import Path
 from compiler.records.build_report import BuildReport, StageReport
 from compiler.records.findings import most_urgent_first
 from compiler.records.precision import Pin, TensorRange
+from compiler.records.searches import HEADS
 from compiler.report.charts import drift_chart, histogram_chart, share_bar
 from compiler.report.files import GENERATOR
 from compiler.report.graph_drawing import drawn, escaped, group_boxes
@@ -44,6 +45,7 @@ def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
         ("Tensors that differ most", _histograms(figures)),
         ("Precision", _precision(report, figures)),
         ("Passes", _passes(report)),
+        ("Forms", _forms(report)),
         ("Size and speed against the original", _costs(report, figures)),
         ("Engines", _engines(report)),
     ]
@@ -281,6 +283,18 @@ def _passes(report: BuildReport) -> Iterator[str]:
         )
     if rows:
         yield table(["graph", "pass", "[matched]", "[rewritten]", "refused", ""], rows)
+
+
+def _forms(report: BuildReport) -> Iterator[str]:
+    """What a search has measured, and what it has kept."""
+    for search in report.searches:
+        yield (
+            f'<p class="soft">{escaped(search.graph)}: time with a form to that without it, measured in '
+            f"{search.seconds:.0f} s on {escaped(search.machine)}</p>"
+        )
+        yield table(HEADS, [tuple(map(escaped, row)) for row in search.rows()])
+    if report.forms:
+        yield f"<p>The same on every machine: <code>{escaped(report.forms)}</code></p>"
 
 
 def _costs(report: BuildReport, figures: Sequence[GraphFigures]) -> Iterator[str]:

@@ -100,6 +100,8 @@ class Progress:
             self.console.print(table)
         self.console.print()
         self.say(f"bundle: {report.bundle}")
+        if report.forms:
+            self.say(f"the same graphs on every machine: in the recipe's target {report.forms}")
         waiting = [row for row in report.engines if row.reason]
         if waiting:
             names = ", ".join(row.graph for row in waiting)

@@ -8,6 +8,7 @@ from rich.table import Table
 from compiler.records.build_report import BuildReport
 from compiler.records.findings import Finding, most_urgent_first
 from compiler.records.precision import Pin
+from compiler.records.searches import HEADS
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -49,6 +50,19 @@ def _pin_table(report: BuildReport) -> Table | None:
             rest = f"and {len(pins) - SHOWN_PINS} more in the report"
             table.add_row(escape(stage.graph), escape(stage.stage), rest, "", "", "", "")
     return table if table.rows else None
+
+
+def _search_table(report: BuildReport) -> Table | None:
+    """What a search for forms has measured, and what it has kept."""
+    table = _table("Forms", *HEADS)
+    for search in report.searches:
+        for row in search.rows():
+            table.add_row(*map(escape, row))
+    if report.searches:
+        seconds = sum(each.seconds for each in report.searches)
+        table.caption = f"measured in {seconds:.0f} s on {escape(report.searches[0].machine)}"
+        table.caption_justify = "left"
+    return table if report.searches else None
 
 
 SHOWN_FINDINGS = 12
@@ -97,6 +111,6 @@ def _engine_table(report: BuildReport) -> Table | None:
 
 
 def tables_of(report: BuildReport) -> Iterator[Table]:
-    """The passes, pins, gates, sizes, speed and engines of a build: those that it has."""
-    makers = (_pass_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
+    """The passes, forms, pins, gates, sizes, speed and engines of a build: those that it has."""
+    makers = (_pass_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
     yield from (table for make in makers if (table := make(report)) is not None)

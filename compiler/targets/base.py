@@ -2,11 +2,12 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from compiler.errors import InternalError
+from compiler.errors import InternalError, RecipeError
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.quantization.placement import Placement
@@ -14,10 +15,13 @@ from compiler.runners.session import Session
 from compiler.spec import check_static
 from compiler.stages import Lowered, Pass
 from compiler.targets.formed_graphs import FormOutcome
-from compiler.targets.forms import STANDARD, Choice, Form, names_of, require_known
+from compiler.targets.forms import SEARCH, STANDARD, Choice, Form, names_of, require_known
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.manifest import Engine
 from runtime_lite.format.reader import Bundle
+
+SEARCH_S = 120.0
+"""Seconds that a search for forms may take per graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +95,9 @@ class Target(abc.ABC):
 
     Attributes:
         offers: its forms, in the order in which they run.
+        opens_rows: whether one file may serve all numbers of rows.
         forms: which of them are on.
+        search_s: seconds that a search for them may take per graph.
         name: as recipes and manifests write it; where there is a vendor, its folder.
         ships: whether there is a bundle.
         packages: distributions that `emit` and `open` need besides those that every build needs.
@@ -109,8 +115,10 @@ class Target(abc.ABC):
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
     offers: ClassVar[tuple[Form, ...]] = ()
+    opens_rows: ClassVar[bool] = False
 
     forms: Choice = STANDARD
+    search_s: float = SEARCH_S
 
     def __post_init__(self) -> None:
         """Check the plan.
@@ -119,19 +127,26 @@ class Target(abc.ABC):
             RecipeError: names a form that is not offered.
         """
         require_known(self.forms, self.offers)
+        if not 0.0 < self.search_s < math.inf:
+            raise RecipeError(f"search_s: expected seconds above 0, got {self.search_s}", cure="change the value")
+
+    @property
+    def searches(self) -> bool:
+        """Whether its plan is yet to be found by measuring."""
+        return self.forms == SEARCH
 
     def planned(self, graph: str, *, lossy: bool) -> Self:
-        """The same for one graph, its plan written out.
+        """The same for one graph, its plan written out unless it is yet to be found.
 
         Args:
             graph: its name.
             lossy: whether its parity gate says how much may be lost.
         """
-        return self.with_plan(names_of(self.forms, self.offers, graph, lossy=lossy))
+        return self if self.searches else self.with_plan(names_of(self.forms, self.offers, graph, lossy=lossy))
 
     def with_plan(self, names: Sequence[str]) -> Self:
-        """The same with these forms on."""
-        return dataclasses.replace(self, forms=tuple(names))
+        """The same with these forms on; how they were found is forgotten."""
+        return dataclasses.replace(self, forms=tuple(names), search_s=SEARCH_S)
 
     @property
     def plan(self) -> tuple[Form, ...]:

@@ -51,7 +51,7 @@ def formed(plan: Sequence[Form], lowered: Lowered) -> Formed:
 
     Args:
         plan: the forms that are on.
-        lowered: the graph, whose sizes are numbers, all but perhaps its rows; it may be changed in place.
+        lowered: the graph, whose sizes are numbers, all but perhaps its rows; stays as it is.
 
     Raises:
         InternalError: a form leaves an illegal graph behind; names the form.

@@ -13,6 +13,9 @@ from compiler.stages import Pass
 STANDARD = "standard"
 """The plan of the forms that have been measured to win."""
 
+SEARCH = "search"
+"""The plan that is found by measuring on the machine that builds."""
+
 Choice = str | tuple[str, ...] | Mapping[str, tuple[str, ...]]
 """A plan as recipes write it: a word, the names of forms, or those of each graph."""
 
@@ -59,9 +62,10 @@ def require_known(choice: Choice, offers: Sequence[Form]) -> None:
         RecipeError: names the form and the nearest that is offered.
     """
     if isinstance(choice, str):
-        if choice != STANDARD:
-            cure = f"{did_you_mean(choice, [STANDARD])}; or list the forms: [{', '.join(form.name for form in offers)}]"
-            raise RecipeError(f"forms: expected {STANDARD} or a list, got {choice!r}", cure=cure)
+        if choice not in (STANDARD, SEARCH):
+            offered = ", ".join(form.name for form in offers)
+            cure = f"{did_you_mean(choice, [STANDARD, SEARCH])}; or list forms of [{offered}]"
+            raise RecipeError(f"forms: expected {STANDARD}, {SEARCH} or a list, got {choice!r}", cure=cure)
         return
     for listed in choice.values() if isinstance(choice, Mapping) else [choice]:
         _require_listed(listed, [form.name for form in offers])

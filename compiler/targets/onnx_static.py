@@ -27,6 +27,7 @@ class OnnxStatic(Target):
         "pack_states": {"most": None}
     }  # nothing takes few tensors
     placement: ClassVar[Placement | None] = CPU
+    opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Form, ...]] = ()
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
@@ -35,7 +36,7 @@ class OnnxStatic(Target):
         Raises:
             Refused: a dimension stays symbolic.
         """
-        return write_static(self, lowered, buckets, opens_rows=True)
+        return write_static(self, lowered, buckets, opens_rows=self.opens_rows)
 
     def open(self, path: Path) -> Session:
         """ONNX Runtime as it runs what ships."""

@@ -16,7 +16,7 @@ from compiler import ir as house
 from compiler.errors import Refused
 from compiler.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
-from compiler.targets.formed_graphs import Formed, formed, outcomes_of
+from compiler.targets.formed_graphs import formed, outcomes_of
 from compiler.targets.open_rows import open_rows
 from runtime_lite.format.manifest import bucket_name
 
@@ -52,18 +52,55 @@ def write_static(
     Raises:
         Refused: the target does not take a graph.
     """
-    graphs: list[tuple[Sizes, Sizes, Formed]] | None = None
-    refused: list[Refusal] = []
+    return write_prepared(target, prepare_static(target, lowered, buckets, opens_rows=opens_rows))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """The graphs of all combinations of bucket sizes, before their forms.
+
+    Attributes:
+        origin: the graph that they were made of, all bucketed axes symbolic.
+        graphs: for every combination the sizes that its graph is frozen to, and the graph.
+        is_open: whether one graph serves all numbers of rows.
+        refused: why not, where that was asked for.
+    """
+
+    origin: Lowered
+    graphs: tuple[tuple[Sizes, Sizes, Lowered], ...]
+    is_open: bool
+    refused: tuple[Refusal, ...] = ()
+
+
+def prepare_static(
+    target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], *, opens_rows: bool = False
+) -> Prepared:
+    """Run the target's passes for every combination of bucket sizes; as in `write_static`, which applies forms, too."""
+    refused: tuple[Refusal, ...] = ()
     if opens_rows and len(buckets.get(str(lowered.batch_axis), ())) > 1:
         try:
-            graphs = _opened(target, lowered, buckets)
+            return Prepared(lowered, _opened(target, lowered, buckets), is_open=True)
         except Refused as error:
-            refused.append(Refusal(error.message, error.place))
-    if graphs is None:
-        graphs = [
-            (sizes, sizes, formed(target.plan, _frozen(target, lowered, sizes))) for sizes in _combinations(buckets)
-        ]
-        target.accept([each.lowered for _, _, each in graphs])
+            refused = (Refusal(error.message, error.place),)
+    graphs = ((sizes, sizes, _frozen(target, lowered, sizes)) for sizes in _combinations(buckets))
+    return Prepared(lowered, tuple(graphs), is_open=False, refused=refused)
+
+
+def write_prepared(target: Target, prepared: Prepared) -> Built:
+    """Apply the plan of a target to graphs that were prepared for it, let it look at them, and write them.
+
+    Args:
+        target: what the graphs are for.
+        prepared: stays as it is.
+
+    Raises:
+        Refused: the target does not take a graph.
+    """
+    lowered = prepared.origin
+    done = {id(graph): formed(target.plan, graph) for _, _, graph in prepared.graphs}
+    graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
+    if not prepared.is_open:
+        target.accept([each.lowered for each in done.values()])
     weights = _Weights(f"{lowered.graph}.weights")
     files: dict[str, bytes] = {}
     artifacts = []
@@ -76,8 +113,8 @@ def write_static(
     files[f"graphs/{weights.name}"] = bytes(weights.content)
     model = lowered.model
     versions = {"opset": model.opset_imports[""], "ir_version": model.ir_version}
-    forms = outcomes_of({id(each): each for _, _, each in graphs}.values())
-    return Built(tuple(artifacts), files, versions, refused=tuple(map(str, refused)), forms=forms)
+    refused = tuple(map(str, prepared.refused))
+    return Built(tuple(artifacts), files, versions, refused=refused, forms=outcomes_of(done.values()))
 
 
 def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lowered:
@@ -89,7 +126,7 @@ def _frozen(target: Target, lowered: Lowered, sizes: Mapping[str, int]) -> Lower
 
 def _opened(
     target: Target, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]
-) -> list[tuple[Sizes, Sizes, Formed]]:
+) -> tuple[tuple[Sizes, Sizes, Lowered], ...]:
     """For every combination of bucket sizes the sizes that its graph is frozen to, all but the rows, and the graph.
 
     Raises:
@@ -98,14 +135,13 @@ def _opened(
     rows = str(lowered.batch_axis)
     others = {axis: sizes for axis, sizes in buckets.items() if axis != rows}
     opened = {
-        bucket_name(fixed): formed(target.plan, open_rows(_frozen(target, lowered, fixed), buckets[rows]))
-        for fixed in _combinations(others)
+        bucket_name(fixed): open_rows(_frozen(target, lowered, fixed), buckets[rows]) for fixed in _combinations(others)
     }
-    found: list[tuple[Sizes, Sizes, Formed]] = []
+    found: list[tuple[Sizes, Sizes, Lowered]] = []
     for sizes in _combinations(buckets):
         fixed = {axis: size for axis, size in sizes.items() if axis != rows}
         found.append((sizes, fixed, opened[bucket_name(fixed)]))
-    return found
+    return tuple(found)
 
 
 def _combinations(buckets: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:

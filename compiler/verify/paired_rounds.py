@@ -5,17 +5,21 @@ lies is known to be within an interval that assumes nothing of their distributio
 ratios are left out that the median lies outside by a chance of one in a hundred, as heads and tails fall.
 """
 
-import dataclasses
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+
+from compiler.records.timings import Comparison, Ratio
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
 
 ROUNDS = 15
 """Rounds after which a verdict is looked for; and again after as many more."""
+
+FEW_ROUNDS = 8
+"""The fewest that say something of the median; and again after as many more."""
 
 ROUND_S = 0.04
 """Time of one call in one round; several calls where one is shorter."""
@@ -31,37 +35,6 @@ MOST_S = 45.0
 
 BUSY = 1.5
 """How far a busy machine moves the ratio of two graphs: integer code has been seen to vary by so much, float by 1.1."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Ratio:
-    """Time of one graph over that of another, per round.
-
-    Attributes:
-        sizes: the bucket.
-        median: over the rounds.
-        low: 10th percentile.
-        high: 90th percentile.
-        least: the lower end of the interval that holds the median.
-        most: the upper end.
-        rounds: how many there were.
-    """
-
-    sizes: str
-    median: float
-    low: float
-    high: float
-    least: float
-    most: float
-    rounds: int
-
-    def __str__(self) -> str:
-        return f"{self.sizes} {self.median:.2f} ({self.low:.2f}..{self.high:.2f})".strip()
-
-    @property
-    def certainty(self) -> str:
-        """How sure the median is, in words."""
-        return f"median of {self.rounds} rounds within {self.least:.3f}..{self.most:.3f}"
 
 
 def ratio_of(ratios: Sequence[float], sizes: str = "") -> Ratio:
@@ -92,14 +65,14 @@ class Rounds:
 
     Args:
         runs: each runs one call.
-        clock: seconds; those that the calling thread has spent computing, on which all of a session of one thread
-            runs, so that nothing is counted while another process has the core.
+        clock: seconds; those that this process has spent computing, so that nothing is counted while another has the
+            core; for calls that run on one thread, whichever that is.
 
     Attributes:
         times: of every round the seconds of one call of each.
     """
 
-    def __init__(self, runs: Sequence[Call], clock: Clock = time.thread_time) -> None:
+    def __init__(self, runs: Sequence[Call], clock: Clock = time.process_time) -> None:
         self.runs, self.clock = runs, clock
         slowest = max(self._timed(run, 2) for run in runs)
         self.calls = max(1, round(ROUND_S / max(slowest, 1e-6)))
@@ -127,7 +100,9 @@ class Rounds:
         return (self.clock() - started) / calls
 
 
-def time_ratio(sizes: str, graph: Call, other: Call, *, rounds: int = ROUNDS, clock: Clock = time.thread_time) -> Ratio:
+def time_ratio(
+    sizes: str, graph: Call, other: Call, *, rounds: int = ROUNDS, clock: Clock = time.process_time
+) -> Ratio:
     """The time of one call over that of another.
 
     Args:
@@ -170,3 +145,28 @@ def judged_ratios(pairs: Mapping[str, Rounds], limit: float | None, wall: Clock 
 def _is_known(ratio: Ratio, limit: float, spent_s: float) -> bool:
     margin = BUSY if spent_s < SPAN_S else 1.0
     return ratio.most * margin <= limit or ratio.least > limit * margin
+
+
+def compared(pairs: Mapping[str, Rounds], seconds: float, wall: Clock = time.monotonic) -> Comparison:
+    """Compare two graphs in several buckets, round by round, until it is known which is faster or time is up.
+
+    Args:
+        pairs: both graphs' calls, by bucket.
+        seconds: that may be spent.
+        wall: seconds, those of other processes included.
+    """
+    started = wall()
+    while True:
+        for rounds in pairs.values():
+            rounds.more(FEW_ROUNDS)
+        found = _comparison(pairs)
+        if found.together.most < 1.0 or found.together.least > 1.0 or wall() - started >= seconds:
+            return found
+
+
+def _comparison(pairs: Mapping[str, Rounds]) -> Comparison:
+    by_round = zip(*(rounds.times for rounds in pairs.values()), strict=True)
+    together = [statistics.geometric_mean(first / second for first, second in times) for times in by_round]
+    saved = [1e3 * statistics.median(second - first for first, second in rounds.times) for rounds in pairs.values()]
+    ratios = [rounds.ratio(sizes) for sizes, rounds in pairs.items()]
+    return Comparison(tuple(ratios), ratio_of(together), tuple(saved))

@@ -10,10 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.records.build_report import SpeedRow
+from compiler.records.timings import Ratio
 from compiler.runners.session import Session
 from compiler.stages import Array
 from compiler.targets.base import Emitted
-from compiler.verify.paired_rounds import Call, Ratio, Rounds, judged_ratios
+from compiler.verify.paired_rounds import Call, Rounds, judged_ratios
 from runtime_lite.format.manifest import bucket_name
 
 Open = Callable[[Path], Session]

@@ -20,6 +20,7 @@ from compiler.stage_inputs import (
     DataInputs,
     LoweringInputs,
     PassInputs,
+    SearchInputs,
     Surroundings,
     TargetInputs,
     for_capture,
@@ -78,6 +79,7 @@ RECORDS: list[Any] = [
     ),
     PassInputs("before", PassSpec(name="simplify")),
     TargetInputs("before", "onnx_static", "", {"batch": (1,)}),
+    SearchInputs("before", "onnx_static", "", {"batch": (1,)}),
     BundleInputs(SURROUNDINGS, "recipe", {}, {}, (), "", ()),
 ]
 OTHERS: dict[str, Any] = {

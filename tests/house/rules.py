@@ -480,6 +480,18 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "compiler.search",
+        (
+            "compiler.records",
+            "compiler.stages",
+            "compiler.recipe",
+            "compiler.runners",
+            "compiler.targets",
+            "compiler.verify",
+            "compiler.search",
+        ),
+    ),
+    (
         "compiler.lowering",
         (
             "runtime_lite",
@@ -503,6 +515,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.bundle",
             "compiler.culprits",
             "compiler.capture",
+            "compiler.search",
             "compiler.lowering",
         ),
     ),
@@ -590,6 +603,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "compiler.commands",
         (
             "compiler.interruption",
+            "compiler.records",
             "compiler.did_you_mean",
             "compiler.errors",
             "compiler.sizes",

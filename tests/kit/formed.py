@@ -122,6 +122,15 @@ OFFERS = (
 
 
 @dataclasses.dataclass(frozen=True)
+class LegalStatic(OnnxStatic):
+    """ONNX Runtime with those toy forms that leave legal graphs and the original's numbers behind."""
+
+    offers: ClassVar[tuple[Form, ...]] = tuple(
+        form for form in OFFERS if form.name in ("swap_operands", "refuse_all", "scale_operand.by_one", "round_operand")
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class ToyStatic(OnnxStatic):
     """ONNX Runtime with toy forms."""
 

@@ -8,10 +8,10 @@ from compiler.errors import GateFailed, Place
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
+from compiler.records.timings import Ratio
 from compiler.runners.stream import Advance
 from compiler.verify.gate import Checked, Gate, Shipped
 from compiler.verify.gates.integer_kernels import is_rounded_here
-from compiler.verify.paired_rounds import Ratio
 from compiler.verify.speed import measure_ratios
 
 STAGE = "against float"

@@ -31,7 +31,7 @@ def test_each_graph_may_have_a_plan_of_its_own() -> None:
         (("swap_operand",), "forms: expected the name of a form, got 'swap_operand'; did you mean 'swap_operands'"),
         ({"net": ["scale_operand.by_two"]}, "got 'scale_operand.by_two'; did you mean 'scale_operand.by_one'"),
         (("swap_operands", "swap_operands"), "expected each form once, got 'swap_operands' again"),
-        ("standart", "forms: expected standard or a list, got 'standart'; did you mean 'standard'"),
+        ("standart", "forms: expected standard, search or a list, got 'standart'; did you mean 'standard'"),
     ],
 )
 def test_a_wrong_plan_is_answered_with_the_nearest_right_one(choice: Choice, message: str) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pytest
 
+from compiler.records.timings import Ratio
 from compiler.verify.paired_rounds import (
     BUSY,
+    FEW_ROUNDS,
     MOST_S,
     ROUNDS,
     SPAN_S,
-    Ratio,
     Rounds,
+    compared,
     judged_ratios,
     median_interval,
     ratio_of,
@@ -174,3 +176,25 @@ def test_without_a_limit_there_is_nothing_to_wait_for_and_each_pair_is_judged_al
     assert [(each.sizes, each.rounds) for each in found] == [("a", ROUNDS), ("b", ROUNDS)]
     near, far = judged_ratios({"a": pair(0.49), "b": pair(0.1)}, LIMIT, clock)
     assert near.rounds > far.rounds == ROUNDS
+
+
+def lasting(clock: Clock, ratio: float, rounding: Callable[[float], float] = quiet) -> Rounds:
+    return Rounds([clock.slower(0.1 * ratio, rounding), clock.slower(0.1, quiet)], clock)
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.1])
+def test_what_is_known_to_be_faster_or_slower_is_not_measured_on(ratio: float) -> None:
+    clock = Clock()
+    found = compared({"batch=1": lasting(clock, ratio), "batch=4": lasting(clock, ratio**2)}, 60.0, clock)
+    assert [each.rounds for each in (*found.buckets, found.together)] == [FEW_ROUNDS] * 3
+    assert [each.sizes for each in (*found.buckets, found.together)] == ["batch=1", "batch=4", ""]
+    assert found.together.median == pytest.approx(ratio**1.5), "buckets weigh alike, however long they take"
+    assert found.saved_ms == pytest.approx((100 * (1 - ratio), 100 * (1 - ratio**2)))
+
+
+def test_what_is_neither_is_measured_until_time_is_up() -> None:
+    clock = Clock()
+    found = compared({"batch=1": lasting(clock, 1.0, noise(5, 0.01))}, 6.0, clock)
+    assert found.together.least < 1.0 < found.together.most
+    assert found.together.rounds > FEW_ROUNDS
+    assert 6.0 <= clock.now < 9.0

@@ -7,8 +7,8 @@ import pytest
 from compiler.errors import GateFailed
 from compiler.passes.pad_axes import PadAxes
 from compiler.recipe.gates import BudgetGate
+from compiler.records.timings import Ratio
 from compiler.verify.gates.against_float import check_ratios
-from compiler.verify.paired_rounds import Ratio
 from tests.kit.models.project import Project
 from tests.kit.models.quantised import quantised
 

@@ -1,0 +1,112 @@
+"""Measures a target's forms on the artefacts of one graph: in its smallest and its largest bucket, as they ship.
+
+Files of a plan are written and opened once, and kept while they are among those that were compared last.
+"""
+
+import dataclasses
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from compiler.records.timings import Comparison
+from compiler.runners.stream import OriginalCall
+from compiler.search.greedy import Candidate, Plan
+from compiler.stages import Lowered
+from compiler.targets.base import Built, Target
+from compiler.targets.static_graphs import prepare_static, write_prepared
+from compiler.verify.chunk_lengths import Flush
+from compiler.verify.paired_rounds import Call, Rounds, compared
+from compiler.verify.speed import bucket_calls
+from compiler.verify.stream_artefacts import StreamArtefacts
+from compiler.verify.utterance_artefacts import UtteranceArtefacts
+
+OPEN = 3
+"""Plans that are open at a time: what was kept so far, without and with the last that was, and what is tried."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """One plan: its artefacts, where they lie, and what runs each bucket that is measured."""
+
+    built: Built
+    folder: Path
+    calls: Mapping[str, Call]
+
+
+class FormBench:
+    """The forms of a target, on one graph.
+
+    Args:
+        target: offers them.
+        lowered: the graph, all bucketed axes symbolic.
+        buckets: sizes by axis; of each the smallest and the largest are measured.
+        scratch: an empty folder.
+        answers: the original's calls on data that no gate runs, to measure noise on; None where there are none, and
+            what rounds is no candidate.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        lowered: Lowered,
+        buckets: Mapping[str, tuple[int, ...]],
+        scratch: Path,
+        answers: Callable[[], Sequence[OriginalCall]] | None = None,
+    ) -> None:
+        self.target, self.lowered, self.scratch, self.answers = target, lowered, scratch, answers
+        ends = {axis: tuple(dict.fromkeys((sizes[0], sizes[-1]))) for axis, sizes in buckets.items()}
+        self.prepared = prepare_static(target, lowered, ends, opens_rows=target.opens_rows)
+        self._opened = OrderedDict[Plan, _Opened]()
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The forms, those that are standard first."""
+        able = [form for form in self.target.offers if self.answers is not None or not form.made.lossy]
+        ordered = sorted(able, key=lambda form: not form.is_standard)
+        return [Candidate(form.name, form.made.lossy) for form in ordered]
+
+    def changes(self, plan: Plan, name: str) -> bool:
+        """Whether the form rewrites anything behind those of a plan."""
+        outcomes = self._open((*plan, name)).built.forms
+        return any(each.form == name and each.rewritten for each in outcomes)
+
+    def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
+        """Both plans in turns, in both buckets."""
+        first, second = self._open(plan).calls, self._open(other).calls
+        pairs = {sizes: Rounds((call, second[sizes])) for sizes, call in first.items()}
+        return compared(pairs, seconds)
+
+    def noise(self, plan: Plan) -> float:
+        """Power of the noise over that of the signal, of the output or state with most, in the smallest bucket."""
+        assert self.answers is not None
+        opened = self._open(plan)
+        files = (opened.folder, self.lowered, opened.built.artifacts, 1.0, self.answers())
+        artefacts = (
+            UtteranceArtefacts(*files, self.target.open)
+            if self.lowered.has_utterances
+            else StreamArtefacts(*files, (), self.target.open, Flush())
+        )
+        levels = [each.sqnr_db for each in artefacts.differences(lambda done, total: None)]
+        return max((10.0 ** (-level / 10.0) for level in levels if level is not None), default=0.0)
+
+    def _open(self, plan: Plan) -> _Opened:
+        if plan not in self._opened:
+            if len(self._opened) == OPEN:
+                _, oldest = self._opened.popitem(last=False)
+                shutil.rmtree(oldest.folder)
+            self._opened[plan] = self._made(plan)
+        self._opened.move_to_end(plan)
+        return self._opened[plan]
+
+    def _made(self, plan: Plan) -> _Opened:
+        built = write_prepared(self.target.with_plan(plan), self.prepared)
+        folder = Path(tempfile.mkdtemp(dir=self.scratch))
+        for name, content in built.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        ends = list(dict.fromkeys((0, len(built.artifacts) - 1)))
+        measured = [built.artifacts[place] for place in ends]
+        return _Opened(built, folder, bucket_calls(folder, measured, self.target.open))

@@ -1,0 +1,165 @@
+"""Which candidates to keep, by measuring each alone and then one on top of the other.
+
+1. Alone: every candidate beside none. A candidate that changes nothing is not measured.
+2. In the order of what they save alone, those that round behind all others and by what they save for the noise that
+   they add: each on top of what was kept so far, as candidates interact. It stays if it is faster beyond the spread.
+
+What a candidate is - a form, a form with other options, another way to run a pass - only the bench knows.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from compiler.records.searches import Trial
+from compiler.records.timings import Comparison
+
+KEPT = "kept"
+NOTHING = "changes nothing"
+SLOWER = "slower"
+WITHIN = "no gain beyond the spread"
+NOISY = "too much noise"
+LATE = "not measured: time was up"
+
+Plan = tuple[str, ...]
+Advance = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One thing that may be on.
+
+    Attributes:
+        name: in plans.
+        rounds: whether it rounds on purpose.
+    """
+
+    name: str
+    rounds: bool = False
+
+
+class Bench(Protocol):
+    """Measures graphs by what is on."""
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All there are; the most promising first, as time may be up."""
+        ...
+
+    def changes(self, plan: Plan, name: str) -> bool:
+        """Whether a candidate changes anything on top of a plan."""
+        ...
+
+    def compare(self, plan: Plan, other: Plan, seconds: float) -> Comparison:
+        """The time with one plan to that with another, for which so many seconds may be spent."""
+        ...
+
+    def noise(self, plan: Plan) -> float:
+        """Power of the noise over that of the signal, of the tensor with most."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search has come to: what is on, all trials, and the plan to none where there was time."""
+
+    plan: Plan
+    trials: tuple[Trial, ...]
+    total: Comparison | None
+
+
+def search_plan(
+    bench: Bench,
+    seconds: float,
+    *,
+    most_noise: float = math.inf,
+    wall: Callable[[], float] = time.monotonic,
+    advance: Advance = lambda done, total: None,
+) -> Found:
+    """Find what to switch on.
+
+    Args:
+        bench: measures.
+        seconds: that all of it may take; one measurement that has begun is ended.
+        most_noise: power of noise over that of signal that candidates which round may come to.
+        wall: seconds.
+        advance: called with the number of trials that are done, and of all.
+    """
+    return _Search(bench, wall() + seconds, most_noise, wall, advance).run()
+
+
+class _Search:
+    def __init__(
+        self, bench: Bench, deadline_s: float, most_noise: float, wall: Callable[[], float], advance: Advance
+    ) -> None:
+        self.bench, self.deadline_s, self.most_noise, self.wall, self.advance = (
+            bench, deadline_s, most_noise, wall, advance,
+        )  # fmt: skip
+        self.trials: list[Trial] = []
+        self.left = 2 * len(bench.candidates) + 1
+        self.all = self.left
+
+    def run(self) -> Found:
+        plan: Plan = ()
+        alone = {each.name: self._trial((), each) for each in self.bench.candidates}
+        for candidate in self._by_promise(alone):
+            trial = self._trial(plan, candidate) if plan else self._again(alone[candidate.name])
+            if trial.verdict == KEPT:
+                plan = (*plan, candidate.name)
+        total = self.bench.compare(plan, (), self._share()) if plan and self._has_time() else None
+        return Found(plan, tuple(self.trials), total)
+
+    def _trial(self, plan: Plan, candidate: Candidate) -> Trial:
+        trial = self._measured(plan, candidate)
+        self.trials.append(trial)
+        self._count()
+        return trial
+
+    def _again(self, alone: Trial) -> Trial:
+        """On top of nothing, as before."""
+        self._count()
+        return alone
+
+    def _count(self) -> None:
+        self.left -= 1
+        self.advance(self.all - self.left, self.all)
+
+    def _measured(self, plan: Plan, candidate: Candidate) -> Trial:
+        if not self._has_time():
+            return Trial(candidate.name, plan, LATE)
+        if not self.bench.changes(plan, candidate.name):
+            return Trial(candidate.name, plan, NOTHING)
+        with_it = (*plan, candidate.name)
+        noise = self.bench.noise(with_it) if candidate.rounds else 0.0
+        noise_db = -10.0 * math.log10(noise) if noise else None
+        if noise > self.most_noise:
+            return Trial(candidate.name, plan, NOISY, noise_db=noise_db)
+        compared = self.bench.compare(with_it, plan, self._share())
+        together = compared.together
+        verdict = KEPT if together.most < 1.0 else SLOWER if together.least > 1.0 else WITHIN
+        return Trial(candidate.name, plan, verdict, compared, noise_db)
+
+    def _by_promise(self, alone: dict[str, Trial]) -> list[Candidate]:
+        """What saves most first; of what rounds, behind the others, what saves most for its noise."""
+        quiet = self._noise_of_none() if any(each.rounds for each in self.bench.candidates) else 0.0
+
+        def promise(candidate: Candidate) -> tuple[bool, float]:
+            trial = alone[candidate.name]
+            saved = 0.0 if trial.compared is None else 1.0 - trial.compared.together.median
+            if not candidate.rounds:
+                return False, -saved
+            added = (0.0 if trial.noise_db is None else 10.0 ** (-trial.noise_db / 10.0)) - quiet
+            return True, -saved / added if added > 0.0 else -math.inf
+
+        return sorted(self.bench.candidates, key=promise)
+
+    def _noise_of_none(self) -> float:
+        return self.bench.noise(()) if self._has_time() else 0.0
+
+    def _has_time(self) -> bool:
+        return self.wall() < self.deadline_s
+
+    def _share(self) -> float:
+        return (self.deadline_s - self.wall()) / max(self.left, 1)

@@ -1,0 +1,53 @@
+"""The search for the forms of one graph, from the graph after its passes to the record of what was found."""
+
+import importlib.metadata
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from compiler.recipe.gates import ParityGate
+from compiler.records.searches import Search
+from compiler.runners.stream import Advance, OriginalCall
+from compiler.search.form_bench import FormBench
+from compiler.search.greedy import search_plan
+from compiler.search.machine_kind import machine_kind
+from compiler.stages import Lowered
+from compiler.targets.base import Target
+
+WRITERS = frozenset({"onnx", "onnx-ir"})
+"""Packages that graphs are written with, which no time depends on."""
+
+
+def searched(
+    target: Target,
+    lowered: Lowered,
+    buckets: Mapping[str, tuple[int, ...]],
+    gate: ParityGate,
+    answers: Callable[[], Sequence[OriginalCall]] | None,
+    advance: Advance,
+) -> Search:
+    """Find the plan of one graph by measuring on this machine.
+
+    Args:
+        target: offers the forms.
+        lowered: the graph after all passes.
+        buckets: sizes by axis.
+        gate: without lossy limits no form that rounds is tried, and with them none that is noisier than they allow.
+        answers: the original's calls on calibration data; None where there are none.
+        advance: called as the search goes on.
+    """
+    started = time.monotonic()
+    lossy = gate.lossy
+    most_db = None if lossy is None else lossy.sqnr_db
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = FormBench(target, lowered, buckets, Path(scratch), None if lossy is None else answers)
+        most_noise = float("inf") if most_db is None else 10.0 ** (-most_db / 10.0)
+        found = search_plan(bench, target.search_s, most_noise=most_noise, advance=advance)
+    plan = tuple(form.name for form in target.offers if form.name in found.plan)
+    machine = machine_kind([f"{name} {importlib.metadata.version(name)}" for name in _runners(target)])
+    return Search(lowered.graph, plan, found.trials, found.total, machine, time.monotonic() - started)
+
+
+def _runners(target: Target) -> list[str]:
+    return [name for name in target.packages if name not in WRITERS]
