@@ -1,0 +1,223 @@
+"""Times the forms of a target on a recipe's graph, lever by lever, in the smallest and the largest bucket.
+
+    python -m benchmarks.levers --recipe full_edge.yaml --runs 5
+    python -m benchmarks.levers --recipe full_edge.yaml --search --target onnx_static openvino
+
+The graph goes through the recipe's passes once. Then it is written as it would ship with every plan of the table:
+without forms, each form alone, all but it, all up to it in the order of the target, and with `--search` what a search
+on this machine chose. All run in turns in one process, on full windows and one thread, round after round; a time is
+that of the process while it computes. Ratios are per round, to the graph before the first pass that rounds, without
+forms, on the first target (without such a pass to the graph without forms): median (10th..90th percentile). With
+`--runs` above 1 each run is a process of its own, and figures are the median of their medians (smallest..largest).
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import command
+from compiler.bundle.staged_folder import write_files
+from compiler.cache.store import StageCache, default_folder
+from compiler.capture.original import Original
+from compiler.errors import DataError
+from compiler.lowering.lowering import Lowering
+from compiler.pipeline import check
+from compiler.recipe.load import load_recipe
+from compiler.records.searches import pinned
+from compiler.report.progress import Progress
+from compiler.runners.session import Session
+from compiler.search.greedy import Plan
+from compiler.targets import TARGETS
+from compiler.targets.base import Built, Target
+from compiler.targets.static_graphs import prepare_static, write_prepared
+from compiler.verify.paired_rounds import Call, Rounds, ratio_of
+from compiler.verify.speed import full_feeds
+from runtime_lite.format.manifest import bucket_name
+
+CONTENDERS = "contenders.json"
+
+NONE, ALL = "without forms", "all forms"
+
+BEFORE, BEFORE_FORMED = "before rounding, without forms", "before rounding, with the forms that do not round"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One way to write the graph, as it lies in a folder.
+
+    Attributes:
+        labels: the rows of the table that it stands in.
+        target: kind of target.
+        folder: where its files lie.
+        files: its main file by bucket; beside each the feed of the bucket.
+    """
+
+    labels: tuple[str, ...]
+    target: str
+    folder: str
+    files: Mapping[str, str]
+
+
+def main() -> None:
+    """Write all contenders, measure them, and print the table."""
+    options = _parse()
+    if options.measure is not None:
+        print(json.dumps(_measured(options.measure, options.rounds)))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        contenders, notes = _written(options, folder)
+        found = [_run(folder, options.rounds) for _ in range(options.runs)]
+    print("\n".join([*_table(contenders, found), "", *notes]))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="full_edge.yaml")
+    parser.add_argument("--graph", help="the recipe's first by default")
+    parser.add_argument("--target", nargs="+", default=["onnx_static"], choices=sorted(TARGETS))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for a build")
+    parser.add_argument("--search", action="store_true", help="search for the fastest plan, too")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=1, help="separate processes")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender], list[str]]:
+    """All contenders, the one that the others are compared with first, and what was said of targets and searches."""
+    contenders, notes = list[Contender](), list[str]()
+    for kind in options.target:
+        absent = TARGETS[kind]().absent()
+        if absent is not None:
+            notes.append(f"{kind}: {absent}")
+            continue
+        lowering = _lowering(options, kind)
+        plans = _plans(lowering.target)
+        if lowering.searched is not None:
+            plans["what the search chose"] = lowering.searched.plan
+            notes.append(f"{kind}: {lowering.searched.machine}; {pinned([lowering.searched])}")
+        for labels, built in _built(lowering, plans):
+            contenders.append(_write(built, labels, kind, folder / f"{len(contenders)}"))
+    if not contenders:
+        raise DataError(f"expected a target that runs here, got {', '.join(notes)}", cure="name another one")
+    content = [dataclasses.asdict(each) for each in contenders]
+    (folder / CONTENDERS).write_text(json.dumps(content))
+    return contenders, notes
+
+
+def _lowering(options: argparse.Namespace, kind: str) -> Lowering:
+    """The recipe's graph for a target, all passes run; with its forms searched for, where that is asked for."""
+    forms = ", forms: search" if options.search else ""
+    loaded = load_recipe(options.recipe, [*options.set, f"targets.0={{kind: {kind}{forms}}}"])
+    target, name = check(loaded), options.graph or next(iter(loaded.recipe.graphs))
+    if name not in loaded.recipe.graphs:
+        names = ", ".join(loaded.recipe.graphs)
+        raise DataError(f"{options.recipe}: expected one of its graphs ({names}), got {name!r}", cure="correct --graph")
+    original = Original(loaded, name, loaded.recipe.graphs[name], StageCache(default_folder()), Progress())
+    lowering = Lowering(original, target)
+    lowering.run()
+    return lowering
+
+
+def _plans(target: Target) -> dict[str, Plan]:
+    """The plans of the table by the row that they stand in."""
+    names = [form.name for form in target.offers]
+    plans: dict[str, Plan] = {NONE: ()}
+    plans |= {f"{name} alone": (name,) for name in names}
+    plans |= {f"all but {name}": tuple(each for each in names if each != name) for name in names}
+    plans |= {f"up to {name}": tuple(names[: place + 1]) for place, name in enumerate(names)}
+    return plans | {ALL: tuple(names)}
+
+
+def _built(lowering: Lowering, plans: Mapping[str, Plan]) -> Iterator[tuple[tuple[str, ...], Built]]:
+    """The artefacts of every plan, each once, with the rows that it stands in; those before rounding first."""
+    target, buckets = lowering.target, _ends(lowering.buckets)
+    if any(each.made.lossy for each in lowering.plan):
+        exact = prepare_static(target, lowering.exact(), buckets, opens_rows=target.opens_rows)
+        quiet = [form.name for form in target.offers if not form.made.lossy]
+        yield (BEFORE,), write_prepared(target.with_plan(()), exact)
+        yield (BEFORE_FORMED,), write_prepared(target.with_plan(quiet), exact)
+    prepared = prepare_static(target, lowering.final(), buckets, opens_rows=target.opens_rows)
+    rows: dict[Plan, list[str]] = {}
+    for label, plan in plans.items():
+        rows.setdefault(plan, []).append(label)
+    for plan, labels in rows.items():
+        built = write_prepared(target.with_plan(plan), prepared)
+        idle = [each.form for each in built.forms if not each.rewritten]
+        yield tuple(f"{label} (no change: {', '.join(idle)})" if idle else label for label in labels), built
+
+
+def _ends(buckets: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    return {axis: tuple(dict.fromkeys((sizes[0], sizes[-1]))) for axis, sizes in buckets.items()}
+
+
+def _write(built: Built, labels: tuple[str, ...], kind: str, folder: Path) -> Contender:
+    write_files(folder, built.files)
+    files = {}
+    for emitted in (built.artifacts[0], built.artifacts[-1]):
+        bucket = bucket_name(emitted.sizes)
+        files[bucket] = emitted.file
+        np.savez(folder / f"{bucket}.npz", **full_feeds(emitted))  # type: ignore[arg-type]
+    return Contender(labels, kind, str(folder), files)
+
+
+def _run(folder: Path, rounds: int) -> dict[str, list[list[float]]]:
+    """Ratios of one run in a process of its own, as `_measured` gives them."""
+    words = ("-m", "benchmarks.levers", "--measure", str(folder), "--rounds", str(rounds))
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    found: dict[str, list[list[float]]] = json.loads(done.stdout)
+    return found
+
+
+def _measured(folder: Path, rounds: int) -> dict[str, list[list[float]]]:
+    """By bucket the ratios of every contender to the first, round by round; all run in turns."""
+    contenders = [Contender(**each) for each in json.loads((folder / CONTENDERS).read_text())]
+    found = {}
+    sessions: dict[Path, Session] = {}
+    for bucket in contenders[0].files:
+        turns = Rounds([_call(each, bucket, sessions) for each in contenders])
+        turns.more(rounds)
+        found[bucket] = [[times[place] / times[0] for times in turns.times] for place in range(len(contenders))]
+    return found
+
+
+def _call(contender: Contender, bucket: str, sessions: dict[Path, Session]) -> Call:
+    folder = Path(contender.folder)
+    path = folder / contender.files[bucket]
+    session = sessions[path] if path in sessions else TARGETS[contender.target]().open(path)
+    sessions[path] = session
+    with np.load(folder / f"{bucket}.npz") as arrays:
+        feeds = dict(arrays)
+    return lambda: session.run(None, feeds)
+
+
+def _table(contenders: Sequence[Contender], runs: Sequence[Mapping[str, list[list[float]]]]) -> Iterator[str]:
+    buckets = list(runs[0])
+    yield f"| target | forms | {' | '.join(buckets)} |"
+    yield f"|---|---|{'---|' * len(buckets)}"
+    rows = [(label, place) for place, each in enumerate(contenders) for label in each.labels]
+    for label, place in rows:
+        figures = [_figures([run[bucket][place] for run in runs]) for bucket in buckets]
+        yield f"| `{contenders[place].target}` | {label} | {' | '.join(figures)} |"
+
+
+def _figures(runs: Sequence[Sequence[float]]) -> str:
+    """The spread of the rounds of one run, or that of the medians of several."""
+    if len(runs) == 1:
+        found = ratio_of(runs[0])
+        return f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
+    medians = [statistics.median(run) for run in runs]
+    return f"{statistics.median(medians):.3f} ({min(medians):.3f}..{max(medians):.3f})"
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,44 @@
+"""levers: every plan of the table is written once and measured in a process of its own."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import levers
+from compiler.cache import store
+from compiler.targets import TARGETS
+from tests.kit.formed import LegalStatic
+from tests.kit.models.project import HERE
+from tests.kit.models.tiny_graph import write_stream
+
+FIGURES = r"\d+\.\d{3} \(\d+\.\d{3}\.\.\d+\.\d{3}\)"
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of one screen, for a target with toy forms."""
+    monkeypatch.setitem(TARGETS, "onnx_static", LegalStatic)
+    monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    monkeypatch.chdir(tmp_path)
+    write_stream(tmp_path)
+    (tmp_path / "tiny_data.py").write_bytes((HERE / "tiny_data.py").read_bytes())
+    (tmp_path / "level.txt").write_text("1.0\n")
+
+
+@pytest.mark.usefixtures("stream")
+def test_each_lever_is_a_row_and_each_run_a_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["levers", "--recipe", "stream.yaml", "--runs", "2", "--rounds", "2"])
+    levers.main()
+    printed = capsys.readouterr().out
+    rows = re.findall(rf"^\| `onnx_static` \| (.*) \| {FIGURES} \| {FIGURES} \|$", printed, re.MULTILINE)
+    assert "| target | forms | batch=1 | batch=2 |" in printed
+    assert rows[0] == "without forms"
+    assert "| `onnx_static` | without forms | 1.000 (1.000..1.000) | 1.000 (1.000..1.000) |" in printed
+    assert {"swap_operands alone", "refuse_all alone (no change: refuse_all)"} <= set(rows)
+    assert "all but refuse_all" in rows and "all forms (no change: refuse_all)" in rows
+    assert len(rows) == 1 + 3 * len(LegalStatic.offers) + 1
