@@ -118,7 +118,7 @@ def _compare(where: str, runner: GraphRunner, golden: Golden, bucket: Mapping[st
     if not errors:
         refuse(where, f"a recorded step that fits into {bucket_name(bucket)}", "only longer ones")
     # the code next to the right one: another processor rounds a number in the middle of two the other way
-    coded = {carried.output for carried in runner.graph.states if carried.dtype == "int8"}
+    coded = {carried.output for carried in runner.graph.states if carried.dtype in ("int8", "uint8")}
     for name, found in errors.items():
         limit = max(golden.tolerance * max(1.0, *peaks[name]), 1.0 if name in coded else 0.0)
         yield Comparison(runner.name, bucket_name(bucket), name, len(found), max(found), limit)

@@ -10,6 +10,7 @@ from compiler.bundle.receipts import RECEIPTS, content_of_receipts
 from compiler.errors import Refused
 from compiler.ir import dims_of
 from compiler.recipe.load import LoadedRecipe
+from compiler.runners.coded_states import codes_of
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
@@ -95,7 +96,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
                 output=state.output,
                 shape=shapes[state.input].shape,
                 dtype=shapes[state.input].dtype,
-                initial=_zero(shapes[state.input].dtype),
+                initial=_initial(lowered, state.input, shapes[state.input].dtype),
                 frames_axis=state.frames_axis,
                 cache=state.cache,
                 parts=tuple(graph.parts.get(state.input, (state.input,))),
@@ -112,8 +113,11 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
     )
 
 
-def _zero(dtype: str) -> bool | int | float:
-    """What a state starts with, as its own type writes it."""
+def _initial(lowered: Lowered, name: str, dtype: str) -> bool | int | float:
+    """What a state starts with, as its own type writes it: 0, or the code of 0."""
+    codes = codes_of(lowered, name)
+    if codes is not None:
+        return codes.zero
     return False if dtype == "bool" else 0.0 if dtype.startswith("float") else 0
 
 

@@ -198,7 +198,7 @@ class _Search:
         """Outputs that are states and have no value of the same name in the graph before; codes take no correction."""
         made = {str(output.name) for node in self.after.model.graph for output in node.outputs} - set(self.names)
         states = [state for state in self.after.states if state.output in made]
-        return [state.output for state in states if codes_of(self.after.model, state.input) is None]
+        return [state.output for state in states if codes_of(self.after, state.input) is None]
 
     def _injection(self, names: Sequence[str]) -> Injection:
         kept = {}

@@ -9,6 +9,7 @@ from compiler.passes.canonicalize_attention import CanonicalizeAttention
 from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
+from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
@@ -54,6 +55,7 @@ PASSES: list[type[Pass]] = [
     EqualizeChannels,
     QuantizeStatic,
     QuantizeDynamic,
+    CarryCodes,
 ]
 
 

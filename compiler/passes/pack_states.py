@@ -59,7 +59,7 @@ class PackStates:
         if self.most is None or len(lowered.states) <= self.most:
             detail = f"{len(lowered.states)} states stay apart" if lowered.states else ""
             return Outcome(lowered, matched=len(lowered.states), detail=detail)
-        coded = {state.input for state in lowered.states if codes_of(lowered.model, state.input) is not None}
+        coded = {state.input for state in lowered.states if codes_of(lowered, state.input) is not None}
         packed = [state for state in lowered.states if state.input in _carriers(lowered) | coded]
         groups: dict[tuple[str, str, int | None, str | None], list[State]] = {}
         inputs = house.inputs_named(lowered.model)

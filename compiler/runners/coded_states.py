@@ -1,41 +1,54 @@
 """States that hold codes of a grid: which they are, and the numbers that they stand for.
 
-A state is coded where its input is of int8 and read by a `DequantizeLinear` with constant scales and by nothing else:
-the graph says all there is to say, so that no record can say otherwise.
+A state is coded where it is of 8-bit integers and every entry that it is given was written by `QuantizeLinear` on one
+constant grid, or moved there from the state itself: the graph says all there is to say, so that no record can say
+otherwise. Who reads them may compute on codes.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.stages import Array, Lowered
+from compiler.operator_traits import MOVING
+from compiler.stages import Array, Lowered, State
+
+CODE_TYPES = (ir.DataType.INT8, ir.DataType.UINT8)
+"""Types of codes."""
+
+ALONG_AXES = frozenset({"Concat", "Identity", "Slice", "Where"})
+"""Moves that leave every axis in its place."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Codes:
-    """A symmetric grid of int8: number = scale * code.
+    """A grid of 8-bit integers: number = scale * (code - zero).
 
     Attributes:
         scales: float32, one, or one per entry of an axis.
         axis: along which they lie; of one scale, any.
+        zero: the code of 0.
+        signed: whether codes are int8; else uint8.
     """
 
     scales: Array
     axis: int
+    zero: int = 0
+    signed: bool = True
 
     def numbers(self, codes: Array) -> Array:
-        """What int8 codes stand for, float32."""
-        found: Array = codes.astype(np.float32) * self._along(codes.ndim)
+        """What codes stand for, float32."""
+        found: Array = (codes.astype(np.float32) - np.float32(self.zero)) * self._along(codes.ndim)
         return found
 
     def codes(self, numbers: Array) -> Array:
-        """The codes nearest to some numbers, int8; what lies outside of the grid is taken for its end, NaN for 0."""
+        """The codes nearest to some numbers; what lies outside of the grid is taken for its end, NaN for 0."""
+        limits = np.iinfo(np.int8 if self.signed else np.uint8)
         with np.errstate(invalid="ignore"):
-            found = np.clip(np.rint(numbers / self._along(numbers.ndim)), -128, 127)
-        codes: Array = np.nan_to_num(found).astype(np.int8)
+            found = np.clip(np.rint(numbers / self._along(numbers.ndim)) + self.zero, limits.min, limits.max)
+        codes: Array = np.nan_to_num(found, nan=self.zero).astype(limits.dtype)
         return codes
 
     def _along(self, rank: int) -> Array:
@@ -45,16 +58,79 @@ class Codes:
         return found
 
 
-def codes_of(model: ir.Model, name: str) -> Codes | None:
-    """The grid of the codes that an input holds; None where it holds none."""
-    value = house.inputs_named(model).get(name)
-    readers = [] if value is None else house.consumers_of(value)
-    if value is None or value.dtype != ir.DataType.INT8 or len(readers) != 1:
+def codes_of(lowered: Lowered, name: str) -> Codes | None:
+    """The grid of the codes that a state holds, by its input; None where it holds none."""
+    state = next((state for state in lowered.states if state.input == name), None)
+    if state is None:
         return None
-    node, scales = readers[0], house.array_of(readers[0].inputs[1]) if len(readers[0].inputs) > 1 else None
-    if not house.is_op(node, "DequantizeLinear") or node.inputs[0] is not value or scales is None:
+    given, kept = house.inputs_named(lowered.model).get(name), house.outputs_named(lowered.model).get(state.output)
+    if given is None or kept is None or given.dtype not in CODE_TYPES:
         return None
-    return Codes(scales, house.int_attribute(node, "axis", 1) % len(value.shape or (0,)))
+    return _grid(lowered.model, state, given, kept)
+
+
+def _grid(model: ir.Model, state: State, given: ir.Value, kept: ir.Value) -> Codes | None:
+    """The one grid of all that is written into a state."""
+    written: list[ir.Node] = []
+    moves: list[ir.Node] = []
+    for node in _makers(kept, given):
+        if node is None:
+            return None
+        (written if house.is_op(node, "QuantizeLinear") else moves).append(node)
+    grids = [grid_of(node) for node in written]
+    first = grids[0] if grids else None
+    if first is None or any(each is None or not same_grid(each, first) for each in grids):
+        return None
+    stays = all(house.is_op(node, *ALONG_AXES) for node in moves)
+    dims = house.dims_of(kept) or ()
+    if first.scales.ndim and not (stays and first.axis < len(dims) and dims[first.axis] == first.scales.size):
+        return None
+    return first
+
+
+def _makers(value: ir.Value, given: ir.Value) -> Iterator[ir.Node | None]:
+    """The nodes that write or move what lies in a value, constants and `given` left out; None is one that computes."""
+    pending, seen = [value], {value}
+    while pending:
+        value = pending.pop()
+        node = value.producer()
+        if value is given or house.array_of(value) is not None:
+            continue
+        moved = [] if node is None else moved_by(node)
+        yield node if moved or house.is_op(node, "QuantizeLinear") else None
+        pending += [each for each in moved if each not in seen]
+        seen.update(moved)
+
+
+def moved_by(node: ir.Node) -> list[ir.Value]:
+    """The operands of a move whose entries are in its results; empty for a node that is no move."""
+    if house.is_op(node, "Concat"):
+        operands = list(node.inputs)
+    elif house.is_op(node, "Where"):
+        operands = list(node.inputs[1:3])
+    else:
+        operands = list(node.inputs[:1]) if house.is_op(node, *MOVING - {"Pad"}) else []
+    return [value for value in operands if value is not None]
+
+
+def grid_of(node: ir.Node) -> Codes | None:
+    """The grid of a node that quantises or dequantises; None where it is computed, or another than of 8 bits."""
+    scales = house.array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    point = node.inputs[2] if len(node.inputs) > 2 else None
+    zeros = np.zeros(1, np.uint8) if point is None else house.array_of(point)
+    if scales is None or zeros is None or scales.dtype != np.float32 or zeros.dtype not in (np.int8, np.uint8):
+        return None
+    if scales.ndim > 1 or np.unique(zeros).size != 1:
+        return None
+    rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
+    axis = house.int_attribute(node, "axis", 1) % rank if scales.ndim and rank else 0
+    return Codes(scales if scales.size > 1 else scales.reshape(()), axis, int(zeros.flat[0]), zeros.dtype == np.int8)
+
+
+def same_grid(one: Codes, other: Codes) -> bool:
+    """Whether two grids give equal codes to equal numbers."""
+    signs = (one.zero, one.signed) == (other.zero, other.signed)
+    return signs and np.array_equal(one.scales, other.scales) and (not one.scales.ndim or one.axis == other.axis)
 
 
 def states_in_numbers(lowered: Lowered, states: Mapping[str, Array]) -> dict[str, Array]:
@@ -69,5 +145,5 @@ def outputs_in_numbers(lowered: Lowered, outputs: Mapping[str, Array]) -> dict[s
 
 
 def _in_numbers(lowered: Lowered, name: str, array: Array) -> Array:
-    codes = codes_of(lowered.model, name) if array.dtype == np.int8 else None
+    codes = codes_of(lowered, name) if array.dtype in (np.int8, np.uint8) else None
     return array if codes is None else codes.numbers(array)

@@ -110,7 +110,7 @@ class Bench:
     def _typed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         found = {}
         for name, array in arrays.items():
-            dtype, codes = self.dtypes.get(name), codes_of(self.lowered.model, name)
+            dtype, codes = self.dtypes.get(name), codes_of(self.lowered, name)
             if codes is not None and array.dtype.kind == "f":
                 found[name] = codes.codes(array)
                 continue

@@ -9,6 +9,7 @@ import numpy as np
 from compiler import ir as house
 from compiler.errors import DataError, Place
 from compiler.runners.callers_view import caller_dims, for_callers
+from compiler.runners.coded_states import codes_of
 from compiler.runners.padded_chunks import PaddedChunks
 from compiler.runners.session import Session
 from compiler.sizes.expressions import Dim
@@ -143,10 +144,10 @@ class Runner:
         self.started = states is not None
 
     def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
-        """Zeros; a dynamic cache starts with no frames."""
-        value = self.inputs[name]
+        """Zeros, or the code of 0; a dynamic cache starts with no frames."""
+        value, codes = self.inputs[name], codes_of(self.lowered, name)
         shape = [dim if isinstance(dim, int) else 0 if str(dim) in self.lengths else self.batch for dim in dims]
-        return np.zeros(shape, value.dtype.numpy() if value.dtype else np.float32)
+        return np.full(shape, codes.zero if codes else 0, value.dtype.numpy() if value.dtype else np.float32)
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed, padded, with states, lengths and masks."""
@@ -268,12 +269,15 @@ def poisoned(lowered: Lowered, full: Mapping[str, Array], active: Array, poisons
     states = {state.input: state for state in lowered.states}
     masks = {cache.mask_input for cache in lowered.caches}
     for name, array in full.items():
-        is_coded = array.dtype == np.int8 and name in states
+        is_coded = array.dtype in (np.int8, np.uint8) and name in states
         if (array.dtype.kind != "f" and not is_coded) or name in masks:
             found[name] = array
             continue
         array = array.copy()
-        fills = np.nan_to_num(np.array(poisons), nan=-128.0).clip(-128, 127) if is_coded else np.array(poisons)
+        fills = np.array(poisons)
+        if is_coded:
+            ends = np.iinfo(array.dtype)
+            fills = np.nan_to_num(fills, nan=ends.min).clip(ends.min, ends.max)
         with np.errstate(over="ignore"):  # a huge value is infinite in half precision
             fills = fills.astype(array.dtype)
         for row in np.flatnonzero(~active):

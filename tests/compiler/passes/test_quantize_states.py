@@ -119,7 +119,7 @@ def test_nothing_is_coded_twice_and_codes_are_not_packed() -> None:
     assert (again.matched, again.rewritten) == (len(once.states), 0)
     assert "expected float32, got INT8" in str(again.refused[0])
     packed = PackStates().apply(copy_of(once)).lowered
-    assert all(codes_of(packed.model, state.input) is not None for state in packed.states)
+    assert all(codes_of(packed, state.input) is not None for state in packed.states)
 
 
 def test_refused_is_what_loses_too_much() -> None:

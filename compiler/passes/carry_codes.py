@@ -1,0 +1,177 @@
+"""Carry a state as the codes that all who read it make of it.
+
+Before:
+    joined = Concat(Where(valid, cache, 0), x);  codes = QuantizeLinear(joined)       # every reader's grid
+    next_cache = Slice(joined)  float32
+After:
+    joined = Concat(Where(valid, cache, code of 0), QuantizeLinear(x));  codes = joined
+    next_cache = Slice(joined)  int8 or uint8
+
+Requires: a quantised graph, in which nothing but moves lies between the state and the nodes that quantise it.
+Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; what it holds at first is the
+    code of 0.
+Keeps: states that something reads in real numbers, or on two grids; states packed with such.
+Numerics: exact in every output that is no state: a number is quantised where it arrives as it was where it was read,
+    and moving commutes with what is done entry by entry. The state itself is rounded to its grid.
+Source: QuantizeLinear(Where(m, x, c)) = Where(m, QuantizeLinear(x), QuantizeLinear(c)), and so for every other move.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.rows_alone import prove_rows
+from compiler.errors import Place
+from compiler.passes.window_states import rename_output
+from compiler.runners.coded_states import ALONG_AXES, Codes, grid_of, moved_by, same_grid
+from compiler.stages import Lowered, Outcome, Refusal, State
+
+
+@dataclasses.dataclass(frozen=True)
+class CarryCodes:
+    """States of codes."""
+
+    name: ClassVar[str] = "carry_codes"
+    lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring."""
+        matched, rewritten, refused = 0, 0, []
+        for state in lowered.states:
+            value = house.inputs_named(lowered.model)[state.input]
+            moved = _Moved(value) if value.dtype == ir.DataType.FLOAT else None
+            if moved is None or not moved.quantised:
+                continue
+            matched += 1
+            why = moved.hindrance(house.outputs_named(lowered.model)[state.output])
+            if why is not None:
+                refused.append(why)
+                continue
+            _write(lowered.model, state, moved)
+            rewritten += 1
+        if rewritten:
+            house.prune(lowered.model)
+            house.infer_shapes(lowered.model)
+        proof = (prove_rows(lowered),) if rewritten and lowered.batch_axis is not None else ()
+        return Outcome(lowered, matched, rewritten, tuple(refused), records=proof)
+
+
+class _Moved:
+    """What a state becomes by moves alone, and who reads it.
+
+    Attributes:
+        values: in which entries of the state lie, the state itself among them.
+        moves: the nodes between them.
+        quantised: nodes that quantise one of them.
+        others: what reads one of them besides.
+    """
+
+    def __init__(self, state: ir.Value) -> None:
+        self.state = state
+        self.values, self.moves = [state], list[ir.Node]()
+        self.quantised, self.others = list[ir.Node](), list[ir.Node]()
+        for value in self.values:  # which grows
+            for node in house.consumers_of(value):
+                self._sort(node, value)
+
+    def _sort(self, node: ir.Node, value: ir.Value) -> None:
+        operands = [at for at, operand in enumerate(node.inputs) if operand is value]
+        if house.is_op(node, "QuantizeLinear") and operands == [0] and not node.outputs[0].is_graph_output():
+            self.quantised.append(node)
+        elif all(node.inputs[at] in moved_by(node) for at in operands) and not house.is_op(node, "Expand", "Tile"):
+            if node not in self.moves:
+                self.moves.append(node)
+                self.values += node.outputs
+        else:
+            self.others.append(node)
+
+    @property
+    def grid(self) -> Codes:
+        """That of the first that quantises."""
+        found = grid_of(self.quantised[0])
+        assert found is not None
+        return found
+
+    def hindrance(self, kept: ir.Value) -> Refusal | None:
+        """Why the state stays as it is; None where it need not.
+
+        Args:
+            kept: what is fed back.
+        """
+        grids = [grid_of(node) for node in self.quantised]
+        if any(grid is None for grid in grids):
+            return _refusal(f"{self.state.name} is quantised on a grid that is computed", self.quantised)
+        if self.others:
+            return _refusal(f"{self.state.name} is read in real numbers", self.others)
+        if any(grid is not None and not same_grid(grid, self.grid) for grid in grids):
+            return _refusal(f"{self.state.name} is quantised on several grids", self.quantised[1:])
+        shown = [value for value in self.values if value.is_graph_output() and value is not kept]
+        if shown:
+            return _refusal(f"{self.state.name} is given out as {shown[0].name}", self.moves)
+        if self.grid.scales.ndim and not all(self._keeps_axis(node) for node in self.moves):
+            return _refusal(f"{self.state.name} has a scale per entry of an axis that is moved", self.moves)
+        return None
+
+    def _keeps_axis(self, node: ir.Node) -> bool:
+        """Whether the axis of the scales stays where it is, and as it is."""
+        axis = self.grid.axis
+        sizes = {str((house.dims_of(value) or ())[axis : axis + 1]) for value in (*moved_by(node), *node.outputs)}
+        return house.is_op(node, *ALONG_AXES) and len(sizes) == 1
+
+
+def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:
+    node = next(iter(nodes))
+    place = Place(node=str(node.name), op=node.op_type, source=house.source_of(node))
+    return Refusal(reason, place)
+
+
+def _write(model: ir.Model, state: State, moved: _Moved) -> None:
+    """Quantise what arrives where it arrives, and let everything between hold codes."""
+    kept = house.outputs_named(model)[state.output]
+    old = moved.quantised[0]
+    dtype = old.outputs[0].dtype
+    assert dtype is not None
+    for node in moved.moves:
+        for arriving in moved_by(node):
+            if arriving not in moved.values:
+                codes = _quantised(model, arriving, old)
+                for at, operand in enumerate(node.inputs):
+                    if operand is arriving:
+                        node.replace_input_with(at, codes)
+    if kept not in moved.values:
+        codes = _quantised(model, kept, old)
+        rename_output(model, kept, codes, state.output)
+    for value in moved.values:
+        value.type = ir.TensorType(dtype)  # of its own: values may share the record of their type
+    for node in moved.quantised:
+        (read,) = node.inputs[:1]
+        assert read is not None
+        house.take_over(model, node.outputs[0], read)
+
+
+def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
+    """The codes of a value, by the parameters of a node that quantises, once for all that read them; or a constant."""
+    insert = house.Inserter.behind(model, CarryCodes.name, value)
+    array, grid = house.array_of(value), grid_of(like)
+    assert grid is not None
+    if array is not None:
+        return insert.constant(grid.codes(array), f"{value.name}_codes")
+    same = [node for node in house.consumers_of(value) if _quantises(node, value, grid)]
+    attributes = {"axis": house.int_attribute(like, "axis", 1)} if grid.scales.ndim else {}
+    codes = insert.op(
+        "QuantizeLinear", [value, *like.inputs[1:]], attributes, name=f"{value.name}_codes", shape=value.shape,
+        dtype=like.outputs[0].dtype,
+    )  # fmt: skip
+    for node in same:
+        house.take_over(model, node.outputs[0], codes)
+    return codes
+
+
+def _quantises(node: ir.Node, value: ir.Value, grid: Codes) -> bool:
+    found = grid_of(node) if house.is_op(node, "QuantizeLinear") and node.inputs[0] is value else None
+    return found is not None and same_grid(found, grid) and not node.outputs[0].is_graph_output()
