@@ -13,12 +13,14 @@ from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.merge_kv_heads import MergeKvHeads
 from compiler.passes.pack_states import PackStates
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.project_positions import ProjectPositions
+from compiler.passes.quantize_attention import QuantizeAttention
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_states import QuantizeStates
 from compiler.passes.quantize_static import QuantizeStatic
@@ -55,7 +57,9 @@ PASSES: list[type[Pass]] = [
     EqualizeChannels,
     QuantizeStatic,
     QuantizeDynamic,
+    QuantizeAttention,
     CarryCodes,
+    LowerIntegers,
 ]
 
 

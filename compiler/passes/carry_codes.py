@@ -1,4 +1,4 @@
-"""Carry a state as the codes that all who read it make of it.
+"""Carry a state as the codes that all who read it make of it, and keep constants that are moved and quantised as codes.
 
 Before:
     joined = Concat(Where(valid, cache, 0), x);  codes = QuantizeLinear(joined)       # every reader's grid
@@ -6,6 +6,7 @@ Before:
 After:
     joined = Concat(Where(valid, cache, code of 0), QuantizeLinear(x));  codes = joined
     next_cache = Slice(joined)  int8 or uint8
+    codes = QuantizeLinear(Transpose(Gather(table, rows)))  ->  Transpose(Gather(table of codes, rows))
 
 Requires: a quantised graph, in which nothing but moves lies between the state and the nodes that quantise it.
 Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; what it holds at first is the
@@ -32,7 +33,7 @@ from compiler.stages import Lowered, Outcome, Refusal, State
 
 @dataclasses.dataclass(frozen=True)
 class CarryCodes:
-    """States of codes."""
+    """States and constants of codes."""
 
     name: ClassVar[str] = "carry_codes"
     lossy: ClassVar[bool] = True
@@ -41,54 +42,65 @@ class CarryCodes:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """See the module docstring."""
-        matched, rewritten, refused = 0, 0, []
-        for state in lowered.states:
-            value = house.inputs_named(lowered.model)[state.input]
+        model = lowered.model
+        inputs, outputs = house.inputs_named(model), house.outputs_named(model)
+        sources: list[tuple[ir.Value, State | None]] = [(inputs[state.input], state) for state in lowered.states]
+        sources += [(value, None) for value in model.graph.initializers.values()]
+        matched, rewritten, refused, carried = 0, 0, list[Refusal](), 0
+        for value, state in sources:
             moved = _Moved(value) if value.dtype == ir.DataType.FLOAT else None
             if moved is None or not moved.quantised:
                 continue
             matched += 1
-            why = moved.hindrance(house.outputs_named(lowered.model)[state.output])
+            kept = None if state is None else outputs[state.output]
+            why = moved.hindrance(kept)
             if why is not None:
                 refused.append(why)
                 continue
-            _write(lowered.model, state, moved)
+            _write(model, moved, kept)
             rewritten += 1
+            carried += state is not None
         if rewritten:
-            house.prune(lowered.model)
-            house.infer_shapes(lowered.model)
+            house.prune(model)
+            house.infer_shapes(model)
         proof = (prove_rows(lowered),) if rewritten and lowered.batch_axis is not None else ()
-        return Outcome(lowered, matched, rewritten, tuple(refused), records=proof)
+        detail = f"{carried} states and {rewritten - carried} constants" if rewritten else ""
+        return Outcome(lowered, matched, rewritten, tuple(refused), records=proof, detail=detail)
 
 
 class _Moved:
-    """What a state becomes by moves alone, and who reads it.
+    """What a state or a constant becomes by moves alone, and who reads it.
 
     Attributes:
-        values: in which entries of the state lie, the state itself among them.
+        source: it.
+        values: in which its entries lie, itself among them.
         moves: the nodes between them.
         quantised: nodes that quantise one of them.
         others: what reads one of them besides.
     """
 
-    def __init__(self, state: ir.Value) -> None:
-        self.state = state
-        self.values, self.moves = [state], list[ir.Node]()
+    def __init__(self, source: ir.Value) -> None:
+        self.source = source
+        self.values, self.moves = [source], list[ir.Node]()
         self.quantised, self.others = list[ir.Node](), list[ir.Node]()
         for value in self.values:  # which grows
             for node in house.consumers_of(value):
                 self._sort(node, value)
 
     def _sort(self, node: ir.Node, value: ir.Value) -> None:
-        operands = [at for at, operand in enumerate(node.inputs) if operand is value]
-        if house.is_op(node, "QuantizeLinear") and operands == [0] and not node.outputs[0].is_graph_output():
+        if _is_quantised(node, value):
             self.quantised.append(node)
-        elif all(node.inputs[at] in moved_by(node) for at in operands) and not house.is_op(node, "Expand", "Tile"):
-            if node not in self.moves:
-                self.moves.append(node)
-                self.values += node.outputs
-        else:
+        elif not self._is_moved(node, value):
             self.others.append(node)
+        elif node not in self.moves:
+            self.moves.append(node)
+            self.values += node.outputs
+
+    def _is_moved(self, node: ir.Node, value: ir.Value) -> bool:
+        """Whether all that a node does with a value is to move it; what meets a constant is no constant."""
+        moved = moved_by(node)
+        alone = len(moved) == 1 or self.source.is_graph_input()
+        return alone and value in moved and list(node.inputs).count(value) == moved.count(value)
 
     @property
     def grid(self) -> Codes:
@@ -97,24 +109,24 @@ class _Moved:
         assert found is not None
         return found
 
-    def hindrance(self, kept: ir.Value) -> Refusal | None:
-        """Why the state stays as it is; None where it need not.
+    def hindrance(self, kept: ir.Value | None) -> Refusal | None:
+        """Why the source stays as it is; None where it need not.
 
         Args:
-            kept: what is fed back.
+            kept: what is fed back to a state.
         """
         grids = [grid_of(node) for node in self.quantised]
         if any(grid is None for grid in grids):
-            return _refusal(f"{self.state.name} is quantised on a grid that is computed", self.quantised)
+            return _refusal(f"{self.source.name} is quantised on a grid that is computed", self.quantised)
         if self.others:
-            return _refusal(f"{self.state.name} is read in real numbers", self.others)
+            return _refusal(f"{self.source.name} is read in real numbers", self.others)
         if any(grid is not None and not same_grid(grid, self.grid) for grid in grids):
-            return _refusal(f"{self.state.name} is quantised on several grids", self.quantised[1:])
+            return _refusal(f"{self.source.name} is quantised on several grids", self.quantised[1:])
         shown = [value for value in self.values if value.is_graph_output() and value is not kept]
         if shown:
-            return _refusal(f"{self.state.name} is given out as {shown[0].name}", self.moves)
+            return _refusal(f"{self.source.name} is given out as {shown[0].name}", self.moves)
         if self.grid.scales.ndim and not all(self._keeps_axis(node) for node in self.moves):
-            return _refusal(f"{self.state.name} has a scale per entry of an axis that is moved", self.moves)
+            return _refusal(f"{self.source.name} has a scale per entry of an axis that is moved", self.moves)
         return None
 
     def _keeps_axis(self, node: ir.Node) -> bool:
@@ -130,9 +142,8 @@ def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:
     return Refusal(reason, place)
 
 
-def _write(model: ir.Model, state: State, moved: _Moved) -> None:
+def _write(model: ir.Model, moved: _Moved, kept: ir.Value | None) -> None:
     """Quantise what arrives where it arrives, and let everything between hold codes."""
-    kept = house.outputs_named(model)[state.output]
     old = moved.quantised[0]
     dtype = old.outputs[0].dtype
     assert dtype is not None
@@ -143,15 +154,25 @@ def _write(model: ir.Model, state: State, moved: _Moved) -> None:
                 for at, operand in enumerate(node.inputs):
                     if operand is arriving:
                         node.replace_input_with(at, codes)
-    if kept not in moved.values:
-        codes = _quantised(model, kept, old)
-        rename_output(model, kept, codes, state.output)
+    if kept is not None and kept not in moved.values:
+        rename_output(model, kept, _quantised(model, kept, old), str(kept.name))
+    if moved.source.is_initializer():
+        _let_be_read(moved, _quantised(model, moved.source, old))
     for value in moved.values:
         value.type = ir.TensorType(dtype)  # of its own: values may share the record of their type
     for node in moved.quantised:
         (read,) = node.inputs[:1]
         assert read is not None
         house.take_over(model, node.outputs[0], read)
+
+
+def _let_be_read(moved: _Moved, codes: ir.Value) -> None:
+    """Let moves, and what quantises, read the codes of a constant."""
+    for node in (*moved.moves, *moved.quantised):
+        for at, operand in enumerate(node.inputs):
+            if operand is moved.source:
+                node.replace_input_with(at, codes)
+    moved.values[0] = codes
 
 
 def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
@@ -173,5 +194,11 @@ def _quantised(model: ir.Model, value: ir.Value, like: ir.Node) -> ir.Value:
 
 
 def _quantises(node: ir.Node, value: ir.Value, grid: Codes) -> bool:
-    found = grid_of(node) if house.is_op(node, "QuantizeLinear") and node.inputs[0] is value else None
-    return found is not None and same_grid(found, grid) and not node.outputs[0].is_graph_output()
+    found = grid_of(node) if _is_quantised(node, value) else None
+    return found is not None and same_grid(found, grid)
+
+
+def _is_quantised(node: ir.Node, value: ir.Value) -> bool:
+    """Whether a node gives the codes of a value to the graph alone."""
+    is_quantising = house.is_op(node, "QuantizeLinear") and node.inputs[0] is value
+    return is_quantising and list(node.inputs).count(value) == 1 and not node.outputs[0].is_graph_output()

@@ -53,7 +53,8 @@ def make_plans(layers: Sequence[WeightedLayer], table: Table, placement: Placeme
         plan = Plan(grid, found, weights, _correction(layer, tensor, grid, weights))
         if layer.is_convolution and placement.rounds_convolution_outputs:
             if layer.result not in chosen:
-                chosen[layer.result] = _least(table.tensors[str(Wanted(str(layer.result.name), 1))], (), placement)
+                given = table.tensors[str(Wanted(str(layer.result.name), 1))]
+                chosen[layer.result] = nearest_grid(given, signed=placement.signed)
             plan = dataclasses.replace(plan, result=chosen[layer.result][0], result_range=chosen[layer.result][1])
         plans[layer.name] = plan
     return plans
@@ -66,13 +67,18 @@ def _key(layer: WeightedLayer) -> str:
 def _choose(readers: Sequence[WeightedLayer], table: Table, placement: Placement) -> tuple[Grid, Range]:
     """The grid with the least square error behind all readers together."""
     tensor = table.tensors[_key(readers[0])]
-    return _least(tensor, [(table.tensors[_key(layer)].rows, layer.matrix) for layer in readers], placement)
+    behind = [(table.tensors[_key(layer)].rows, layer.matrix) for layer in readers]
+    return nearest_grid(tensor, behind, signed=placement.signed)
 
 
-def _least(tensor: Histogram, readers: Sequence[tuple[Array, Array]], placement: Placement) -> tuple[Grid, Range]:
+def nearest_grid(tensor: Histogram, readers: Sequence[tuple[Array, Array]] = (), *, signed: bool) -> tuple[Grid, Range]:
+    """The grid with the least square error behind readers, each given by rows of data and what multiplies them.
+
+    Without readers the error is that of the entries themselves.
+    """
     best: tuple[float, Grid, Range] | None = None
     for candidate in ranges_of(tensor):
-        grid = grid_of(candidate.low, candidate.high, signed=placement.signed)
+        grid = grid_of(candidate.low, candidate.high, signed=signed)
         behind = readers or [(tensor.rows, np.eye(tensor.rows.shape[1], dtype=np.float32))]
         error = sum(_error(rows, matrix, grid) for rows, matrix in behind)
         if best is None or error < best[0]:
@@ -106,10 +112,10 @@ def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], ta
     found: dict[str, TensorRange] = {}
     for layer in layers:
         plan, tensor = plans[layer.name], table.tensors[_key(layer)]
-        found[str(layer.data.name)] = _range(str(layer.data.name), plan.data, plan.data_range, tensor)
+        found[str(layer.data.name)] = range_chosen(str(layer.data.name), plan.data, plan.data_range, tensor)
         if plan.result is not None and plan.result_range is not None:
             tensor, name = table.tensors[str(Wanted(str(layer.result.name), 1))], str(layer.result.name)
-            found[name] = _range(name, plan.result, plan.result_range, tensor)
+            found[name] = range_chosen(name, plan.result, plan.result_range, tensor)
         scales, weight = plan.weights.scales, layer.node.inputs[1]
         highest = float(scales.max()) * 127
         name = "" if weight is None else str(weight.name)
@@ -119,6 +125,7 @@ def ranges_chosen(layers: Sequence[WeightedLayer], plans: Mapping[str, Plan], ta
     return list(found.values())
 
 
-def _range(name: str, grid: Grid, chosen: Range, tensor: Histogram) -> TensorRange:
+def range_chosen(name: str, grid: Grid, chosen: Range, tensor: Histogram) -> TensorRange:
+    """What was chosen for a value, for reports."""
     share = tensor.share_outside(grid.low, grid.high)
     return TensorRange(name, grid.low, grid.high, chosen.method, share, 1, grid.type)

@@ -56,7 +56,7 @@ class Writer:
     def _quantised(self, layer: WeightedLayer) -> ir.Value:
         """The result of the quantised form, written behind the layer's last node."""
         plan = self.plans[layer.name]
-        data = self._on_grid(layer.data, plan.data)
+        data = self.on_grid(layer.data, plan.data)
         insert = house.Inserter(self.model, self.stamp, after=layer.parts[-1], source=house.source_of(layer.node))
         name, shape = f"{layer.name}_int8", layer.node.outputs[0].shape
         codes = insert.constant(plan.weights.codes, f"{layer.name}_weights")
@@ -74,7 +74,7 @@ class Writer:
         insert.place(ir.Node("", "Conv", inputs, attributes, outputs=[slid], name=f"{slid.name}_node"))
         if len(layer.parts) > 1:
             slid = insert.op("Relu", [slid], name=f"{name}_relu", shape=shape)
-        return slid if plan.result is None else self._on_grid(slid, plan.result)
+        return slid if plan.result is None else self.on_grid(slid, plan.result)
 
     def _bias(self, insert: house.Inserter, layer: WeightedLayer, plan: Plan, bias: np.ndarray) -> ir.Value:
         """A convolution's bias: int32 in steps of data times weights where the kernel works so, else float."""
@@ -95,8 +95,8 @@ class Writer:
             "DequantizeLinear", inputs, {"axis": axis}, name=f"{codes.name}_real", shape=codes.shape, dtype=dtype
         )
 
-    def _on_grid(self, value: ir.Value, grid: Grid) -> ir.Value:
-        """The value rounded to a grid; once for all that read it."""
+    def on_grid(self, value: ir.Value, grid: Grid) -> ir.Value:
+        """A value rounded to a grid; once for all that read it."""
         if self._grids.get(value) == grid:
             return value
         if (value, grid) not in self._rounded:

@@ -81,6 +81,9 @@ def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
             assert own is not None
             careful = _of_data_with_a_shape(own) if op == "Expand" else own
             extended.register(domain, op, since_version=version)(_where_it_can(careful))
+    product = extended.get("", "MatMul", version=13)
+    assert product is not None
+    extended.register("com.microsoft", "MatMulIntegerToFloat", since_version=1)(_after(product, _real))
     for (op, versions), extension in EXTENSIONS.items():
         for version in versions:
             before = extended.get("", op, version=version)
@@ -155,6 +158,11 @@ def _after(known: Inference, extension: Inference) -> Inference:
         extension(context, node)
 
     return infer
+
+
+def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """A product of integers that gives real numbers."""
+    context.set_shape_and_dtype(node.outputs[0], node.outputs[0].shape, ir.DataType.FLOAT)
 
 
 def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:

@@ -27,8 +27,10 @@ READ = {
     "shared": """own = QuantizeLinear(x, scale, zero)  all = QuantizeLinear(joined, scale, zero)
         codes = Concat<axis = 1>(own, all)""",
     "along": "codes = QuantizeLinear<axis = 2>(joined, scales, zeros)",
-    "real": "half = Mul(joined, wide)  more = QuantizeLinear(half, scale, zero)  all = QuantizeLinear(joined, scale, zero)  codes = Concat<axis = 1>(more, all)",
-    "grids": "one_codes = QuantizeLinear(joined, scale, zero)  other = QuantizeLinear(joined, wide, zero)  codes = Concat<axis = 1>(one_codes, other)",
+    "real": """half = Mul(joined, wide)  more = QuantizeLinear(half, scale, zero)
+        all = QuantizeLinear(joined, scale, zero)  codes = Concat<axis = 1>(more, all)""",
+    "grids": """one_codes = QuantizeLinear(joined, scale, zero)  other = QuantizeLinear(joined, wide, zero)
+        codes = Concat<axis = 1>(one_codes, other)""",
     "computed": "own = ReduceMax<keepdims = 0>(wide)  codes = QuantizeLinear(joined, own, zero)",
     "moved": "turned = Transpose<perm = [0, 2, 1]>(joined)  codes = QuantizeLinear<axis = 1>(turned, scales, zeros)",
     "shown": "codes = QuantizeLinear(joined, scale, zero)  z = Identity(joined)",

@@ -1,0 +1,137 @@
+"""Compute products of data with what states and tables hold on 8-bit integers, with grids fixed by calibration.
+
+Before:
+    scores = MatMul(queries, Concat(cached keys, new keys));  heard = MatMul(Softmax(scores), Concat(cached, new))
+After:
+    scores = MatMul(DQ(Q(queries)), DQ(Q(Concat(cached keys, new keys))))         # queries uint8, keys int8
+
+Requires: calibration data; states apart, as packed ones have no grid in common; carry_codes behind it, without which
+    every call quantises whole windows. It comes before quantize_static: of two graphs that round elsewhere, each adds
+    what it rounds otherwise, and what attention alone adds cannot be told.
+Ensures: outputs keep sqnr_db and, where there is a task, its results; rows are independent, proved anew.
+Keeps: all such products of the results of a Softmax, where with them the figures are missed; then all.
+Numerics: rounds, each operand to the nearest of 256 steps of one scale.
+Source: shares of a Softmax need a scale of their own, too: on a grid up to 1 flat attention over a window of 144 frames
+    has two steps. Unsigned data and signed keys are what a CPU multiplies fastest.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.rows_alone import prove_rows
+from compiler.calib.grid import Grid
+from compiler.calib.noise import decibels
+from compiler.calib.watched_streams import calibration_of, noise_between
+from compiler.errors import Place
+from compiler.quantization.cached_products import CachedProduct, cached_products
+from compiler.quantization.placement import CPU
+from compiler.quantization.plans import nearest_grid, range_chosen
+from compiler.quantization.recording import Wanted, record
+from compiler.quantization.writer import Writer
+from compiler.records.precision import TensorRange
+from compiler.stages import Calibration, Lowered, Outcome, Refusal
+
+Grids = Mapping[str, Grid]
+"""By name of a value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizeAttention:
+    """Attention on integers.
+
+    Attributes:
+        sqnr_db: least ratio of signal to noise that these roundings may leave in any output on the calibration streams.
+        max_task_increase: largest distance of the task's results on the development data from the original's.
+    """
+
+    sqnr_db: float = 40.0
+    max_task_increase: float = 0.01
+
+    name: ClassVar[str] = "quantize_attention"
+    lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """See the module docstring.
+
+        Raises:
+            Refused: there are no calibration data, or the first call is a graph of its own.
+            DataError: the calibration data show nothing of some value.
+        """
+        house.infer_shapes(lowered.model)
+        products = cached_products(lowered)
+        if not products:
+            return Outcome(lowered)
+        calibration = calibration_of(lowered)
+        grids, ranges = _grids(lowered, products, calibration)
+        without_shares = [product for product in products if not product.of_shares]
+        missed = "nothing tried"
+        for chosen in [products, without_shares] if len(without_shares) < len(products) else [products]:
+            names = frozenset(str(product.node.name) for product in chosen)
+            rounded = dataclasses.replace(lowered, model=house.clone(lowered.model))
+            _write(rounded.model, cached_products(rounded), names, grids)
+            worst, fails = self._misses(lowered, rounded, calibration)
+            if names and fails is None:
+                left = _left(products, names, missed)
+                proof = () if rounded.batch_axis is None else (prove_rows(rounded),)
+                detail = f"{decibels(worst):.1f} dB of results above their rounding"
+                used = tuple(ranges[name] for name in _operands(chosen))
+                return Outcome(rounded, len(products), len(names), left, records=proof, detail=detail, precision=used)
+            missed = fails or missed
+        return Outcome(lowered, len(products), refused=_left(products, frozenset(), missed))
+
+    def _misses(self, exact: Lowered, rounded: Lowered, calibration: Calibration) -> tuple[float, str | None]:
+        """The largest noise over signal of an output, and which figure is missed, if one is."""
+        noise = noise_between(exact, rounded, calibration.streams)
+        name = max(exact.data_outputs, key=lambda each: noise[each])
+        if decibels(noise[name]) < self.sqnr_db:
+            return noise[name], f"its rounding leaves {name} {decibels(noise[name]):.1f} dB, not {self.sqnr_db:g}"
+        distance = calibration.task_distance(rounded)
+        if distance is not None and distance > self.max_task_increase:
+            return noise[
+                name
+            ], f"the task is {distance:.4f} from the original's, and {self.max_task_increase:g} is allowed"
+        return noise[name], None
+
+
+def _operands(products: Iterable[CachedProduct]) -> list[str]:
+    """Names of what products read, each once."""
+    return list(dict.fromkeys(str(value.name) for each in products for value in (each.first, each.second)))
+
+
+def _grids(
+    lowered: Lowered, products: Sequence[CachedProduct], calibration: Calibration
+) -> tuple[Grids, Mapping[str, TensorRange]]:
+    """The grid of every operand, and how it was chosen."""
+    signed = {str(product.second.name) for product in products}
+    wanted = {name: Wanted(name, -1) for name in _operands(products)}
+    table = record(lowered, list(wanted.values()), calibration.streams)
+    grids, ranges = {}, {}
+    for name, each in wanted.items():
+        tensor = table.tensors[str(each)]
+        grids[name], found = nearest_grid(tensor, signed=name in signed)
+        ranges[name] = range_chosen(name, grids[name], found, tensor)
+    return grids, ranges
+
+
+def _write(model: ir.Model, products: Iterable[CachedProduct], names: frozenset[str], grids: Grids) -> None:
+    """Round the operands of the named products; an operand of several once."""
+    writer = Writer(model, QuantizeAttention.name, CPU, {})
+    for product in products:
+        if str(product.node.name) in names:
+            for at, value in enumerate((product.first, product.second)):
+                product.node.replace_input_with(at, writer.on_grid(value, grids[str(value.name)]))
+    house.infer_shapes(model)
+
+
+def _left(products: Iterable[CachedProduct], names: frozenset[str], reason: str) -> tuple[Refusal, ...]:
+    return tuple(
+        Refusal(reason, Place(node=str(product.node.name), op="MatMul", source=house.source_of(product.node)))
+        for product in products
+        if str(product.node.name) not in names
+    )

@@ -1,0 +1,75 @@
+"""Finds products of data with what a state or a table holds, as attention multiplies queries by cached keys.
+
+Of a cached operand only the new frames have to be quantised, where the state carries codes (carry_codes): the rest was
+quantised when it arrived. A product of two values that a call computes anew has no such gain, and stays.
+"""
+
+import dataclasses
+from collections.abc import Collection
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.runners.coded_states import moved_by
+from compiler.stages import Lowered
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedProduct:
+    """MatMul(first, second), neither of them constant weights of a layer.
+
+    Attributes:
+        node: it.
+        first: what a call computes.
+        second: what is joined of a state, or picked from a constant.
+    """
+
+    node: ir.Node
+    first: ir.Value
+    second: ir.Value
+
+    @property
+    def of_shares(self) -> bool:
+        """Whether its data are the results of a Softmax, most of which are next to 0."""
+        return _origin_of(self.first) == "Softmax"
+
+
+def cached_products(lowered: Lowered) -> list[CachedProduct]:
+    """All of them, in graph order. Nodes in subgraphs are left out, and so are packed states, which share no grid."""
+    model, packed = lowered.model, lowered.parts
+    states = {house.inputs_named(model)[state.input] for state in lowered.states if state.input not in packed}
+    return [found for node in model.graph if (found := _product(node, states)) is not None]
+
+
+def _product(node: ir.Node, states: Collection[ir.Value]) -> CachedProduct | None:
+    if not house.is_op(node, "MatMul"):
+        return None
+    first, second = node.inputs[:2]
+    if first is None or second is None or house.array_of(first) is not None:
+        return None
+    if {first.dtype, second.dtype} != {ir.DataType.FLOAT} or len(second.shape or ()) < 3:
+        return None
+    return CachedProduct(node, first, second) if _is_held(second, states) else None
+
+
+def _is_held(value: ir.Value, states: Collection[ir.Value]) -> bool:
+    """Whether entries of a value were there before the call: of a state, or of a table that is no single number."""
+    pending, seen = [value], {value}
+    while pending:
+        value = pending.pop()
+        array = house.array_of(value)
+        if value in states or (array is not None and array.size > 1):
+            return True
+        maker = value.producer()
+        moved = [] if maker is None else moved_by(maker)
+        pending += [each for each in moved if each not in seen]
+        seen.update(moved)
+    return False
+
+
+def _origin_of(value: ir.Value) -> str:
+    """The operator whose results a value holds, moved and masked."""
+    maker = value.producer()
+    while maker is not None and (moved := [each for each in moved_by(maker) if house.array_of(each) is None]):
+        maker = moved[0].producer()
+    return "" if maker is None else maker.op_type

@@ -1,0 +1,52 @@
+"""The weights that a quantised graph holds, as numbers: what a lowering must leave as it is.
+
+Equal names of two tensors, or scales that were taken from the wrong one, give a graph that runs and says nothing.
+"""
+
+import collections
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import InternalError
+from compiler.quantization.integer_products import factor_of
+from compiler.stages import Array
+
+INTEGER_PRODUCT = "MatMulIntegerToFloat"
+"""ONNX Runtime's operator, domain com.microsoft: a, b, scale of a, scales of b, zero of a, zeros of b, bias."""
+
+
+def held_weights(model: ir.Model) -> collections.Counter[str]:
+    """Digests of the numbers that constant codes stand for, and how many nodes multiply by each."""
+    return collections.Counter(
+        hashlib.sha256(repr(numbers.shape).encode() + numbers.tobytes()).hexdigest()
+        for node in model.graph
+        for numbers in _numbers(node)
+    )
+
+
+def _numbers(node: ir.Node) -> Iterator[Array]:
+    if node.op_type == INTEGER_PRODUCT:
+        codes, scales, zeros = (house.array_of(node.inputs[at]) for at in (1, 3, 5))
+        if codes is not None and scales is not None and zeros is not None:
+            yield (codes.astype(np.int32) - zeros.astype(np.int32)).astype(np.float32) * scales
+        return
+    for value in node.inputs:
+        found = factor_of(value)
+        if found is not None and found.is_constant:
+            yield found.numbers
+
+
+def require_same_weights(before: collections.Counter[str], model: ir.Model) -> None:
+    """Hold a lowered graph to the weights that it had.
+
+    Raises:
+        InternalError: it multiplies by others.
+    """
+    after = held_weights(model)
+    if after != before:
+        lost, new = (before - after).total(), (after - before).total()
+        raise InternalError(f"expected the weights of the graph before lowering, got {new} others for {lost} of them")

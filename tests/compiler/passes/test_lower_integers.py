@@ -1,0 +1,95 @@
+"""lower_integers: the runtime's operator gives what the letter of DequantizeLinear, MatMul and Add gives."""
+
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from compiler import ir as house
+from compiler.passes.lower_integers import LowerIntegers
+from compiler.passes.quantize_static import QuantizeStatic
+from compiler.runners.session import open_session
+from compiler.stages import Array, Lowered
+from tests.kit.contract import verify_pass, verify_untouched
+from tests.kit.graphs import copy_of, ops_of, parse
+from tests.kit.integers import declared, product
+from tests.kit.quantization import speech
+
+LARGEST = 63
+"""Of weights: beyond it, processors that add pairs of products in 16 bits cut them off, in either form."""
+
+
+def around(model: ir.Model) -> Lowered:
+    return Lowered("net", model, batch_axis="batch", data_outputs=("y",))
+
+
+def ran(model: ir.Model, feed: dict[str, Array], *, optimize: bool) -> Array:
+    result: Array = open_session(house.serialized(model), optimize=optimize).run(["y"], feed)[0]
+    return result
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_products_are_those_of_the_letter(seed: int) -> None:
+    """Random shapes, scales, zero points and biases; data at both ends of their range among them."""
+    rng = np.random.default_rng(seed)
+    depth, width, rows = int(rng.integers(1, 70)), int(rng.integers(1, 40)), int(rng.integers(1, 20))
+    by_column, batched = seed % 2 == 0, seed % 3 == 2
+    scales = np.exp(rng.uniform(-9, 3, width if by_column and not batched else ())).astype(np.float32)
+    zeros = rng.integers(-20, 21, scales.shape)
+    weights = rng.integers(-LARGEST, LARGEST + 1, (2, depth, width) if batched else (depth, width))
+    arrays: dict[str, Array] = {
+        "xs": np.array(np.exp(rng.uniform(-9, 3)), np.float32),
+        "xz": np.array(rng.integers(0, 256), np.uint8),
+        "w": (weights if seed % 4 else np.sign(weights) * LARGEST).astype(np.int8),
+        "ws": np.asarray(scales, np.float32),
+        "wz": np.asarray(zeros, np.int8),
+        "b": rng.standard_normal(width).astype(np.float32),
+    }
+    model = parse(
+        f"""(uint8[batch,{rows},{depth}] x, {", ".join(declared(*each) for each in arrays.items())})
+        => (float[batch,{rows},{width}] y)
+        {{ a = DequantizeLinear(x, xs, xz)  c = DequantizeLinear<axis = {len(arrays["w"].shape) - 1}>(w, ws, wz)
+           sum = MatMul(a, c)  y = Add(b, sum) }}""",
+        arrays,
+    )
+    outcome = LowerIntegers().apply(around(model))
+    assert outcome.rewritten == 1
+    assert ops_of(outcome.lowered.model) == ["MatMulIntegerToFloat"]
+    x = rng.integers(0, 256, (2, rows, depth))
+    x[0] = np.where(x[0] < 128, 0, 255)
+    got = ran(outcome.lowered.model, {"x": x.astype(np.uint8)}, optimize=True)
+    data = (x - int(arrays["xz"])) * np.float64(arrays["xs"])
+    numbers = (arrays["w"].astype(np.float64) - zeros) * np.asarray(scales, np.float64)
+    expected = data @ numbers + arrays["b"]
+    sizes = np.abs(expected - arrays["b"]) + np.abs(
+        arrays["b"]
+    )  # the sum is scaled, then the bias added: two roundings
+    assert np.all(np.abs(got - expected) <= 4 * np.finfo(np.float32).eps * sizes)
+
+
+@pytest.mark.parametrize("bias", ["", "[4]", "[1,2,1]", "computed", "read twice"])
+def test_contract(bias: str) -> None:
+    before = around(product(bias=bias))
+    outcome = verify_pass(LowerIntegers(), before, tolerance=1e-5)
+    assert (outcome.matched, outcome.rewritten) == (1, 1)
+    assert outcome.detail == f"{int(bias == '[4]')} with a bias inside"
+
+
+def test_what_has_no_fast_kernel_stays_and_is_named() -> None:
+    outcome = verify_untouched(LowerIntegers(), around(product(kinds=("int8", "int8"))), refused="plain loops")
+    assert "node sum_matmul" in str(outcome.refused[0])
+
+
+def test_a_quantised_recogniser_keeps_its_answers_and_its_shapes() -> None:
+    quantised = QuantizeStatic(pins=()).apply(copy_of(speech())).lowered
+    outcome = verify_pass(LowerIntegers(), quantised, tolerance=0.05)
+    assert (outcome.matched, outcome.rewritten) == (5, 5)
+    again = house.clone(outcome.lowered.model)
+    house.forget_shapes(again)
+    house.infer_shapes(again)
+    shapes = {value.name: (value.shape, value.dtype) for node in again.graph for value in node.outputs}
+    for node in outcome.lowered.model.graph:
+        for value in node.outputs:
+            assert shapes[value.name] == (value.shape, value.dtype)
+    assert dataclasses.replace(outcome.lowered, model=quantised.model) == quantised
