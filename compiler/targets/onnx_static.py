@@ -20,12 +20,10 @@ from compiler.targets.static_graphs import write_static
 
 @dataclasses.dataclass(frozen=True)
 class OnnxStatic(Target):
-    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`."""
+    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`; a step may have any number of states."""
 
     name: ClassVar[str] = "onnx_static"
-    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "pack_states": {"most": None}
-    }  # nothing takes few tensors
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Form, ...]] = ()
