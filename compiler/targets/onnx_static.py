@@ -20,7 +20,7 @@ from compiler.targets.static_graphs import write_static
 
 @dataclasses.dataclass(frozen=True)
 class OnnxStatic(Target):
-    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`; a step may have any number of states."""
+    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`; states stay apart."""
 
     name: ClassVar[str] = "onnx_static"
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
