@@ -102,8 +102,8 @@ class Assembly:
             self.parts = {
                 name: _parts_of(self.shipped.graphs[name], lowering) for name, lowering in self.lowerings.items()
             }
-        sources = _sources_of(self.loaded, self.lowerings)
-        files = bundle_files(self.loaded, self.parts, self.receipts, sources, tool_versions(), self.together)
+        sources, tools = _sources_of(self.loaded, self.lowerings), tool_versions(self.target.packages)
+        files = bundle_files(self.loaded, self.parts, self.receipts, sources, tools, self.together)
         write_files(self.folder, {name: each for name, each in files.items() if _differs(self.folder / name, each)})
 
     def record_together(self) -> None:
@@ -217,6 +217,7 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
         artefacts=artefacts,
         explain=(lambda error, *_: error) if forms else lowering.explain,
         is_rounded=lowering.is_rounded,
+        integer_products=lowering.target.integer_products,
         is_timed_here=built.engine is None and lowering.target.times_here,
         before_rounding=lowering.emit_exact,
         forms=forms,

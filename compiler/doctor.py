@@ -82,7 +82,7 @@ def diagnose(version_of: Callable[[str], str] = importlib.metadata.version) -> D
 def diagnosis_tables(diagnosis: Diagnosis) -> tuple[Table, Table, Table]:
     """The diagnosis for people: targets, what their engines need, then versions."""
     targets = Table(title="Targets", title_justify="left", box=None, pad_edge=False)
-    for column in ("target", "works", "engines here", "missing"):
+    for column in ("target", "works", "runs here", "missing"):
         targets.add_column(column)
     for state in diagnosis.targets:
         engines = "" if not state.parts else "yes" if missing(state.parts) is None else "no"

@@ -16,19 +16,17 @@ from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
-from compiler.errors import Refused, ToolchainAbsent
+from compiler.errors import ToolchainAbsent
 from compiler.healing.healed_recipe import healed_recipe
-from compiler.lowering.listed_forms import check_forms
 from compiler.lowering.listed_passes import check_passes
+from compiler.lowering.listed_targets import require_packages, target_of_recipe
 from compiler.lowering.lowering import Lowering
 from compiler.measure_page_figures import measure_page_figures
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_parts
-from compiler.recipe.options import make
 from compiler.records.build_report import BuildReport
 from compiler.report.build_record import BuildRecord, write_reports
 from compiler.report.progress import Progress
-from compiler.targets import TARGETS
 from compiler.targets.base import Target
 from compiler.verify.gates import promises
 from compiler.verify.gates.task import task_functions
@@ -62,7 +60,7 @@ def check(loaded: LoadedRecipe) -> Target:
     """
     require_lowered_parts(loaded)
     check_passes(loaded)
-    return _the_target(loaded)
+    return target_of_recipe(loaded)
 
 
 def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
@@ -94,6 +92,7 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
 def _startable(loaded: LoadedRecipe, options: BuildOptions) -> Target:
     """The target, where nothing stands against a build that may take long."""
     target = check(loaded)
+    require_packages(target)
     check_replaceable(options.out)
     if options.strict and (absent := target.absent()) is not None:
         raise ToolchainAbsent(
@@ -158,19 +157,3 @@ def _kept(loaded: LoadedRecipe, cache: StageCache | None, graphs: Mapping[str, L
     inputs = bundle_inputs(loaded, first.original.surroundings, keys, checkpoints, first.target)
     code = {name: named for graph in graphs.values() for name, named in graph.original.code().items()}
     return KeptBundle(StageResults(cache, loaded.path.parent), inputs, {**code, **code_of_gates(loaded)})
-
-
-def _the_target(loaded: LoadedRecipe) -> Target:
-    """The one target that ships, or else a target that emits nothing."""
-    targets = [
-        make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)
-        for index, target in enumerate(loaded.recipe.targets)
-    ]
-    for index, target in enumerate(targets):
-        check_forms(loaded, target, index)
-    shipping = [target for target in targets if target.ships]
-    if len(shipping) > 1:
-        kinds = [target.kind for target in loaded.recipe.targets]
-        where = loaded.where("targets", len(loaded.recipe.targets) - 1)
-        raise Refused(f"{where}: one bundle holds one target, got {kinds}", cure="write one recipe per target")
-    return shipping[0] if shipping else targets[0]

@@ -110,6 +110,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
         certificate=f"certificates/{name}.json",
         batch_axis=lowered.batch_axis,
         engine=graph.built.engine,
+        options=dict(graph.built.options),
     )
 
 

@@ -2,10 +2,16 @@
 
 import importlib.metadata
 import platform
+from collections.abc import Iterable
 
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnx-shape-inference", "onnxruntime", "numpy")
 
 
-def tool_versions() -> dict[str, str]:
-    """Versions of what a bundle is made with."""
-    return {name: importlib.metadata.version(name) for name in TOOLS} | {"python": platform.python_version()}
+def tool_versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of what a bundle is made with.
+
+    Args:
+        packages: that its target needs besides.
+    """
+    names = dict.fromkeys((*TOOLS, *packages))
+    return {name: importlib.metadata.version(name) for name in names} | {"python": platform.python_version()}

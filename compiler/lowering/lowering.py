@@ -76,9 +76,9 @@ class Lowering:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether a pass or a form rounds on purpose: half precision, int8."""
+        """Whether a pass, a form or the target rounds on purpose: half precision, int8."""
         is_rounded = bool(self.plan) and self.plan[-1].is_rounded
-        return is_rounded or any(form.made.lossy for form in self.target.plan)
+        return is_rounded or self.target.rounds or any(form.made.lossy for form in self.target.plan)
 
     @property
     def target_key(self) -> str:
@@ -257,9 +257,9 @@ class Lowering:
         return self.target.with_plan(names).emit(self.final(), self.buckets)
 
     def emit_exact(self) -> Built:
-        """The artefacts of the graph before the first pass that rounds on purpose, without forms that do."""
+        """The artefacts of the graph before the first pass that rounds on purpose, on nothing that does."""
         names = [form.name for form in self.target.plan if not form.made.lossy]
-        return self.target.with_plan(names).emit(self.exact(), self.buckets)
+        return self.target.unrounded().with_plan(names).emit(self.exact(), self.buckets)
 
     def _done(self, handle: StageHandle, report: StageReport) -> None:
         self.precision += report.precision

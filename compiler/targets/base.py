@@ -17,7 +17,7 @@ from compiler.stages import Lowered, Pass
 from compiler.targets.formed_graphs import FormOutcome
 from compiler.targets.forms import SEARCH, STANDARD, Choice, Form, names_of, require_known
 from runtime_lite.executors.executor import Executor, make_executor
-from runtime_lite.format.manifest import Engine
+from runtime_lite.format.manifest import Engine, Scalar
 from runtime_lite.format.reader import Bundle
 
 SEARCH_S = 120.0
@@ -52,6 +52,7 @@ class Built:
         engine: for a target with a compiler of its vendor, what is to come of it.
         refused: what of its offers the target did not keep for this graph, with reasons.
         forms: what each form of the plan has done, in order.
+        options: what the executor is told about the graph files, as the manifest keeps it.
     """
 
     artifacts: tuple[Emitted, ...]
@@ -60,6 +61,7 @@ class Built:
     engine: Engine | None = None
     refused: tuple[str, ...] = ()
     forms: tuple[FormOutcome, ...] = ()
+    options: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One thing that a target's engines need on a machine: what was found of it, or what is wrong and what cures it."""
+    """One thing that a target's engines or runtime need: what was found of it, or what is wrong and what cures it."""
 
     name: str
     found: str
@@ -154,6 +156,15 @@ class Target(abc.ABC):
         names = names_of(self.forms, self.offers, "", lossy=True)
         return tuple(form for form in self.offers if form.name in names)
 
+    @property
+    def rounds(self) -> bool:
+        """Whether what runs its artefacts rounds what their graphs do not: they are then held to the lossy limits."""
+        return False
+
+    def unrounded(self) -> Self:
+        """The same without that rounding."""
+        return self
+
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """What has to be done after the recipe's passes for one combination of bucket sizes, in front of all forms."""
         return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))
@@ -183,8 +194,16 @@ class Target(abc.ABC):
             path: its main file, the files it reads beside it.
         """
 
+    def integer_products(self, path: Path) -> frozenset[str] | None:
+        """Names of the nodes of an artefact whose products run on integers; None where ONNX Runtime runs it.
+
+        Args:
+            path: its main file, the files it reads beside it.
+        """
+        return None
+
     def parts(self) -> tuple[Part, ...]:
-        """What the vendor's compiler needs, as it was found on this machine, in the order in which it is needed.
+        """What the vendor's compiler or runtime needs, as it was found on this machine, in the order of need.
 
         What is found names the version: a bundle that another version was verified with is built anew.
 

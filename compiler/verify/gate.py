@@ -100,7 +100,9 @@ class ShippedGraph:
         steps: the original's calls that it is compared with.
         artefacts: runs what was built.
         explain: adds the nodes to blame to a failure, given the steps and limits that it was seen at.
-        is_rounded: whether a pass has rounded on purpose: half precision, int8.
+        is_rounded: whether something rounds on purpose: half precision, int8.
+        integer_products: names of the nodes of an artefact whose products run on integers; None where ONNX Runtime
+            runs it.
         is_timed_here: whether a time that is measured on this machine is that of what ships.
         before_rounding: the artefacts of the graph before the first pass that rounds.
         forms: names of the forms that have made the artefacts, in order.
@@ -114,6 +116,7 @@ class ShippedGraph:
     artefacts: Artefacts
     explain: Callable[[GateFailed, Sequence[OriginalCall], Tolerance, Advance], GateFailed]
     is_rounded: bool
+    integer_products: Callable[[Path], frozenset[str] | None]
     is_timed_here: bool
     before_rounding: Callable[[], Built]
     forms: Sequence[str]

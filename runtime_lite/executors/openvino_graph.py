@@ -43,7 +43,8 @@ def import_openvino() -> ModuleType:
         import openvino.frontend
     except (ImportError, OSError) as error:
         raise EngineAbsent(f"expected the package openvino, got {show(str(error))}; pip install openvino") from error
-    return openvino
+    made: ModuleType = openvino
+    return made
 
 
 @functools.cache
@@ -62,9 +63,10 @@ def read_graph(file: GraphFile) -> Any:
     content = in_memory(file.content, file.where, addresses)
     frontend = import_openvino().frontend
     reader = frontend.FrontEndManager().load_by_framework("onnx")  # never guessed from the content
+    failures = (RuntimeError, *(getattr(frontend, name) for name in _FAILURES))
     try:
         return reader.convert(reader.load(io.BytesIO(content)))
-    except (RuntimeError, *(getattr(frontend, name) for name in _FAILURES)) as error:
+    except failures as error:
         raise _refused(file, error) from error
 
 
@@ -121,29 +123,34 @@ class CompiledGraph:
             MemoryError: there was too little.
             RuntimeError: OpenVINO failed.
         """
-        request = self._request(given)
-        for index, place in enumerate(places):
-            request.set_output_tensor(index, self._tensor(place, shared_memory=True))
-        request.infer(share_outputs=True)
-        self._idle.append(request)  # one that has failed is not used again
-
-    def types_for(self, given: Sequence[Array]) -> Types:
-        """Return the types of all outputs for some inputs; runs the graph."""
-        request = self._request(given)
-        request.infer(share_outputs=True)
-        return tuple((str(each.data.dtype), tuple(each.shape)) for each in request.output_tensors)
-
-    def _request(self, given: Sequence[Array]) -> Any:
-        """Return what runs one call, with its inputs."""
         try:
             request = self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
-        for index, array in enumerate(given):
-            # memory that is read where it lies is dense, aligned and, though nothing is written there, writable
-            dense = np.require(array, requirements=["C", "A", "W"])
-            request.set_input_tensor(index, self._tensor(dense, shared_memory=True))
-        return request
+        tensors = self._fed(request, given)
+        for index, place in enumerate(places):
+            tensors.append(self._tensor(place, shared_memory=True))
+            request.set_output_tensor(index, tensors[-1])
+        request.infer(share_outputs=True)
+        tensors.clear()  # whoever holds them has held the arrays until now, which a request does not
+        self._idle.append(request)  # one that has failed is not used again
+
+    def types_for(self, given: Sequence[Array]) -> Types:
+        """Return the types of all outputs for some inputs; runs the graph."""
+        request = self.compiled.create_infer_request()  # one that has no places to write to
+        tensors = self._fed(request, given)
+        request.infer(share_outputs=True)
+        tensors.clear()
+        return tuple((str(each.data.dtype), tuple(each.shape)) for each in request.output_tensors)
+
+    def _fed(self, request: Any, given: Sequence[Array]) -> list[Any]:
+        """Give a request its inputs; what must be held while it runs."""
+        # memory that is read where it lies is dense, aligned and, though nothing is written there, writable
+        dense = [np.require(array, requirements=["C", "A", "W"]) for array in given]
+        tensors = [self._tensor(array, shared_memory=True) for array in dense]
+        for index, tensor in enumerate(tensors):
+            request.set_input_tensor(index, tensor)
+        return tensors
 
 
 def types_at(model: Any, shapes: Sequence[Sequence[int]]) -> Sequence[tuple[str, tuple[int, ...] | None]]:

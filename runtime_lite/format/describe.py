@@ -93,6 +93,8 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
             f"  cache {cache.axis}: {cache.slots} slots, {cache.added or cache.step} frames a push, "
             f"{cache.side}-aligned, {cache.update}, length {cache.length_input}{mask}"
         )
+    if graph.options:
+        lines.append(f"  options: {', '.join(f'{name} {value}' for name, value in graph.options.items())}")
     if graph.engine is not None:
         state = graph.engine.status if graph.engine.reason is None else f"NOT BUILT: {graph.engine.reason}"
         with_what = ", ".join(f"{what} {value}" for what, value in graph.engine.built_with.items())

@@ -721,7 +721,16 @@ def import_cycles(root: Path) -> list[str]:
 
 
 VENDOR = frozenset(
-    {"cuda", "prometheus_client", "pycuda", "ray", "tensorrt", "triton_python_backend_utils", "tritonclient"}
+    {
+        "cuda",
+        "openvino",
+        "prometheus_client",
+        "pycuda",
+        "ray",
+        "tensorrt",
+        "triton_python_backend_utils",
+        "tritonclient",
+    }
 )
 """Libraries that only some machines have; they are imported late, where they are used."""
 

@@ -65,6 +65,7 @@ def shipped(
         explain=lambda error, *_: error,
         is_rounded=False,
         is_timed_here=True,
+        integer_products=OnnxStatic().integer_products,
         before_rounding=mock.Mock(),
         forms=(),
         with_forms=mock.Mock(),

@@ -1,9 +1,18 @@
 """tool_versions: what a bundle says it was made with."""
 
+import importlib.metadata
+
 import onnxruntime
 import torch
 
 from compiler.cache.tool_versions import tool_versions
+
+
+def test_a_target_adds_its_own() -> None:
+    assert tool_versions(["onnx", "pydantic"]) == {
+        **tool_versions(),
+        "pydantic": importlib.metadata.version("pydantic"),
+    }
 
 
 def test_versions_are_those_of_the_installed_tools() -> None:

@@ -29,9 +29,14 @@ def test_what_says_something_is_written_everywhere(tmp_path: Path) -> None:
     told = contract_of("streaming", lagging, graph.artifacts[0], {}, "")
     assert [cache["added"] for cache in told["caches"]] == [cache.added for cache in caches]
     said = contract_of(
-        "streaming", dataclasses.replace(graph, flush={"x": 1}, flush_values={"x": 2.0}), graph.artifacts[0], {}, ""
+        "streaming",
+        dataclasses.replace(graph, flush={"x": 1}, flush_values={"x": 2.0}, options={"precision": "float32"}),
+        graph.artifacts[0],
+        {},
+        "",
     )
     assert (said["flush"], said["flush_values"]) == ({"x": 1}, {"x": 2.0})
+    assert said["options"] == {"precision": "float32"}
 
 
 def test_a_key_that_is_written_out_reads_as_one_that_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""What verifies a graph file on OpenVINO: the very calls that the runtime makes, on the file's content."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler.errors import Refused, ToolchainAbsent
+from compiler.stages import Array
+from runtime_lite.errors import BundleRefused, EngineAbsent
+from runtime_lite.executors.graph_file import GraphFile
+from runtime_lite.executors.openvino_graph import CompiledGraph, Types, compile_graph, read_graph
+from runtime_lite.format.onnx_file import scan_onnx
+
+
+class OpenvinoSession:
+    """One graph file, compiled for this machine, on one thread.
+
+    Args:
+        path: the ONNX file, with its external files beside it.
+        precision: what it computes in.
+
+    Raises:
+        Refused: OpenVINO does not take the graph.
+        ToolchainAbsent: it is not here.
+    """
+
+    def __init__(self, path: Path, precision: str) -> None:
+        """Read and compile."""
+        content = path.read_bytes()
+        locations = {each.location for each in scan_onnx(content, path.name).external}
+        data = {location: (path.parent / location).read_bytes() for location in sorted(locations)}
+        file = GraphFile(path.name, content, data)
+        try:
+            model = read_graph(file)
+            self.graph: CompiledGraph = compile_graph(file, model, precision, threads=1)
+        except EngineAbsent as error:
+            raise ToolchainAbsent(str(error), cure="pip install -e '.[openvino]'") from None
+        except BundleRefused as error:
+            message, _, _ = str(error).partition("; ")
+            raise Refused(message, cure="keep the operator out of the graph, or build for another target") from None
+        self.inputs = [port.get_any_name() for port in model.inputs]
+        self.outputs = {name: index for index, port in enumerate(model.outputs) for name in port.get_names()}
+        self._types: dict[tuple[tuple[int, ...], ...], Types] = {}
+
+    def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`; of all where there are none."""
+        given = [feeds[name] for name in self.inputs]
+        shapes = tuple(array.shape for array in given)
+        if shapes not in self._types:
+            self._types[shapes] = self.graph.types_for(given)
+        places = [np.empty(shape, dtype) for dtype, shape in self._types[shapes]]
+        self.graph.run(given, places)
+        return places if names is None else [places[self.outputs[name]] for name in names]

@@ -1,0 +1,104 @@
+"""OpenVINO on CPUs: the static graphs of `onnx_static`, compiled where they run, and what to compute in.
+
+What ships are ONNX files: a compiled graph holds for one processor and one version alone. float32 is float32 on every
+CPU; bfloat16 rounds every operand of a product where the processor has instructions for it, and is held to the lossy
+limits everywhere. Integers come from Q/DQ. Tried with OpenVINO 2026.4.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place, RecipeError, Refused
+from compiler.quantization.placement import CPU, Placement
+from compiler.runners.session import Session
+from compiler.stages import Lowered
+from compiler.targets.base import Built, Part, Target
+from compiler.targets.openvino.kernels import integer_products
+from compiler.targets.openvino.parts import parts_of
+from compiler.targets.openvino.session import OpenvinoSession
+from compiler.targets.static_graphs import write_static
+from runtime_lite.executors.openvino_graph import PRECISIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class Openvino(Target):
+    """Write what `onnx_static` writes, and into the manifest what OpenVINO is told.
+
+    Attributes:
+        precision: what products and convolutions of real numbers are computed in, float32 or bfloat16.
+    """
+
+    name: ClassVar[str] = "openvino"
+    packages: ClassVar[tuple[str, ...]] = (*Target.packages, "openvino")
+    placement: ClassVar[Placement | None] = CPU
+
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            RecipeError: names the option.
+        """
+        super().__post_init__()
+        if self.precision not in PRECISIONS:
+            raise RecipeError(
+                f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}",
+                cure="change the option of the target; integers come from the pass quantize_static",
+            )
+
+    @property
+    def rounds(self) -> bool:
+        """In bfloat16."""
+        return self.precision != "float32"
+
+    def unrounded(self) -> Self:
+        """In float32."""
+        return dataclasses.replace(self, precision="float32")
+
+    def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
+        """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.
+
+        Raises:
+            Refused: a dimension stays symbolic, or something is computed in float64.
+        """
+        _refuse_doubles(lowered)
+        built = write_static(self, lowered, buckets, opens_rows=True)
+        return dataclasses.replace(built, options={"precision": self.precision})
+
+    def open(self, path: Path) -> Session:
+        """OpenVINO as the runtime runs it."""
+        return OpenvinoSession(path, self.precision)
+
+    def integer_products(self, path: Path) -> frozenset[str]:
+        """As OpenVINO says of the graph that it has made."""
+        return integer_products(OpenvinoSession(path, self.precision).graph.compiled.get_runtime_model())
+
+    def parts(self) -> tuple[Part, ...]:
+        """The library."""
+        return parts_of()
+
+
+def _refuse_doubles(lowered: Lowered) -> None:
+    """Raise if a value is float64, which OpenVINO computes in float32 without a word."""
+    graph = lowered.model.graph
+    given: list[tuple[ir.Node | None, ir.Value]] = [(None, value) for value in graph.inputs]
+    for node, value in [*given, *((maker, made) for maker in graph for made in maker.outputs)]:
+        if value.dtype == ir.DataType.DOUBLE:
+            raise Refused(
+                f"expected no float64, which OpenVINO computes in float32, got {value.name}",
+                cure="convert it to float32 in the model, or build for onnx_static",
+                place=Place(
+                    stage="openvino",
+                    graph=lowered.graph,
+                    node=str(node.name) if node is not None else "",
+                    op=node.op_type if node is not None else "",
+                    tensor=str(value.name),
+                    source=house.source_of(node),
+                ),
+            )

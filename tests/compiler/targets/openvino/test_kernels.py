@@ -1,0 +1,31 @@
+"""Which products run on integers: those that OpenVINO says, by the names of the graph file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from compiler import ir as house
+from compiler.targets.openvino.target import Openvino
+from tests.kit.graphs import parse
+
+
+def test_a_product_between_roundings_runs_on_integers_and_one_of_real_numbers_does_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    text = """(float[rows,64] x, float scale, uint8 zero, int8[64,64] codes, float[64,64] real, float[64] scales)
+        => (float[rows,64] y) {
+        q = QuantizeLinear(x, scale, zero)  d = DequantizeLinear(q, scale, zero)
+        w = DequantizeLinear<axis = 1>(codes, scales)
+        h = MatMul(d, w)  r = Relu(h)  y = MatMul(r, real) }"""
+    constants = {
+        "scale": np.float32(0.02),
+        "zero": np.uint8(128),
+        "codes": rng.integers(-127, 128, (64, 64)).astype(np.int8),
+        "real": rng.standard_normal((64, 64)).astype(np.float32),
+        "scales": rng.uniform(0.01, 0.02, 64).astype(np.float32),
+    }
+    model = parse(text, constants)
+    names = [node.name for node in model.graph if node.op_type == "MatMul"]
+    file = tmp_path / "net.onnx"
+    file.write_bytes(house.serialized(model))
+    found = Openvino().integer_products(file)
+    assert [name in found for name in names] == [True, False], found
