@@ -122,6 +122,7 @@ class _Once:
         """Nodes that were there are what they were, up to what stands for values that are kept."""
         stands = {each["value"]: each["stands"] for each in self.kept}
         had = {*self.before.producers, *self.before.inputs, *self.before.initializers}
+        had -= {value for value, name in stands.items() if value == name}  # an output that keeps its name
         for node in self.after.nodes.values():
             known = self.before.nodes.get(node.name)
             if known is None:
@@ -148,7 +149,7 @@ class _Once:
             if number:
                 rows = [self._drawn(random) if row in begin else each for row, each in enumerate(rows)]
             sizes = {axis: max(each.lengths[axis] for each in rows) if begin else self.slots for axis in self.lengths}
-            feeds = self._other_sizes(call, random, ROWS) | self._fed(rows, begin, sizes, random)
+            feeds = self._other_sizes(call, random, ROWS, sizes) | self._fed(rows, begin, sizes, random)
             feeds |= self._states(carried, begin)
             found = self._run(call, feeds, f"call {number}")
             carried = {each["input"]: array for each, array in zip(states, found[len(values) :], strict=True)}
@@ -198,9 +199,11 @@ class _Once:
             fed[name] = array
         return fed
 
-    def _other_sizes(self, part: Part, random: np.random.Generator, rows: int) -> dict[str, Array]:
-        """Inputs of which nothing but sizes may count: zeros, of other sizes in every call."""
-        sizes: dict[str, int] = {}
+    def _other_sizes(
+        self, part: Part, random: np.random.Generator, rows: int, known: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Inputs of which nothing but sizes may count: zeros, of other sizes in every call but for known ones."""
+        sizes = dict(known)
         feeds = {}
         for name in part.sources:
             dims = (self.before if name in self.before.inputs else self.after).dims(name)
@@ -220,8 +223,8 @@ class _Once:
             for axis, each in self.lengths.items()
         }
         alone, padded = (
-            self._run(part, self._other_sizes(part, random, 1) | lengths | _in_front(arrays), f"{where} alone")
-            for arrays in (row.arrays, filled)
+            self._run(part, self._other_sizes(part, random, 1, known) | lengths | _in_front(arrays), f"{where} alone")
+            for arrays, known in ((row.arrays, row.lengths), (filled, dict.fromkeys(self.lengths, self.slots)))
         )
         for told, got, valid, whole in zip(self.kept, found, alone, padded, strict=True):
             name = f"{told['stands']!r}, which stands for {told['value']!r}: {where}"

@@ -132,7 +132,7 @@ def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) 
         lookups: of the graph that reads them.
 
     Raises:
-        Refused: later rows read scores by distance of earlier ones, as attention does that is turned; names the movement.
+        Refused: later rows read scores by distance of earlier ones, as turned attention does; names the movement.
     """
     of = {value: lookup for lookup in lookups for value in lookup.made}
     for value in carried:
@@ -140,8 +140,8 @@ def require_not_carried(carried: Iterable[ir.Value], lookups: Sequence[Lookup]) 
             maker = of[value].moved.producer()
             assert maker is not None
             raise Refused(
-                "no steps can be derived: later rows read scores of earlier rows that were moved by distance, and those "
-                "are not cached",
+                "no steps can be derived: later rows read scores of earlier rows that were moved by distance, and "
+                "those are not cached",
                 cure="let every row read its own scores alone, or look scores up by distance",
                 place=Place(node=str(maker.name), op=maker.op_type, source=house.source_of(maker)),
             )

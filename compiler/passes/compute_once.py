@@ -20,7 +20,7 @@ Source: loop-invariant code motion: what depends on nothing that changes is the 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -205,9 +205,11 @@ class _Writing:
         left = [self._left(each) for each in states]
         self.insert.place(ir.Node("", "If", [is_any], branches, outputs=left, name="once_or_before"))
         for value, whole in zip(kept, left, strict=True):
-            stands = self._cut(value, whole)
-            self.stands[str(value.name)] = str(stands.name)
-            ir.convenience.replace_all_uses_with(value, stands)
+            name, stands = str(value.name), self._cut(value, whole)
+            if value.is_graph_output():
+                stands = self._op("Identity", [stands], f"{name}_kept", value.shape, value.dtype)
+            house.take_over(self.model, value, stands)
+            self.stands[name] = str(stands.name)
         next_begun = self._op("Max", [begun, each_new], f"next_{begun.name}", begun.shape)
         self.model.graph.outputs.extend([*left, next_begun])
         self.model.graph.sort()
@@ -216,8 +218,9 @@ class _Writing:
 
     def _computed(self, kept: Sequence[ir.Value], states: Sequence[ir.Value], is_new: ir.Value) -> list[ir.Value]:
         """What the states are in a call in which some row is new: computed for those rows, as before for others."""
-        copies = {value: self._filled(value) for value in self.given}
-        for node in self._made_of(kept):
+        nodes = self._cone(kept)
+        copies = {value: self._filled(value) for value in (*self.given, *self._measured(nodes))}
+        for node in _reached(self.model, nodes, copies):
             outputs = [
                 ir.Value(
                     name=house.fresh_name(self.model.graph, f"{each.name}_once"),
@@ -238,20 +241,21 @@ class _Writing:
             found.append(self._op("Where", [rows, copies[value], state], "kept", state.shape, state.dtype))
         return found
 
-    def _made_of(self, kept: Sequence[ir.Value]) -> list[ir.Node]:
-        """The nodes between what a stream is fed alike and what is kept, sizes that are read of it among them."""
+    @staticmethod
+    def _cone(kept: Sequence[ir.Value]) -> set[ir.Node]:
+        """The nodes of which values are made."""
         cone, stack = set[ir.Node](), list(kept)
         while stack:
             node = stack.pop().producer()
             if node is not None and node not in cone:
                 cone.add(node)
                 stack += [each for each in node.inputs if each is not None]
-        reached, found = set(self.given), []
-        for node in list(self.model.graph):
-            if node in cone and reached & set(node.inputs):
-                found.append(node)
-                reached |= set(node.outputs)
-        return found
+        return cone
+
+    def _measured(self, nodes: Iterable[ir.Node]) -> list[ir.Value]:
+        """Other inputs along the axes that are kept: sizes that are read of them are all slots in the branch, too."""
+        read = {each for node in nodes for each in node.inputs}
+        return [each for each in self.model.graph.inputs if each in read - set(self.given) and self._places(each)]
 
     def _at_slots(self, value: ir.Value) -> ir.Shape | None:
         """The shape of a value where inputs are filled up to all slots."""
@@ -345,6 +349,16 @@ class _Writing:
 def _axis_of(value: ir.Value, name: str) -> int | None:
     """Where an input has an axis."""
     return next((at for at, dim in enumerate(value.shape or ()) if str(dim) == name), None)
+
+
+def _reached(model: ir.Model, nodes: Collection[ir.Node], begun: Iterable[ir.Value]) -> list[ir.Node]:
+    """Those of some nodes that are computed of some values, in order."""
+    reached, found = set(begun), []
+    for node in model.graph:
+        if node in nodes and reached & set(node.inputs):
+            found.append(node)
+            reached |= set(node.outputs)
+    return found
 
 
 def _rows(lowered: Lowered) -> Dim:

@@ -26,7 +26,7 @@ def proved(kind: str = "seq2seq") -> tuple[onnx.ModelProto, onnx.ModelProto, Rec
     return before, after, copy.deepcopy(record)
 
 
-@pytest.mark.parametrize("kind", ["seq2seq", "text"])
+@pytest.mark.parametrize("kind", ["seq2seq", "beside", "told", "text"])
 def test_what_the_pass_writes_holds(kind: str) -> None:
     before, after, record = proved(kind)
     assert check(before, after, record) == len(record["kept"]) > 1

@@ -1,6 +1,7 @@
 """compute_once: the first call of a row computes what the later ones are handed."""
 
 import functools
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx.parser
@@ -20,6 +21,7 @@ from compiler.stages import Feed, Lowered, Outcome
 from tests.kit.derived import steps_of
 from tests.kit.graphs import copy_of, ops_of
 from tests.kit.whole_sequences import LABELS, LETTERS, Drawing, whole_graph
+from tests.kit.whole_sequences import session as opened
 
 ROWS, WINDOW, HEARD = 3, 110, 12
 
@@ -53,8 +55,34 @@ seq2seq (float[batch, letters, 4] encoded, int64[batch, time] tokens) => (float[
 """A decoder that attends to its own frames and to what an encoder has heard; one head."""
 
 
+BESIDE = SEQ2SEQ.replace(
+    "float[batch, letters, 4] encoded", "float[batch, letters] beside, float[batch, letters, 4] encoded"
+)
+BESIDE = BESIDE.replace(
+    "keys = MatMul(normal, w1)",
+    """counted = Shape<start = 1, end = 2>(beside)
+    letters = Squeeze(counted)
+    of_letters = Range(zero, letters, one)
+    numbers = Cast<to = 1>(of_letters)
+    by_letter = Unsqueeze(numbers, last)
+    placed = Add(normal, by_letter)
+    keys = MatMul(placed, w1)""",
+)
+BESIDE = BESIDE.replace(
+    "z = Add(y, heard)",
+    """average = ReduceMean(beside, last)
+    in_rows = Unsqueeze(average, last)
+    together = Add(y, heard)
+    z = Add(together, in_rows)""",
+)
+"""The same with another input along the letters in front, which is fed anew: letters are counted by it."""
+
+TOLD = SEQ2SEQ.replace("scores)", "scores, float[batch, 4, letters] turned)", 1)
+"""The same with keys among its results, in which they keep their name."""
+
+
 @functools.cache
-def seq2seq() -> ir.Model:
+def seq2seq(text: str = SEQ2SEQ) -> ir.Model:
     random = np.random.default_rng(0)
     weights = {
         "table": random.standard_normal((LABELS, 4)).astype("f"),
@@ -67,18 +95,27 @@ def seq2seq() -> ir.Model:
         "one": np.int64(1),
         "last": np.array([1]),
     }
-    proto = onnx.parser.parse_model(SEQ2SEQ)
+    proto = onnx.parser.parse_model(text)
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in weights.items())
     model = ir.serde.deserialize_model(proto)
     infer_settled(model)
     return model
 
 
+GRAPHS: Mapping[str, Callable[[], ir.Model]] = {
+    "seq2seq": seq2seq,
+    "beside": lambda: seq2seq(BESIDE),
+    "told": lambda: seq2seq(TOLD),
+    "text": lambda: whole_graph(Drawing(positions="rotary", layers=2, text="named")),
+}
+
+
 @functools.cache
 def _lowered(kind: str, *left_out: str) -> Lowered:
-    model = seq2seq() if kind == "seq2seq" else whole_graph(Drawing(positions="rotary", layers=2, text="named"))
-    axes, window = ({"letters": HEARD}, WINDOW) if kind == "seq2seq" else ({"letters": LETTERS}, 19)
-    lowered = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=("scores",)), window, most=axes)
+    model = GRAPHS[kind]()
+    axes, window = ({"letters": LETTERS}, 19) if kind == "text" else ({"letters": HEARD}, WINDOW)
+    data = ("scores", "turned") if kind == "told" else ("scores",)
+    lowered = steps_of(Lowered("net", model, batch_axis="batch", data_outputs=data), window, most=axes)
     for name in (each for each in STANDARD_PASSES if each not in left_out):
         lowered = make_pass(name, {}).apply(lowered).lowered
     return lowered
@@ -90,26 +127,24 @@ def lowered(kind: str = "seq2seq", *left_out: str) -> Lowered:
 
 
 def kept(kind: str = "seq2seq") -> Outcome:
-    given, slots = (("encoded",), HEARD) if kind == "seq2seq" else (("text",), LETTERS)
+    given, slots = (("text",), LETTERS) if kind == "text" else (("encoded",), HEARD)
     return ComputeOnce(given, slots).apply(lowered(kind))
 
 
 def fed(kind: str, random: np.random.Generator, lengths: np.ndarray) -> Feed:
     """What every call is fed alike: rows of different lengths."""
     most = int(lengths.max())
-    if kind == "seq2seq":
-        return {"encoded": random.standard_normal((ROWS, most, 4)).astype("f"), "letters_length": lengths}
-    return {"text": random.integers(0, LABELS, (ROWS, most)), "letters_length": lengths}
+    if kind == "text":
+        return {"text": random.integers(0, LABELS, (ROWS, most)), "letters_length": lengths}
+    beside = {"beside": random.standard_normal((ROWS, most)).astype("f")} if kind == "beside" else {}
+    return {**beside, "encoded": random.standard_normal((ROWS, most, 4)).astype("f"), "letters_length": lengths}
 
 
 def session(kind: str, feed: Feed, row: int, tokens: np.ndarray) -> np.ndarray:
     """What the stateless graph says of one row."""
-    from tests.kit.whole_sequences import session as opened
-
-    model = seq2seq() if kind == "seq2seq" else whole_graph(Drawing(positions="rotary", layers=2, text="named"))
     length = int(feed["letters_length"][row])
     rest = {name: array[row : row + 1, :length] for name, array in feed.items() if name != "letters_length"}
-    (found,) = opened(model).run(["scores"], {**rest, "tokens": tokens[row : row + 1]})
+    (found,) = opened(GRAPHS[kind]()).run(["scores"], {**rest, "tokens": tokens[row : row + 1]})
     return np.asarray(found[0])
 
 
@@ -125,14 +160,53 @@ def require_said(after: Lowered, kind: str, feed: Feed, tokens: np.ndarray) -> N
         np.testing.assert_allclose(got[row], session(kind, feed, row, tokens), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "frames"), [("seq2seq", 108), ("text", 18)])
+@pytest.mark.parametrize(("kind", "frames"), [("seq2seq", 108), ("beside", 18), ("text", 18)])
 def test_calls_say_what_the_stateless_graph_says(kind: str, frames: int) -> None:
     after = kept(kind).lowered
     random = np.random.default_rng(3)
-    most = HEARD if kind == "seq2seq" else LETTERS
+    most = LETTERS if kind == "text" else HEARD
     feed = fed(kind, random, np.array([most, 2, most - 1]))
     tokens = random.integers(0, LABELS, (ROWS, frames))
     require_said(after, kind, feed, tokens)
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "beside"])
+def test_a_later_call_in_a_larger_bucket_finds_what_padding_was_proved_with(kind: str) -> None:
+    """Two streams begin with few letters, and go on beside one with all: what is kept of them has all slots."""
+    random, few, many = np.random.default_rng(4), np.array([5, 2, 4]), np.array([5, 2, HEARD])
+    whole = fed(kind, random, many)
+    tokens = random.integers(0, LABELS, (ROWS, 4))
+    runner, answers = runners_of(kept(kind).lowered, ROWS)(), []
+    for call, lengths in enumerate((few, few, many, many)):
+        if call == 2:
+            states = {name: array.copy() for name, array in runner.states.items()}
+            states["begun"][2] = runner.lengths["past"][2] = 0
+            runner.reset(states, runner.lengths)
+        feed = {name: array[:, : lengths.max()] for name, array in whole.items() if name != "letters_length"}
+        feed |= {"letters_length": lengths, "time_length": np.ones(ROWS, np.int64), "tokens": tokens[:, [call]]}
+        answers.append(runner.step(feed)["scores"])
+    got = np.concatenate(answers, axis=1)
+    for row in range(2):
+        np.testing.assert_allclose(got[row], session(kind, {**whole, "letters_length": many}, row, tokens), atol=1e-4)
+    begun_early = {name: array[:2] for name, array in runner.states.items() if name.startswith("once")}
+    assert len(begun_early) == 2
+    kept_at_once = runners_of(kept(kind).lowered, ROWS)()
+    kept_at_once.step({**whole, "time_length": np.ones(ROWS, np.int64), "tokens": tokens[:, [0]]})
+    for name, array in begun_early.items():
+        np.testing.assert_array_equal(array, kept_at_once.states[name][:2])
+
+
+def test_a_result_that_is_kept_is_told_in_every_call() -> None:
+    after, random = kept("told").lowered, np.random.default_rng(5)
+    feed = {**fed("told", random, np.array([HEARD, 2, 3])), "time_length": np.ones(ROWS, np.int64)}
+    feed["tokens"] = random.integers(0, LABELS, (ROWS, 1))
+    runner = runners_of(after, ROWS)()
+    for call in ("first", "later"):
+        turned = runner.step(feed)["turned"]
+        for row, length in enumerate(feed["letters_length"]):
+            alone = {"encoded": feed["encoded"][[row], :length], "tokens": feed["tokens"][[row]]}
+            (expected,) = opened(GRAPHS["told"]()).run(["turned"], alone)
+            np.testing.assert_allclose(turned[row, :, :length], expected[0], atol=1e-5, err_msg=call)
 
 
 def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
