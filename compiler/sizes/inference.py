@@ -231,7 +231,7 @@ def _cut(context: ShapeInferenceContext, node: ir.Node) -> None:
     for start, end, axis in zip(starts, ends, axes, strict=True):
         rows = dims[axis] if isinstance(axis, int) else None
         if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _keeps_last(start, end, rows):
-            dims[axis] = -start
+            dims[axis] = _dim_of(-_expression(start))
             continue
         if isinstance(rows, ir.SymbolicDim) and isinstance(axis, int) and _is_open(output, axis):
             size = _at_most(start, end, rows)
@@ -414,10 +414,18 @@ def _turns_round(starts: Sizes, ends: Sizes, steps: Sequence[int | ir.SymbolicDi
 
 
 def _keeps_last(start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, rows: ir.SymbolicDim) -> bool:
-    """Whether a cut keeps a fixed number of entries at the end of an axis that has at least as many at every length."""
-    if not isinstance(start, int) or not isinstance(end, int) or start >= 0 or end < 2**31 - 1 or rows.value is None:
+    """Whether a cut keeps entries at the end of an axis that has at least as many at every length.
+
+    So many are a number, or counted, as in x[-n:] of what n entries were joined to; without any it would keep all.
+    """
+    if not isinstance(end, int) or end < 2**31 - 1 or rows.value is None or not _is_known(start):
         return False
-    return bool((_expression(rows) + start).is_nonnegative)
+    count = -_expression(start)
+    return never_negative(normal_form(count - 1), 1) and bool((_expression(rows) - count).is_nonnegative)
+
+
+def _is_known(size: Size) -> bool:
+    return isinstance(size, int) or size.value is not None
 
 
 def _is_open(output: ir.Value, axis: int) -> bool:

@@ -73,6 +73,7 @@ JOINED = """(float[batch,letters,4] text, float[batch,time,4] audio) => (float[b
 
 PARTS = {
     "z = Slice(x, size, all, one)  y = Tanh(z)": ("z", TIME, 0),
+    "last = Neg(count)  z = Slice(x, last, all, one)  y = Tanh(z)": ("z", TIME, 0),
     "z = Slice(x, none, all, one)  y = Slice(z, size, all, one)": ("z", TIME + LETTERS_AXIS, LETTERS_AXIS),
     "z = Slice(x, size, all, one, one)  y = Tanh(z)": ("z", TIME, 0),
     "z = Concat<axis = 1>(learned, audio)  y = Slice(z, two, all, one)": ("z", TIME + 2, 2),
@@ -86,6 +87,7 @@ PARTS = {
 
 CUT = {
     "z = Slice(x, less, all, one)  y = Slice(z, one, all, one)": "Slice leaves out frames",  # -1 without letters
+    "fewer = Sub(one, count)  z = Slice(x, fewer, all, one)  y = Tanh(z)": "Slice leaves out frames",
     "z = Slice(x, more, all, one)  y = Tanh(z)": "Slice leaves out frames",
     "z = Slice(x, none, back, one)  y = Slice(z, size, all, one)": "Slice leaves out frames",
     "z = Slice(x, none, count, one)  y = Tanh(z)": "Slice leaves out frames",

@@ -106,6 +106,26 @@ def test_the_last_entries_of_a_growing_axis_are_counted_where_there_are_always_a
     assert (str(dims[1]) == size) is (size is not None)
 
 
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [
+        pytest.param("Neg(n)", "time", id="as many as were joined"),
+        pytest.param("Sub(one, n)", None, id="none of one, which is all"),
+        pytest.param("Sub(none, twice)", None, id="more than there are"),
+    ],
+)
+def test_so_many_last_entries_as_are_counted_have_that_size(count: str, size: str | None) -> None:
+    model = parse(
+        f"""(float[batch,letters] text, float[batch,time] x) => (float[batch,t] y)
+        <int64[1] end = {{9223372036854775807}}, int64[1] none = {{0}}, int64[1] one = {{1}}>
+        {{ joined = Concat<axis = 1>(text, x)  n = Shape<start = 1, end = 2>(x)  twice = Add(n, n)
+          last = {count}  y = Slice(joined, last, end, one) }}"""
+    )
+    dims = house.dims_of(model.graph.outputs[0])
+    assert dims is not None
+    assert (str(dims[1]) == size) is (size is not None)
+
+
 def test_what_is_left_over_for_a_reshape_is_a_number() -> None:
     # regression: the library left it as a name, "17", which is no size that a static graph may have
     model = parse(
