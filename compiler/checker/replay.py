@@ -395,8 +395,10 @@ class Replay:
             for region, places in layout.regions(row):
                 allowed = layout.content(region)
                 here = places if layout.shape else ()
-                low[here] = np.maximum(low[here], allowed[0])
-                high[here] = np.minimum(high[here], allowed[1])
+                if allowed[0] > -math.inf:
+                    low[here] = np.maximum(low[here], allowed[0])
+                if allowed[1] < math.inf:
+                    high[here] = np.minimum(high[here], allowed[1])
                 nan[here] &= allowed[2]
                 padding[here] &= bool(region)
         if assumed is not None:

@@ -14,6 +14,9 @@ from onnx import helper  # noqa: TID251 - nothing of the prover's vocabulary
 
 from compiler.checker.graph import Array, Record, Rejected
 
+Index = tuple[slice, ...] | tuple[Array, ...]
+"""Chooses entries of an array, of each axis some places."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Lengths:
@@ -81,19 +84,17 @@ class Layout:
         places = np.arange(slots)
         return places < true if side == "left" else places >= slots - true
 
-    def chosen(self, row: int) -> tuple[Array, ...]:
+    def chosen(self, row: int) -> Index:
         """Index of the valid entries of a row."""
-        return np.ix_(*(np.flatnonzero(self.along(at, row)[1]) for at in range(len(self.shape))))
+        return _index([self.along(at, row)[1] for at in range(len(self.shape))])
 
-    def regions(self, row: int) -> Iterator[tuple[frozenset[int], tuple[Array, ...]]]:
+    def regions(self, row: int) -> Iterator[tuple[frozenset[int], Index]]:
         """Every region of a row with the index of its entries."""
+        lines = [self.along(at, row) for at in range(len(self.shape))]
         for count in range(len(self.padded) + 1):
             for region in itertools.combinations(self.padded, count):
-                index = []
-                for at in range(len(self.shape)):
-                    mine, valid = self.along(at, row)
-                    index.append(np.flatnonzero(mine & ~valid if at in region else valid))
-                yield frozenset(region), np.ix_(*index)
+                here = [mine & ~valid if at in region else valid for at, (mine, valid) in enumerate(lines)]
+                yield frozenset(region), _index(here)
 
     def content(self, region: frozenset[int]) -> tuple[float, float, bool]:
         """What the record allows in a region."""
@@ -101,6 +102,14 @@ class Layout:
             if frozenset(axes) == region:
                 return float(low), float(high), bool(nan)
         return -math.inf, math.inf, True
+
+
+def _index(lines: Sequence[Array]) -> Index:
+    """The entries where a line of each axis holds; slices where all lines are unbroken, for a view is no copy."""
+    places = [np.flatnonzero(line) for line in lines]
+    if all(each.size == 0 or each[-1] - each[0] < each.size for each in places):
+        return tuple(slice(int(each[0]), int(each[-1]) + 1) if each.size else slice(0, 0) for each in places)
+    return np.ix_(*places)
 
 
 def size_of(size: str | int, values: Mapping[str, int]) -> int:

@@ -1,5 +1,6 @@
 """Slots of a row, and which of them are valid."""
 
+import numpy as np
 import pytest
 
 from compiler.checker.graph import Rejected
@@ -19,11 +20,22 @@ def test_rows_are_found_in_merged_axes_and_frames_in_segments() -> None:
     assert mine.tolist() == valid.tolist() == [False, False, True, True]
     mine, valid = layout.along(1, 0)
     assert mine.all() and valid.nonzero()[0].tolist() == [3, 4, 5]
-    assert [index.reshape(-1).tolist() for index in layout.chosen(0)] == [[0, 1], [3, 4, 5]]
+    array = np.arange(36).reshape(4, 9)
+    assert array[layout.chosen(0)].tolist() == [[3, 4, 5], [12, 13, 14]]
     regions = dict(layout.regions(0))
-    assert regions[frozenset({1})][1].reshape(-1).tolist() == [0, 1, 2, 6, 7, 8]
+    assert array[regions[frozenset({1})]].tolist() == [[0, 1, 2, 6, 7, 8], [9, 10, 11, 15, 16, 17]]
+    assert array[regions[frozenset()]].tolist() == [[3, 4, 5], [12, 13, 14]]
     assert layout.content(frozenset({1})) == (0.0, 0.0, False)
     assert layout.content(frozenset({0}))[2], "what is not said may be anything"
+
+
+def test_unbroken_entries_are_a_view_and_none_are_none() -> None:
+    layout = Layout(FACT, ["2*batch", "2*time - 1"], LENGTHS, "batch")
+    array = np.zeros(layout.shape)
+    array[layout.chosen(1)] = 1.0
+    assert np.shares_memory(array, array[layout.chosen(1)]) and array.sum() == 2 * 7
+    full = Layout(FACT, ["2*batch", "2*time - 1"], Lengths({"batch": 1, "time": 1}, [{"batch": 1, "time": 1}]), "batch")
+    assert np.zeros(full.shape)[dict(full.regions(0))[frozenset({1})]].shape == (2, 0)
 
 
 def test_more_entries_than_slots_are_rejected() -> None:

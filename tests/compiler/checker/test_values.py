@@ -61,3 +61,19 @@ def test_bounds_of_types() -> None:
 def test_within_allows_rounding_and_no_more() -> None:
     assert within(np.array([1.0 + 1e-6]), (0.0, 1.0, False)) and not within(np.array([1.1]), (0.0, 1.0, False))
     assert within(np.array([math.nan]), (0.0, 1.0, True)) and not within(np.array([math.nan]), (0.0, 1.0, False))
+    assert not within(np.array([0.5, math.nan]), (0.0, 1.0, False)) and within(
+        np.array([-math.inf]), (-math.inf, 0.0, False)
+    )
+
+
+def test_valid_entries_are_the_same_with_padding_elsewhere_and_without() -> None:
+    shape = (50, 2)
+    low, high, none = np.full(shape, -1.0), np.full(shape, 2.0), np.zeros(shape, bool)
+    behind = none.copy()
+    behind[:, 1] = True
+    alone, padded = (
+        worst_values(low, high, none, padding, np.random.default_rng(3), np.dtype(np.float32), 3)
+        for padding in (none, behind)
+    )
+    assert (alone[:, 0] == padded[:, 0]).all() and ((alone >= -1.0) & (alone <= 2.0)).all()
+    assert (padded[:, 1] != alone[:, 1]).any()
