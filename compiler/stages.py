@@ -16,6 +16,7 @@ from compiler.errors import InternalError, Place, Refused
 from compiler.records.precision import PrecisionRecord
 from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
+from runtime_lite.format.initial_value import Initial
 
 Array = npt.NDArray[Any]
 Feed = Mapping[str, Array]
@@ -31,12 +32,14 @@ class State:
         frames_axis: the axis along which frames are cached, or None for a state of fixed meaning such as a convolution
             context, which every call replaces.
         cache: name of the cache axis that lies there; given together with `frames_axis`.
+        initial: what a new stream begins with: a number, or numbers that differ along its axes, the batch in front.
     """
 
     input: str
     output: str
     frames_axis: int | None
     cache: str | None = None
+    initial: Initial = 0
 
     def __post_init__(self) -> None:
         if (self.frames_axis is None) != (self.cache is None):

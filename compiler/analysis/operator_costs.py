@@ -44,7 +44,7 @@ def elements_of(value: ir.Value, sizes: Sizes) -> int:
     """Number of elements of a value of known rank."""
     dims = house.dims_of(value)
     assert dims is not None, f"{value.name} has no rank"
-    return math.prod(_size(dim, sizes) for dim in dims)
+    return math.prod(size_of(dim, sizes) for dim in dims)
 
 
 def bytes_of(values: Iterable[ir.Value | None], sizes: Sizes) -> int:
@@ -70,7 +70,8 @@ def multiply_adds(node: ir.Node, sizes: Sizes) -> int:
     return 0 if count is None else count(node, sizes)
 
 
-def _size(dim: house.Dim, sizes: Sizes) -> int:
+def size_of(dim: house.Dim, sizes: Sizes) -> int:
+    """A dimension at these sizes; one that is no number then counts once."""
     if isinstance(dim, int):
         return dim
     named = {each: sizes.get(str(each), 1) for each in dim.free_symbols}
@@ -85,7 +86,7 @@ def _is_weight(value: ir.Value | None) -> bool:
 def _dim(node: ir.Node, operand: int, axis: int, sizes: Sizes) -> int:
     value = node.inputs[operand]
     dims = None if value is None else house.dims_of(value)
-    return _size(dims[axis], sizes) if dims else 1
+    return size_of(dims[axis], sizes) if dims else 1
 
 
 def _product(node: ir.Node, sizes: Sizes) -> int:

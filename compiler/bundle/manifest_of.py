@@ -10,13 +10,13 @@ from compiler.bundle.receipts import RECEIPTS, content_of_receipts
 from compiler.errors import Refused
 from compiler.ir import dims_of
 from compiler.recipe.load import LoadedRecipe
-from compiler.runners.coded_states import codes_of
 from compiler.sizes.expressions import written
 from compiler.stages import Lowered
 from compiler.targets.base import Built
 from runtime_lite.errors import BundleRefused
 from runtime_lite.format.golden import TOGETHER
 from runtime_lite.format.graph_contract import contract_of, with_contract
+from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 from runtime_lite.format.manifest import (
     MANIFEST_FILE,
     Artifact,
@@ -96,7 +96,7 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
                 output=state.output,
                 shape=shapes[state.input].shape,
                 dtype=shapes[state.input].dtype,
-                initial=_initial(lowered, state.input, shapes[state.input].dtype),
+                initial=_initial(state.initial, shapes[state.input].dtype),
                 frames_axis=state.frames_axis,
                 cache=state.cache,
                 parts=tuple(graph.parts.get(state.input, (state.input,))),
@@ -114,12 +114,9 @@ def graph_record(name: str, graph: GraphParts) -> Graph:
     )
 
 
-def _initial(lowered: Lowered, name: str, dtype: str) -> bool | int | float:
-    """What a state starts with, as its own type writes it: 0, or the code of 0."""
-    codes = codes_of(lowered, name)
-    if codes is not None:
-        return codes.zero
-    return False if dtype == "bool" else 0.0 if dtype.startswith("float") else 0
+def _initial(initial: Initial, dtype: str) -> Initial:
+    """What a state starts with, as its own type writes it."""
+    return initial_of_array(array_of_initial(initial, dtype))
 
 
 def _tensor(value: Any, roles: Mapping[str, str]) -> Tensor:

@@ -40,6 +40,7 @@ from runtime_lite.errors import BundleRefused, show
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import without_contract
+from runtime_lite.format.initial_value import initial_of_lists
 from runtime_lite.format.manifest import SCHEMA_VERSION, Graph
 from runtime_lite.format.reader import Bundle
 
@@ -274,9 +275,9 @@ def _build_again(
     for made in passes[last + 1 :]:
         lowered = made.apply(lowered).lowered
     shown = {(each.input, each.output, each.frames_axis, each.cache, each.initial) for each in graph.states}
-    carried = {(each.input, each.output, each.frames_axis, each.cache, 0) for each in lowered.states}
+    carried = {(each.input, each.output, each.frames_axis, each.cache, each.initial) for each in lowered.states}
     unlike = sorted(map(str, shown ^ carried))
-    _require(where, "the states that were proved, each of which begins with zeros", not unlike, show(unlike))
+    _require(where, "the states that were proved, and what each of them begins with", not unlike, show(unlike))
     shown_caches, made_caches = ([dataclasses.asdict(each) for each in told] for told in (graph.caches, lowered.caches))
     _require(where, f"the caches {show(made_caches)}", shown_caches == made_caches, show(shown_caches))
     buckets = {axis: each.buckets for axis, each in graph.axes.items()}
@@ -307,12 +308,17 @@ def _lowered(name: str, known: Mapping[str, Any], model: onnx.ModelProto) -> Low
     return Lowered(
         name,
         ir.serde.deserialize_model(model),
-        states=tuple(State(**each) for each in known["states"]),
+        states=tuple(map(_state, known["states"])),
         caches=tuple(CacheAxis(**each) for each in known["caches"]),
         data_outputs=tuple(known["data_outputs"]),
         padded_axes=tuple(map(_padded_axis, known["padded_axes"])),
         **rest,
     )
+
+
+def _state(known: Mapping[str, Any]) -> State:
+    state = State(**known)
+    return dataclasses.replace(state, initial=initial_of_lists(state.initial))
 
 
 def _padded_axis(known: Mapping[str, Any]) -> PaddedAxis:

@@ -10,6 +10,7 @@ from compiler.passes.canonicalize_positions import CanonicalizePositions
 from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.carry_codes import CarryCodes
+from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
@@ -44,6 +45,7 @@ PASSES: list[type[Pass]] = [
     AddBatchAxis,
     MergeFirstCall,
     MergeKvHeads,
+    CarryContexts,
     SelectStates,
     PadAxes,
     WindowStates,

@@ -9,8 +9,8 @@ After:
     codes = QuantizeLinear(Transpose(Gather(table, rows)))  ->  Transpose(Gather(table of codes, rows))
 
 Requires: a quantised graph, in which nothing but moves lies between the state and the nodes that quantise it.
-Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; what it holds at first is the
-    code of 0.
+Ensures: such a state takes a quarter of the bytes, and only new frames are quantised; what it holds at first are the
+    codes of what it held.
 Keeps: states that something reads in real numbers, or on two grids; states packed with such.
 Numerics: exact in every output that is no state: a number is quantised where it arrives as it was where it was read,
     and moving commutes with what is done entry by entry. The state itself is rounded to its grid.
@@ -29,6 +29,7 @@ from compiler.errors import Place
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import ALONG_AXES, Codes, grid_of, moved_by, same_grid
 from compiler.stages import Lowered, Outcome, Refusal, State
+from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CarryCodes:
         inputs, outputs = house.inputs_named(model), house.outputs_named(model)
         sources: list[tuple[ir.Value, State | None]] = [(inputs[state.input], state) for state in lowered.states]
         sources += [(value, None) for value in model.graph.initializers.values()]
-        matched, rewritten, refused, carried = 0, 0, list[Refusal](), 0
+        matched, rewritten, refused, coded = 0, 0, list[Refusal](), dict[str, State]()
         for value, state in sources:
             moved = _Moved(value) if value.dtype == ir.DataType.FLOAT else None
             if moved is None or not moved.quantised:
@@ -57,15 +58,17 @@ class CarryCodes:
             if why is not None:
                 refused.append(why)
                 continue
+            if state is not None:
+                coded[state.input] = dataclasses.replace(state, initial=_initial_codes(state, moved))
             _write(model, moved, kept)
             rewritten += 1
-            carried += state is not None
         if rewritten:
             house.prune(model)
             house.infer_shapes(model)
-        proof = (prove_rows(lowered),) if rewritten and lowered.batch_axis is not None else ()
-        detail = f"{carried} states and {rewritten - carried} constants" if rewritten else ""
-        return Outcome(lowered, matched, rewritten, tuple(refused), records=proof, detail=detail)
+        new = dataclasses.replace(lowered, states=tuple(coded.get(state.input, state) for state in lowered.states))
+        proof = (prove_rows(new),) if rewritten and new.batch_axis is not None else ()
+        detail = f"{len(coded)} states and {rewritten - len(coded)} constants" if rewritten else ""
+        return Outcome(new, matched, rewritten, tuple(refused), records=proof, detail=detail)
 
 
 class _Moved:
@@ -134,6 +137,14 @@ class _Moved:
         axis = self.grid.axis
         sizes = {str((house.dims_of(value) or ())[axis : axis + 1]) for value in (*moved_by(node), *node.outputs)}
         return house.is_op(node, *ALONG_AXES) and len(sizes) == 1
+
+
+def _initial_codes(state: State, moved: _Moved) -> Initial:
+    """The codes of what a state begins with."""
+    numbers = array_of_initial(state.initial, "float32")
+    if not numbers.ndim:  # as many axes as the state, so that scales along one of them find it
+        numbers = numbers.reshape([1] * len(moved.source.shape or ()))
+    return initial_of_array(moved.grid.codes(numbers))
 
 
 def _refusal(reason: str, nodes: Iterable[ir.Node]) -> Refusal:

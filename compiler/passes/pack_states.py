@@ -27,6 +27,7 @@ from compiler.errors import Place, RecipeError, Refused
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import codes_of
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
+from runtime_lite.format.initial_value import Initial, initial_of_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +142,15 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
         model.graph.outputs.remove(value)
     for value in values:
         model.graph.inputs.remove(value)
-    return State(name, f"next_{name}", None if frames_axis is None else frames_axis + 1, members[0].cache)
+    along = None if frames_axis is None else frames_axis + 1
+    return State(name, f"next_{name}", along, members[0].cache, _initial(members, len(shape)))
+
+
+def _initial(members: list[State], rank: int) -> Initial:
+    """What the states of a group begin with, stacked; each is of so many axes."""
+    arrays = [np.asarray(member.initial) for member in members]
+    full = [array if array.ndim else array.reshape([1] * rank) for array in arrays]
+    return initial_of_array(np.stack(np.broadcast_arrays(*full), axis=1))
 
 
 def _stack(insert: house.Inserter, values: list[ir.Value], name: str) -> ir.Value:

@@ -43,7 +43,7 @@ class PadAxes:
 
     name: ClassVar[str] = "pad_axes"
     lossy: ClassVar[bool] = False
-    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "select_states")
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "carry_contexts", "select_states")
     expensive: ClassVar[bool] = False
 
     @paused()

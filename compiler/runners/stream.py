@@ -9,11 +9,10 @@ import numpy as np
 from compiler import ir as house
 from compiler.errors import DataError, Place
 from compiler.runners.callers_view import caller_dims, for_callers
-from compiler.runners.coded_states import codes_of
 from compiler.runners.padded_chunks import PaddedChunks
 from compiler.runners.session import Session
-from compiler.sizes.expressions import Dim
 from compiler.stages import Array, Feed, Lowered, State, StateMap, newest
+from runtime_lite.format.initial_value import array_of_initial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,15 +138,16 @@ class Runner:
         """Let the next call be the first; or a later one, with these states and caches of these true lengths."""
         none = {cache.axis: np.zeros(self.batch, np.int64) for cache in self.lowered.caches}
         self.lengths: dict[str, Array] = none if lengths is None else dict(lengths)
-        empty = {state.input: self._initial(state.input, self.dims[state.input]) for state in self.lowered.states}
+        empty = {state.input: self.initial(state) for state in self.lowered.states}
         self.states: dict[str, Array] = {**empty, **(states or {})}  # what no original carries is found anew
         self.started = states is not None
 
-    def _initial(self, name: str, dims: Sequence[Dim]) -> Array:
-        """Zeros, or the code of 0; a dynamic cache starts with no frames."""
-        value, codes = self.inputs[name], codes_of(self.lowered, name)
+    def initial(self, state: State) -> Array:
+        """What a state begins with; a dynamic cache starts with no frames."""
+        value, dims = self.inputs[state.input], self.dims[state.input]
         shape = [dim if isinstance(dim, int) else 0 if str(dim) in self.lengths else self.batch for dim in dims]
-        return np.full(shape, codes.zero if codes else 0, value.dtype.numpy() if value.dtype else np.float32)
+        dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
+        return np.full(shape, array_of_initial(state.initial, dtype.name))
 
     def full_feed(self, feed: Feed) -> dict[str, Array]:
         """The caller's feed, padded, with states, lengths and masks."""

@@ -9,7 +9,7 @@ from compiler.errors import GateFailed, Place
 from compiler.records.findings import Finding
 from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.stream import Runner, poisoned
-from compiler.stages import Array, Feed, Lowered
+from compiler.stages import Array, Feed, State
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,8 @@ def check_invariance(runner: Runner, feeds: Sequence[Feed]) -> Invariance:
                 )
             calls += 1
         runner.lengths = {axis: np.where(active, each, 0) for axis, each in runner.lengths.items()}
-        runner.states = {name: _reset(lowered, array, ~active) for name, array in runner.states.items()}
+        if lowered.batch_axis is not None:  # else one row, which is never free; its states may have anything in front
+            runner.states |= {state.input: _reset(runner, state, ~active) for state in lowered.states}
     return Invariance(batch, calls, tuple(POISONS))
 
 
@@ -103,9 +104,8 @@ def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -
     return [kept[row : row + 1][runner.chunks.valid(name, kept, each)] for row, each in enumerate(rows)]
 
 
-def _reset(lowered: Lowered, array: Array, rows: Array) -> Array:
-    if lowered.batch_axis is None:
-        return array  # one row, which is never free; its states may have anything in front
-    array = array.copy()
-    array[rows] = 0
+def _reset(runner: Runner, state: State, rows: Array) -> Array:
+    """A state with some rows as a new stream has them; what was returned before stays as it is."""
+    array = runner.states[state.input].copy()
+    array[rows] = runner.initial(state)[rows]
     return array

@@ -63,7 +63,7 @@ def _copied(graph: Graph, state: StreamState, block: Block, start: int) -> RowsO
     """A state in rows of a block; what lies behind its frames is left behind."""
     values = state.values
     for each in graph.states:
-        assert each.cache is not None and each.frames_axis is not None
+        assert each.cache is not None and each.frames_axis is not None and not isinstance(each.initial, tuple)
         place = block.rows_of(each.input, start, state.rows)
         np.copyto(place, values[each.input])
         for row, length in enumerate(state.lengths[each.cache].tolist()):

@@ -17,6 +17,7 @@ import numpy as np
 
 from runtime_lite.calls.state import StreamState
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
 ALIGNMENT = 64
@@ -140,6 +141,7 @@ class BlockPool:
         self._layouts: dict[int, _Layout] = {}
         self._spare: dict[int, deque[_End]] = {}
         self.rows_at = {tensor.name: graph.rows_at(tensor) for tensor in graph.inputs if tensor.role == "state"}
+        self._initial = {state.input: array_of_initial(state.initial, state.dtype) for state in graph.states}
         self._runs = 1
 
     def take(self, rows: int) -> Block:
@@ -166,7 +168,7 @@ class BlockPool:
         """Return the initial values of some rows, in a block of their own."""
         block = self.take(rows)
         for state in self._graph.states:
-            block.arrays[state.input].fill(state.initial)
+            block.arrays[state.input][...] = self._initial[state.input]
         return RowsOfBlock(block, 0, rows)
 
     def keep_for(self, runs: int) -> None:

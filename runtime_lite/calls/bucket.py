@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.initial_value import Number, array_of_initial
 from runtime_lite.format.manifest import Graph, Tensor, static_shape
 
 FILLED_BY_ROWS = ("data", "state")
@@ -96,7 +97,8 @@ class Bucket:
         self.made -= 1
 
 
-def _filler(graph: Graph, tensor: Tensor) -> bool | int | float | None:
+def _filler(graph: Graph, tensor: Tensor) -> Number | Array | None:
     if tensor.role == "state":
-        return next(state.initial for state in graph.states if state.input == tensor.name)
+        initial = next(state.initial for state in graph.states if state.input == tensor.name)
+        return array_of_initial(initial, tensor.dtype) if isinstance(initial, tuple) else initial
     return None if tensor.dtype.startswith("float") else 0

@@ -14,6 +14,7 @@ from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BundleRefused
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.initial_value import Number
 from runtime_lite.format.manifest import Axis, Graph, Tensor, static_shape
 
 
@@ -77,14 +78,14 @@ def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[s
     return full
 
 
-def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: bool | int | float) -> None:
+def _join(arrays: Sequence[Array], place: Array, rows_at: int | None, fill: Number | Array) -> None:
     """Write arrays below each other into a place that is at least as large; what is left of it holds the filler."""
     if rows_at is not None and all(_fills(array, place, rows_at) for array in arrays):
         rows = sum(array.shape[rows_at] for array in arrays)
         np.concatenate(arrays, rows_at, out=rows_of(place, rows_at, 0, rows))
         place[(slice(None),) * rows_at + (slice(rows, None),)] = fill
         return
-    place.fill(fill)
+    place[...] = fill
     row = 0
     for array in arrays:
         places = [slice(size) for size in array.shape]

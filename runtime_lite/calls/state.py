@@ -13,6 +13,7 @@ import numpy as np
 
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.initial_value import array_of_initial
 from runtime_lite.format.manifest import Graph, static_shape
 
 
@@ -35,7 +36,10 @@ class StreamState:
 def initial_state(graph: Graph, rows: int) -> StreamState:
     """Return the state of a new stream."""
     sizes = {} if graph.batch_axis is None else {graph.batch_axis: rows}
-    values = {s.input: np.full(static_shape(s.shape, sizes), s.initial, s.dtype) for s in graph.states}
+    values = {
+        state.input: np.full(static_shape(state.shape, sizes), array_of_initial(state.initial, state.dtype))
+        for state in graph.states
+    }
     return StreamState(rows, initial_lengths(graph, rows), values)
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from runtime_lite.format.canonical_json import canonical_json
+from runtime_lite.format.initial_value import Initial, shape_of_initial
 from runtime_lite.format.manifest import Graph, Tensor, bucket_name
 from runtime_lite.format.reader import Bundle
 
@@ -80,7 +81,7 @@ def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:
             (
                 state.name,
                 f"{state.input} <- {state.output}",
-                state.initial,
+                _initial(state.initial),
                 state.cache or "-",
                 len(state.parts) or "-",
             )
@@ -116,3 +117,9 @@ def _tensor(tensor: Tensor) -> tuple[str, str, str, str]:
 
 def _bytes(count: int) -> str:
     return f"{count / 1e6:.2f} MB" if count >= 100_000 else f"{count} bytes"
+
+
+def _initial(initial: Initial) -> str:
+    """A number, or the sizes of the axes along which numbers differ."""
+    shape = shape_of_initial(initial)
+    return f"{list(shape)} numbers" if shape else str(initial)

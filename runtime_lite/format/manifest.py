@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.initial_value import Initial
 
 SCHEMA_VERSION = 4
 MANIFEST_FILE = "manifest.json"
@@ -85,7 +86,8 @@ class State:
         output: graph output that yields the next value.
         shape: shape of both; where new frames are appended, the output has these alone.
         dtype: dtype of both.
-        initial: the number that fills the state of a new stream.
+        initial: the number that fills the state of a new stream, or numbers that differ along its axes
+            (`initial_value.py`); a number where frames are cached.
         frames_axis: position of the cached frames in `shape`, None for states of fixed extent (convolution contexts),
             which every push replaces.
         cache: name of the cache axis that lies there, None together with `frames_axis`.
@@ -97,7 +99,7 @@ class State:
     output: str
     shape: tuple[int | str, ...]
     dtype: str
-    initial: bool | int | float
+    initial: Initial
     frames_axis: int | None
     cache: str | None
     parts: tuple[str, ...]

@@ -9,6 +9,7 @@ from runtime_lite.format.arrays import holds
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.initial_value import Number, numbers_of_initial, shape_of_initial
 from runtime_lite.format.manifest import (
     COSTS_FILE,
     ITEM_BYTES,
@@ -230,11 +231,28 @@ def _check_states(where: str, graph: Graph) -> None:
         if any(isinstance(size, str) and size != graph.batch_axis for size in state.shape):
             expected = f"integers and the axis {graph.batch_axis!r}, a stream keeps its states over all its feeds"
             refuse(f"{where}.states.{state.name}.shape", expected, show(list(state.shape)))
-        if not _holds(state.dtype, state.initial):
-            refuse(f"{where}.states.{state.name}.initial", f"a number that {state.dtype} holds", show(state.initial))
+        _check_initial(f"{where}.states.{state.name}.initial", graph, state)
 
 
-def _holds(dtype: str, number: bool | int | float) -> bool:
+def _check_initial(where: str, graph: Graph, state: State) -> None:
+    """Check that what a state begins with is one number, or numbers along its axes but for that of the rows."""
+    shape = shape_of_initial(state.initial)
+    if shape and state.cache is not None:
+        refuse(where, "one number for a state along a cache", show(list(shape)))
+    sizes = [1 if isinstance(size, str) else size for size in state.shape]
+    if shape is None or (shape and (len(shape) != len(sizes) or any(map(_is_other, shape, sizes)))):
+        got = "lists of different lengths" if shape is None else show(list(shape))
+        refuse(where, f"a number, or numbers of shape {show(sizes)}, with 1 for any size", got)
+    for number in numbers_of_initial(state.initial):
+        if not _holds(state.dtype, number):
+            refuse(where, f"a number that {state.dtype} holds", show(number))
+
+
+def _is_other(size: int, wanted: int) -> bool:
+    return size not in (1, wanted)
+
+
+def _holds(dtype: str, number: Number) -> bool:
     if dtype == "bool":
         return type(number) is bool
     if type(number) is bool:

@@ -11,10 +11,12 @@ import sys
 from dataclasses import asdict, fields
 
 from runtime_lite.errors import BundleRefused, show
+from runtime_lite.format.arrays import MAX_DIMENSIONS
 from runtime_lite.format.cache_axis import SIDES, UPDATES, CacheAxis
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
+from runtime_lite.format.initial_value import Initial
 from runtime_lite.format.later_keys import OF_CACHE, OF_GRAPH, filled, trimmed
 from runtime_lite.format.manifest import (
     DTYPES,
@@ -106,8 +108,8 @@ def _file_entry(value: JsonValue) -> FileEntry:
 
 def _shape(value: JsonValue) -> tuple[int | str, ...]:
     items = value.items()
-    if len(items) > 16:
-        value.refuse("at most 16 dimensions", str(len(items)))
+    if len(items) > MAX_DIMENSIONS:
+        value.refuse(f"at most {MAX_DIMENSIONS} dimensions", str(len(items)))
     return tuple(_formula(item) if type(item.value) is str else item.integer(1, MAX_DIMENSION) for item in items)
 
 
@@ -149,7 +151,11 @@ def _axis(value: JsonValue) -> Axis:
     )
 
 
-def _initial(value: JsonValue) -> bool | int | float:
+def _initial(value: JsonValue, depth: int = 0) -> Initial:
+    if type(value.value) is list:
+        if depth == MAX_DIMENSIONS:
+            value.refuse(f"numbers within at most {MAX_DIMENSIONS} lists")
+        return tuple(_initial(item, depth + 1) for item in value.items())
     number = value.scalar()
     if isinstance(number, str):
         value.refuse("a number")

@@ -57,6 +57,10 @@ def many(plain: dict[str, Any]) -> None:
     plain["tools"] = {f"t{index}": "1" for index in range(5000)}
 
 
+def nested(depth: int) -> list[Any]:
+    return [nested(depth - 1)] if depth else []
+
+
 def explode(plain: dict[str, Any]) -> None:
     names = [f"a{index}" for index in range(8)]
     graph_of(plain)["axes"] = {name: exact_axis(1, 2, 3, 4, 5, 6, 7, 8) for name in names} | {"batch": exact_axis(1)}
@@ -224,6 +228,12 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "expected the shape and dtype of input 'keys'",
     ),
     "initial as text": (set_at("states", 0, "initial", to="0"), "initial: expected a number, got '0'"),
+    "initial in text": (set_at("states", 0, "initial", to=[[["0"]]]), "initial[0][0][0]: expected a number, got '0'"),
+    "initial of other axes": (set_at("states", 0, "initial", to=[0.0]), "one number for a state along a cache"),
+    "initial without end": (
+        lambda plain: graph_of(plain)["states"][0].update(initial=nested(40)),
+        "expected numbers within at most 16 lists",
+    ),
     "initial overflows": (set_at("states", 0, "initial", to=1e39), "initial: expected a number that float32 holds"),
     "initial as boolean": (set_at("states", 0, "initial", to=True), "initial: expected a number that float32 holds"),
     "update of a state itself": (set_at("states", 0, "update", to="replace"), "got unknown key 'update'"),

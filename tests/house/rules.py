@@ -134,6 +134,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.sizes",
             "compiler.stages",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.format.initial_value",
         ),
     ),
     ("compiler.operator_traits", ("compiler.operator_traits",)),
@@ -194,6 +195,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",
+            "runtime_lite.format.initial_value",
         ),
     ),
     (
@@ -287,6 +289,16 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "compiler.carrying",
+        (
+            "compiler.stages",
+            "compiler.ir",
+            "compiler.runners",
+            "compiler.analysis",
+            "compiler.carrying",
+        ),
+    ),
+    (
         "compiler.appending",
         (
             "compiler.errors",
@@ -343,9 +355,11 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.precision",
             "compiler.heads",
             "compiler.appending",
+            "compiler.carrying",
             "compiler.quantization",
             "compiler.passes",
             "runtime_lite.format.cache_axis",
+            "runtime_lite.format.initial_value",
         ),
     ),
     (
@@ -799,6 +813,7 @@ PASS_VERBS = frozenset(
         "add",
         "append",
         "canonicalize",
+        "carry",
         "compute",
         "select",
         "decompose",

@@ -73,7 +73,10 @@ def hidden(g: Grower, seen: ir.Value, scores: ir.Value) -> ir.Value:
 
 
 def convolution(g: Grower) -> None:
-    """A causal convolution with dilation; its context is what it reads of the frames before."""
+    """A causal convolution with dilation; its context is what it reads of frames before, or what that is made of."""
+    if g.chance(0.4):
+        gated_convolution(g)
+        return
     kernel, dilation = int(g.rng.integers(2, 4)), int(g.rng.integers(1, 4))
     context, is_grouped = (kernel - 1) * dilation, g.chance(0.5)
     x, lies_in_channels = g.value, g.chance(0.5)
@@ -84,6 +87,27 @@ def convolution(g: Grower) -> None:
     weights = g.weights(WIDTH, 1 if is_grouped else WIDTH, kernel)
     read = joined if lies_in_channels else g.channels_first(joined)
     heard = g.op("Conv", [read, weights], dilations=[dilation], group=WIDTH if is_grouped else 1)
+    g.value = g.op("Add", [x, g.channels_first(heard)])
+
+
+def gated_convolution(g: Grower) -> None:
+    """A convolution whose context lies in front of what works on single frames: a product with a bias, and a gate."""
+    kernel, lies_in_channels = int(g.rng.integers(2, 6)), g.chance(0.5)
+    context, at = kernel - 1, 2 if lies_in_channels else 1
+    x = g.value
+    state = g.state([BATCH, WIDTH, context] if lies_in_channels else [BATCH, context, WIDTH])
+    joined = g.op("Concat", [state.before, g.channels_first(x) if lies_in_channels else x], axis=at)
+    state.after = g.cut(joined, -context, END, at)
+    if lies_in_channels:
+        wide = g.op("Conv", [joined, g.weights(2 * WIDTH, WIDTH, 1), g.weights(2 * WIDTH)])
+    else:
+        wide = g.op("Add", [g.linear(joined, 2 * WIDTH), g.weights(2 * WIDTH)])
+    first, second = g.pieces(wide, 2, WIDTH, 1 if lies_in_channels else 2)
+    gated = g.op("Mul", [first, g.op("Sigmoid", [second])])
+    if g.chance(0.2):
+        gated = g.op("Add", [gated, joined])
+    read = gated if lies_in_channels else g.channels_first(gated)
+    heard = g.op("Conv", [read, g.weights(WIDTH, 1, kernel)], group=WIDTH)
     g.value = g.op("Add", [x, g.channels_first(heard)])
 
 

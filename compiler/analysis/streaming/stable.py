@@ -2,7 +2,8 @@
 
 A cache that is joined as Concat(old, new) and fed back whole keeps its old frames as they are. So does every value
 that is computed from joined caches frame by frame, with constants beside them: f(Concat(old, new)) is
-Concat(f(old), f(new)), and f(old) is what earlier calls computed. Several caches over one axis join alike.
+Concat(f(old), f(new)), and f(old) is what earlier calls computed. Several caches over one axis join alike. So it is
+where the newest frames alone are fed back, as many as there were old ones: contexts.py finds such states.
 """
 
 import dataclasses
@@ -21,15 +22,53 @@ TO_THE_END = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Cache:
-    """A state along a cache axis that is joined once, in front of the new frames, and fed back whole.
+class Frames:
+    """How many frames are joined along an axis.
 
     Attributes:
-        state: the state; its frames axis is known.
-        axis: the frames axis.
+        cached: those of earlier calls, in front: the name of a cache axis, or a number.
+        new: those of a call.
+        slots: of how many cached frames prices are.
+        step: of how many new ones.
+    """
+
+    cached: house.Dim
+    new: house.Dim
+    slots: int
+    step: int
+
+    @classmethod
+    def along(cls, cache: CacheAxis) -> "Frames":
+        """Those of states along a cache axis."""
+        return cls(house.symbol(cache.axis), cache.step, cache.slots, cache.step)
+
+    @property
+    def joined(self) -> house.Dim:
+        """All of them."""
+        return self.cached + self.new
+
+    @property
+    def cached_dim(self) -> int | ir.SymbolicDim:
+        """Those of earlier calls, as shapes have them."""
+        return self.cached if isinstance(self.cached, int) else ir.SymbolicDim(str(self.cached))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The cache axis at its slots, where there is one."""
+        return {} if isinstance(self.cached, int) else {str(self.cached): self.slots}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """A state whose frames are joined once, in front of the new ones, and fed back: whole, or the newest of them.
+
+    Attributes:
+        state: the state.
+        axis: where its frames lie.
         old: the graph input with the frames of earlier calls.
         new: the frames of this call.
         joined: both.
+        fed: the graph output that is fed back; `joined` along a cache axis.
     """
 
     state: State
@@ -37,6 +76,7 @@ class Cache:
     old: ir.Value
     new: ir.Value
     joined: ir.Value
+    fed: ir.Value
 
 
 class Stable:
@@ -45,7 +85,7 @@ class Stable:
     Args:
         model: a graph with symbolic shapes.
         caches: the caches to start from.
-        along: the cache axis that they share.
+        frames: that all of them join.
 
     Attributes:
         caches: the caches.
@@ -56,20 +96,21 @@ class Stable:
         lengths: Shape nodes of stable values that read no more than their lengths, their rows and fixed sizes.
     """
 
-    def __init__(self, model: ir.Model, caches: tuple[Cache, ...], along: CacheAxis) -> None:
+    def __init__(self, model: ir.Model, caches: tuple[Cache, ...], frames: Frames) -> None:
         self.caches = caches
-        self.along = along
+        self.frames = frames
         self.axes: dict[ir.Value, int] = {cache.joined: cache.axis for cache in caches}
         self.operators: list[ir.Node] = []
         self.demanded: list[ir.Value] = []
         self.newest: list[ir.Node] = []
         self.lengths: list[ir.Node] = []
+        fed = {cache.fed for cache in caches}
+        cuts = {cache.fed.producer() for cache in caches if cache.fed is not cache.joined}
         for node in model.graph:
-            read = [value for value in node.inputs if value in self.axes]
-            if read and not self._follows(node):
+            read = [value for value in (*node.inputs, *house.read_inside(node)) if value in self.axes]
+            if read and node not in cuts and (house.has_body(node) or not self._follows(node)):
                 self.demanded += [value for value in read if value is not None]
-        states = {cache.joined for cache in caches}
-        self.demanded += [value for value in model.graph.outputs if value in self.axes and value not in states]
+        self.demanded += [value for value in model.graph.outputs if value in self.axes and value not in fed]
         self.demanded = list(dict.fromkeys(self.demanded))
 
     def _follows(self, node: ir.Node) -> bool:
@@ -94,9 +135,8 @@ class Stable:
         axes = pointwise_axes(node, {i: self.axes[value] for i, value in enumerate(node.inputs) if value in self.axes})
         if axes is None:
             return None
-        length = house.symbol(self.along.axis) + self.along.step
         shapes = [house.dims_of(output) for output in node.outputs]
-        if any(dims is None or dims[axis] != length for dims, axis in zip(shapes, axes, strict=True)):
+        if any(dims is None or dims[axis] != self.frames.joined for dims, axis in zip(shapes, axes, strict=True)):
             return None
         if house.is_op(node, "Reshape"):  # the target must not name the joined length, which the new frames have not
             target = house.array_of(node.inputs[1])
@@ -107,7 +147,9 @@ class Stable:
     def _reads_lengths(self, node: ir.Node) -> bool:
         value = node.inputs[0]
         assert value is not None
-        if not reads_rows_and_frames(node, self.axes[value], self.rows_name):
+        # of a state of one size none is left to count new frames by, where their number is open
+        is_told = isinstance(self.frames.joined, int) or not isinstance(self.frames.cached, int)
+        if not reads_rows_and_frames(node, self.axes[value] if is_told else None, self.rows_name):
             return False
         self.lengths.append(node)
         return True
@@ -121,24 +163,35 @@ class Stable:
 
     def _keeps_newest(self, node: ir.Node) -> bool:
         """Whether a node is a slice that keeps exactly the new frames."""
-        value = node.inputs[0] if house.is_op(node, "Slice") else None
-        if value not in self.axes or value.shape is None:
-            return False
-        starts, ends = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[2])
-        axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else (0,)
-        steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
-        if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
-            return False
-        cached, new = house.symbol(self.along.axis), self.along.step
-        to_the_end = ends[0] == cached + new or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
-        axis = self.axes[value]
-        return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (cached, -new)
+        value = node.inputs[0] if node.inputs else None
+        return value in self.axes and keeps_last(node, self.axes[value], self.frames.new, self.frames.joined)
 
     def can_be_state(self, value: ir.Value) -> bool:
         """Whether a stable value is made of numbers and its first axis is still that of the batch."""
         numbers = value.dtype is not None and (value.dtype.is_floating_point() or value.dtype.is_integer())
         rows = str(value.shape[0]) if value.shape else None
         return numbers and rows == self.rows_name
+
+
+def keeps_last(node: ir.Node, axis: int, count: house.Dim, size: house.Dim) -> bool:
+    """Whether a node is a slice that keeps the last entries along one axis, and all along the others.
+
+    Args:
+        node: reads a value of known rank.
+        axis: the axis.
+        count: how many entries are the last.
+        size: how many there are.
+    """
+    value = node.inputs[0] if house.is_op(node, "Slice") else None
+    if value is None or value.shape is None:
+        return False
+    starts, ends = house.integers_of(node.inputs[1]), house.integers_of(node.inputs[2])
+    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else (0,)
+    steps = house.integers_of(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,)
+    if starts is None or ends is None or axes is None or len(starts) != 1 or steps != (1,):
+        return False
+    to_the_end = ends[0] == size or (isinstance(ends[0], int) and ends[0] >= TO_THE_END)
+    return axes[0] in (axis, axis - len(value.shape)) and to_the_end and starts[0] in (size - count, -count)
 
 
 def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], tuple[Refusal, ...]]:
@@ -173,7 +226,7 @@ def find_caches(lowered: Lowered, along: CacheAxis) -> tuple[tuple[Cache, ...], 
         ):
             refused.append(Refusal("a size of the cache besides its length and its rows is read as a number", place))
         else:
-            caches.append(Cache(state, state.frames_axis, old, new, output))
+            caches.append(Cache(state, state.frames_axis, old, new, output, output))
     return tuple(caches), tuple(refused)
 
 
@@ -206,12 +259,12 @@ def _takes_a_part(node: ir.Node, axis: int) -> bool:
     return any(isinstance(each, int) and each % max(rank, 1) != axis for each in cut)
 
 
-def reads_rows_and_frames(node: ir.Node, axis: int, rows: str) -> bool:
+def reads_rows_and_frames(node: ir.Node, axis: int | None, rows: str) -> bool:
     """Whether a Shape node reads no named size but the frames along `axis` and the rows.
 
     Args:
         node: reads a value of known rank.
-        axis: the frames axis of that value.
+        axis: the frames axis of that value; None where their number may not be read.
         rows: the name of the batch axis.
     """
     value = node.inputs[0]

@@ -17,21 +17,30 @@ def network_of(stable: Stable, rates: Rates) -> Network:
         stable: what can be carried, and who reads it.
         rates: of the target.
     """
-    along = stable.along
-    sizes, joined = {along.axis: along.slots}, along.slots + along.step
+    sizes, slots = stable.frames.sizes, stable.frames.slots
+    joined = slots + stable.frames.step
     sources = {cache.joined for cache in stable.caches}
     values, operators = {}, []
     for value in stable.axes:
         frame = -(-bytes_of([value], sizes) // joined)
-        cost = rates.picoseconds(0, frame * (2 * joined + 2 * along.slots))
+        cost = rates.picoseconds(0, frame * (2 * joined + 2 * slots))
         can = value in sources or stable.can_be_state(value)
-        values[str(value.name)] = Carrying(cost if can else None, frame * along.slots)
+        values[str(value.name)] = Carrying(cost if can else None, frame * slots)
     for node in stable.operators:
         time = rates.picoseconds(multiply_adds(node, sizes), bytes_moved(node, sizes))
         reads = dict.fromkeys(str(value.name) for value in node.inputs if value is not None and value in stable.axes)
         makes = tuple(str(value.name) for value in node.outputs)
-        operators.append(Operator(tuple(reads), makes, time * along.slots // joined))
+        operators.append(Operator(tuple(reads), makes, time * slots // joined))
     return Network(values, tuple(operators), frozenset(str(value.name) for value in stable.demanded))
+
+
+def work_of(stable: Stable, choice: Choice) -> tuple[int, int]:
+    """Multiply-adds of a step of one stream before and after a choice, in what computes stable values."""
+    sizes, step = stable.frames.sizes, stable.frames.step
+    joined = stable.frames.slots + step
+    every = [multiply_adds(node, sizes) for node in stable.operators]
+    after = [count if i in choice.again else count * step // joined for i, count in enumerate(every)]
+    return sum(every), sum(after)
 
 
 def figures(stable: Stable, choice: Choice, fixed: int) -> str:
@@ -42,13 +51,12 @@ def figures(stable: Stable, choice: Choice, fixed: int) -> str:
         choice: what is carried.
         fixed: bytes of the states without a choice.
     """
-    along = stable.along
-    sizes, joined = {along.axis: along.slots}, along.slots + along.step
-    every = [multiply_adds(node, sizes) for node in stable.operators]
-    after = [count if i in choice.again else count * along.step // joined for i, count in enumerate(every)]
-    caches = sum(bytes_of([cache.joined], sizes) * along.slots // joined for cache in stable.caches)
+    sizes, slots = stable.frames.sizes, stable.frames.slots
+    joined = slots + stable.frames.step
+    every, after = work_of(stable, choice)
+    caches = sum(bytes_of([cache.joined], sizes) * slots // joined for cache in stable.caches)
     return (
         f"values carried for {len(stable.caches)} caches: {len(choice.carried)}, "
-        f"{sum(every) / MEGA:.4g} -> {sum(after) / MEGA:.4g} M multiply-adds of theirs, "
+        f"{every / MEGA:.4g} -> {after / MEGA:.4g} M multiply-adds of theirs, "
         f"states {(fixed + caches) / MEGA:.3g} -> {(fixed + choice.held) / MEGA:.3g} MB"
     )

@@ -18,6 +18,7 @@ STANDARD_PASSES = (
     "simplify",
     "add_batch_axis",
     "merge_first_call",
+    "carry_contexts",
     "select_states",
     "pad_axes",
     "window_states",

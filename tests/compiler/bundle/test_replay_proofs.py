@@ -224,7 +224,7 @@ def begin_with_ones(plain: dict[str, Any]) -> None:
 
 def test_a_stream_that_begins_otherwise_than_it_was_proved_is_refused(bundle: Path) -> None:
     edit_manifest(bundle, begin_with_ones)
-    assert "expected the states that were proved, each of which begins with zeros, got" in refusal(bundle)
+    assert "expected the states that were proved, and what each of them begins with, got" in refusal(bundle)
 
 
 def forget_rows(plain: dict[str, Any]) -> None:

@@ -160,4 +160,4 @@ def test_a_quantised_recogniser_carries_the_codes_that_its_convolution_reads() -
     one, other = runner_of(quantised), runner_of(after)
     for feed in feeds_of(quantised, 12):
         assert np.array_equal(one.step(feed)["y"], other.step(feed)["y"])
-    assert dataclasses.replace(after, model=quantised.model, states=after.states) == quantised
+    assert dataclasses.replace(after, model=quantised.model, states=quantised.states) == quantised

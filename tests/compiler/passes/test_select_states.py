@@ -3,15 +3,12 @@
 import dataclasses
 import random
 
-import numpy as np
 import pytest
 
 from compiler import ir as house
 from compiler.errors import RecipeError
-from compiler.passes import select_states
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.select_states import SelectStates
-from compiler.runners.session import open_session
 from compiler.stages import Lowered, Outcome, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.contract import verify_pass, verify_refusal, verify_untouched
@@ -194,30 +191,6 @@ def test_caches_stacked_in_one_tensor_are_reported_with_who_takes_them_apart(tak
 
 def test_without_a_window_there_is_nothing_to_do() -> None:
     verify_untouched(SelectStates(), dataclasses.replace(streaming(), caches=()))
-
-
-def test_carried_values_of_empty_caches_are_empty() -> None:
-    lowered = DEAR.apply(copy_of(streaming())).lowered
-    (state_map,) = lowered.state_maps
-    mapped = state_map.apply({"past": np.zeros((3, 0, 4), np.float32), "context": np.ones((3, 4, 2), np.float32)})
-    assert {name: array.shape for name, array in mapped.items()} == {
-        "context": (3, 4, 2), "past_carried_0": (3, 0, 4), "past_carried_1": (3, 0, 4)
-    }  # fmt: skip
-    assert ops_of(lowered.model).count("Concat") == 3
-
-
-def test_the_map_of_states_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[object] = []
-
-    def opening(model: bytes) -> object:
-        opened.append(open_session(model))
-        return opened[-1]
-
-    monkeypatch.setattr(select_states, "open_session", opening)
-    (state_map,) = DEAR.apply(copy_of(streaming())).lowered.state_maps
-    for frames in (1, 3, 2):
-        state_map.apply({"past": np.ones((3, frames, 4), np.float32), "context": np.ones((3, 4, 2), np.float32)})
-    assert len(opened) == 1
 
 
 # what is worth carrying

@@ -14,6 +14,7 @@ import pytest
 from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, leave, rows_of, settle, share, whole_block
 from runtime_lite.calls.state import StreamState
 from runtime_lite.format.arrays import Array
+from runtime_lite.format.initial_value import initial_of_array
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import streaming_graph
 
@@ -277,6 +278,13 @@ def test_initial_values_lie_in_a_block_of_their_own_whatever_was_there() -> None
     first, second = pool.initial(2), pool.initial(2)
     assert (first["keys"] == -7.5).all() and (second["keys"] == -7.5).all() and first["keys"].shape == (2, *ROW_SHAPE)
     assert not np.shares_memory(first["keys"], second["keys"]) and whole_block([first], 2) is first.block
+
+
+def test_initial_values_that_differ_are_those_of_every_row() -> None:
+    numbers = np.arange(np.prod(ROW_SHAPE), dtype=np.float32).reshape(1, *ROW_SHAPE)
+    state = dataclasses.replace(GRAPH.states[0], initial=initial_of_array(numbers))
+    found = BlockPool(dataclasses.replace(GRAPH, states=(state,))).initial(2)["keys"]
+    assert np.array_equal(found, np.repeat(numbers, 2, axis=0))
 
 
 def test_large_blocks_are_memory_of_the_system_that_can_be_written() -> None:

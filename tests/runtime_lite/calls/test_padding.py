@@ -78,6 +78,13 @@ def test_free_rows_hold_the_initial_state() -> None:
     assert (feed["keys"][2:] == -7.5).all()
 
 
+def test_free_rows_hold_initial_values_that_differ_along_axes() -> None:
+    keys = dataclasses.replace(GRAPH.states[0], initial=(((-7.5, 1.5),),))
+    graph = dataclasses.replace(GRAPH, states=(keys,))
+    feed = fed(graph, chunk(2), [initial_state(graph, 2)], {"batch": 4})
+    assert (feed["keys"] == [-7.5, 1.5]).all()
+
+
 def test_a_graph_that_computes_its_mask_is_fed_the_length_only() -> None:
     inputs = tuple(tensor for tensor in GRAPH.inputs if tensor.role != "mask")
     graph = dataclasses.replace(GRAPH, inputs=inputs, caches=(dataclasses.replace(CACHE, mask_input=None),))

@@ -23,6 +23,14 @@ def test_a_new_stream_holds_the_initial_states_for_every_row() -> None:
     assert (state.values["keys"] == -7.5).all()
 
 
+def test_a_new_stream_holds_initial_values_that_differ_along_axes() -> None:
+    keys = dataclasses.replace(GRAPH.states[0], initial=(((-7.5, 1.5),),))
+    values = initial_state(dataclasses.replace(GRAPH, states=(keys,)), 2).values["keys"]
+    assert values.shape == (2, 5, 2)
+    assert values.dtype == np.float32
+    assert (values == [-7.5, 1.5]).all()
+
+
 def test_the_count_stops_when_all_slots_are_valid() -> None:
     state = initial_state(GRAPH, 1)
     lengths = []

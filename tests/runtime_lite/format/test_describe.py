@@ -16,6 +16,7 @@ from tests.runtime_lite.bundles import (
     write_bundle,
     write_double_bundle,
     write_ragged_bundle,
+    write_streaming_bundle,
     write_wired_bundle,
 )
 
@@ -34,6 +35,15 @@ def test_every_name_of_the_manifest_is_described(tmp_path: Path) -> None:
         names += [state.name for state in graph.states]
     assert [name for name in names if name not in text] == []
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_numbers_that_a_state_begins_with_are_counted(tmp_path: Path) -> None:
+    with read_bundle(write_streaming_bundle(tmp_path / "bundle")) as bundle:
+        (name, graph), *_ = bundle.manifest.graphs.items()
+        states = (dataclasses.replace(graph.states[0], initial=(((-7.5, 1.5),),)), *graph.states[1:])
+        graphs = {name: dataclasses.replace(graph, states=states)}
+        changed = dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, graphs=graphs))
+        assert "[1, 1, 2] numbers" in describe_bundle(changed)
 
 
 def test_what_feeds_what_is_described(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from runtime_lite import BundleRefused
+from runtime_lite.format.initial_value import Initial
 from runtime_lite.format.manifest import Axis, Engine, Graph, State, Tensor
 from runtime_lite.format.manifest_check import MAX_FORMULAS, check_manifest
 from tests.runtime_lite.appending import appending_graph
@@ -64,6 +65,49 @@ def test_all_states_of_a_graph_are_appended_to_or_none() -> None:
     )
     with pytest.raises(BundleRefused, match="expected the axis 'batch' in front of a state whose frames are appended"):
         check(behind)
+
+
+def with_context(initial: Initial) -> Graph:
+    """The streaming graph with a state of two channels and three frames."""
+    graph, shape = streaming_graph(), ("batch", 2, 3)
+    state = State("c", "c", "next_c", shape, "float32", initial, None, None, ("c",))
+    tensors = [Tensor(name, shape, "float32", "state") for name in ("c", "next_c")]
+    return dataclasses.replace(
+        graph,
+        states=(*graph.states, state),
+        inputs=(*graph.inputs, tensors[0]),
+        outputs=(*graph.outputs, tensors[1]),
+    )
+
+
+INITIAL: dict[str, tuple[Initial, str]] = {
+    "as many axes": ((1.0, 2.0), r"a number, or numbers of shape '?\[1, 2, 3\].* with 1 for any size, got '?\[2\]"),
+    "another size": ((((1.0, 2.0),),), r".*with 1 for any size, got '?\[1, 1, 2\]"),
+    "rows of their own": ((((1.0,),), ((2.0,),)), r".*with 1 for any size, got '?\[2, 1, 1\]"),
+    "lists of one length": ((((1.0,), (2.0, 3.0)),), ".*got lists of different lengths"),
+    "entries": ((((),),), r".*with 1 for any size, got '?\[1, 1, 0\]"),
+    "numbers of the type": ((((1e39,),),), "a number that float32 holds, got"),
+    "numbers that are none of another type": ((((True,),),), "a number that float32 holds, got"),
+}
+
+
+@pytest.mark.parametrize("initial", [0.5, (((0.5,), (1.5,)),), (((0.5, 1, 2),),), (((0.5, 1, 2), (3, 4, 5)),)])
+def test_a_state_may_begin_with_numbers_along_its_axes(initial: Initial) -> None:
+    check(with_context(initial))
+
+
+@pytest.mark.parametrize("name", INITIAL)
+def test_what_a_state_begins_with_fits_it(name: str) -> None:
+    initial, sentence = INITIAL[name]
+    with pytest.raises(BundleRefused, match=f"states.c.initial: expected {sentence}"):
+        check(with_context(initial))
+
+
+def test_along_a_cache_all_begins_alike() -> None:
+    graph = streaming_graph()
+    states = (dataclasses.replace(graph.states[0], initial=(((1.0, 2.0),),)),)
+    with pytest.raises(BundleRefused, match="initial: expected one number for a state along a cache"):
+        check(dataclasses.replace(graph, states=states))
 
 
 def test_without_the_licence_the_only_bucket_is_one_row() -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from compiler.analysis.streaming.stable import Stable, find_caches, is_constant
+from compiler.analysis.streaming.stable import Frames, Stable, find_caches, is_constant
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
 from tests.kit.graphs import BATCH, node_named, parse, random_weights
@@ -28,7 +28,7 @@ def stable_of(body: str) -> Stable:
     lowered = caching(body)
     caches, refused = find_caches(lowered, ALONG)
     assert not refused
-    return Stable(lowered.model, caches, ALONG)
+    return Stable(lowered.model, caches, Frames.along(ALONG))
 
 
 MIX = "y = Softmax<axis = 1>(v)"

@@ -2,7 +2,7 @@
 
 from compiler.analysis.operator_costs import Rates
 from compiler.analysis.streaming.carrying_cut import choose
-from compiler.analysis.streaming.stable import Stable, find_caches
+from compiler.analysis.streaming.stable import Frames, Stable, find_caches
 from compiler.analysis.streaming.state_network import figures, network_of
 from compiler.stages import Lowered, State
 from runtime_lite.format.cache_axis import CacheAxis
@@ -26,7 +26,7 @@ def stable() -> Stable:
     lowered = Lowered(
         "tiny", parse(text, random_weights({"w": (4, 16)})), states=(State("past", "joined", 1, "cache"),)
     )
-    return Stable(lowered.model, find_caches(lowered, ALONG)[0], ALONG)
+    return Stable(lowered.model, find_caches(lowered, ALONG)[0], Frames.along(ALONG))
 
 
 def test_a_carried_value_is_read_and_written_by_the_join_and_by_the_cut() -> None:

@@ -1,0 +1,59 @@
+"""What a state holds before the first push: a number for all of it, or numbers that differ along some of its axes.
+
+Numbers that differ are nested as deep as the state has axes. An axis has its own size, or 1 where all of its entries
+are alike, which the rows always are: `(((0.5,), (-0.25,)),)` is one number for each channel of `("batch", 2, 14)`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Number: TypeAlias = bool | int | float
+Initial: TypeAlias = "Number | tuple[Initial, ...]"
+
+MAX_NUMBERS = 2**16
+"""Of one state: each is written down in the manifest, and in every graph file."""
+
+MAX_ALONG = 4096
+"""Along one axis: what a list of the manifest may hold."""
+
+
+def array_of_initial(initial: Initial, dtype: str) -> Array:
+    """Return the numbers as an array that broadcasts to the state."""
+    return np.asarray(initial, dtype)
+
+
+def initial_of_array(array: Array) -> Initial:
+    """Return the shortest form of what a state holds, axes along which all entries are alike being of size 1."""
+    for axis, size in enumerate(array.shape):
+        first = array.take([0], axis)
+        if size > 1 and np.array_equal(array, np.broadcast_to(first, array.shape)):
+            array = first
+    return initial_of_lists(array.item() if array.size == 1 else array.tolist())
+
+
+def initial_of_lists(plain: Any) -> Initial:
+    """Return what was written as lists in the place of tuples; nothing is checked."""
+    return tuple(map(initial_of_lists, plain)) if isinstance(plain, list) else plain
+
+
+def shape_of_initial(initial: Initial) -> tuple[int, ...] | None:
+    """Return the sizes of the axes, none for a single number; None where parts of one level differ in theirs."""
+    if not isinstance(initial, tuple):
+        return ()
+    shapes = {shape_of_initial(each) for each in initial}
+    if len(shapes) > 1 or None in shapes:
+        return None
+    return (len(initial), *(next(iter(shapes), None) or ()))
+
+
+def numbers_of_initial(initial: Initial) -> Iterator[Number]:
+    """Yield every number."""
+    if isinstance(initial, tuple):
+        for each in initial:
+            yield from numbers_of_initial(each)
+    else:
+        yield initial
