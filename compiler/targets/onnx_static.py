@@ -10,6 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from compiler.passes.fold_factors import FoldFactors
+from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
+from compiler.passes.merge_rows import MergeRows
+from compiler.passes.multiply_before_lookup import MultiplyBeforeLookup
+from compiler.passes.sink_transposes import SinkTransposes
+from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
 from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session, open_session
 from compiler.stages import Lowered
@@ -26,7 +32,14 @@ class OnnxStatic(Target):
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
-    offers: ClassVar[tuple[Form, ...]] = ()
+    offers: ClassVar[tuple[Form, ...]] = (
+        Form(FoldFactors(), is_standard=True),
+        Form(LowerPointwiseConvolutions(), is_standard=True),
+        Form(WidenDepthwiseConvolutions(), is_standard=True),
+        Form(SinkTransposes(), is_standard=True),
+        Form(MultiplyBeforeLookup(), is_standard=True),
+        Form(MergeRows(), is_standard=True),
+    )
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:
         """Freeze, check and write every combination of bucket sizes, all numbers of rows in one file where that holds.

@@ -144,6 +144,12 @@ def test_every_pass_is_described_and_no_other() -> None:
     assert sorted(described) == sorted(pass_kinds())
 
 
+def test_every_form_is_described_and_no_other() -> None:
+    text = PAGES["docs/passes.md"].read_text(encoding="utf-8")
+    described = re.findall(r"^\| `([a-z_.]+)` \|[^|]*\|[^|]*\|$", text, re.MULTILINE)
+    assert set(described) == {form.name for kind in TARGETS.values() for form in kind.offers}
+
+
 @pytest.mark.parametrize("kind", [*pass_kinds().values(), *TARGETS.values()], ids=lambda kind: kind.name)
 def test_every_option_is_named(kind: Any) -> None:
     told = "".join(PAGES[f"docs/{page}.md"].read_text(encoding="utf-8") for page in ("passes", "precision", "tensorrt"))

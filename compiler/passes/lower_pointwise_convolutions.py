@@ -1,0 +1,78 @@
+"""Write convolutions over one place as products over channels.
+
+Before:
+    y = Conv(x [batch, 256, 16], weights [512, 256, 1], bias)
+After:
+    t = Transpose(x);  m = MatMul(t [batch, 16, 256], weights [256, 512]);  y = Transpose(Add(m, bias))
+
+A convolution multiplies row by row of the batch, with as few columns as there are frames; a product takes the frames of
+all rows at once. Of the two transposes most models have one already: `sink_transposes` lets them meet.
+
+Requires: constant weights.
+Ensures: no convolution with a kernel of one place, one group, and neither strides nor padding.
+Keeps: every other convolution.
+Numerics: order of summation.
+Source: the definition of Conv, ONNX specification.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.stages import Lowered, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class LowerPointwiseConvolutions:
+    """Products in place of convolutions that look at one place."""
+
+    name: ClassVar[str] = "lower_pointwise_convolutions"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        house.infer_shapes(lowered.model)
+        count = 0
+        for node in house.nodes_of(lowered.model):
+            weights = _weights(node)
+            if weights is not None:
+                _write(lowered.model, node, weights)
+                count += 1
+        if count:
+            house.prune(lowered.model)
+            house.infer_shapes(lowered.model)
+        return Outcome(lowered, count, count)
+
+
+def _weights(node: ir.Node) -> np.ndarray | None:
+    """The matrix [inputs, outputs] of a convolution over one place."""
+    if not house.is_op(node, "Conv") or house.int_attribute(node, "group", 1) != 1:
+        return None
+    weights = house.array_of(node.inputs[1])
+    if weights is None or weights.ndim < 3 or set(weights.shape[2:]) != {1}:
+        return None
+    if any(amount != 0 for amount in house.ints_attribute(node, "pads")):
+        return None
+    if any(stride != 1 for stride in house.ints_attribute(node, "strides")):
+        return None
+    return np.ascontiguousarray(weights.reshape(weights.shape[:2]).T)
+
+
+def _write(model: ir.Model, node: ir.Node, weights: np.ndarray) -> None:
+    old, data = node.outputs[0], node.inputs[0]
+    rank = len(house.array_of(node.inputs[1]).shape)  # type: ignore[union-attr]
+    insert = house.Inserter(model, LowerPointwiseConvolutions.name, before=node)
+    channels_last = (0, *range(2, rank), 1)
+    turned = insert.op("Transpose", [data], {"perm": channels_last}, name=f"{old.name}_channels_last")
+    found = insert.op("MatMul", [turned, insert.constant(weights, f"{old.name}_matrix")], name=f"{old.name}_product")
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        found = insert.op("Add", [found, node.inputs[2]], name=f"{old.name}_biased")
+    channels_first = (0, rank - 1, *range(1, rank - 1))
+    back = insert.op("Transpose", [found], {"perm": channels_first}, name=f"{old.name}_channels_first", dtype=old.dtype)
+    back.shape = old.shape
+    house.take_over(model, old, back)

@@ -1,0 +1,188 @@
+"""Compute over rows [batch * time, channels] what is computed over [batch, time, channels] row by row.
+
+Before:
+    y = MatMul(x [batch, 16, 256], weights [256, 512]);  z = Add(y, bias [512]);  n = LayerNormalization(z)
+After:
+    r = Reshape(x, [-1, 256]);  y = MatMul(r, weights);  z = Add(y, bias);  n = LayerNormalization(z)
+    then Reshape(n, [-1, 16, 512]) where something reads it that is not done row by row
+
+Backends have fused kernels (product and bias, product and activation) for matrices alone, and fuse an addition with the
+normalisation behind it into something slower for what has three axes.
+
+Requires: symbolic shapes with at most one size that is no number.
+Ensures: no product with a constant matrix has more than two axes, where its shape allows it.
+Keeps: products of two computed values; operators of which an operand is spread along other axes than the last.
+Numerics: order of summation (a backend may add the bias first).
+Source: rows of a product are independent of one another.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.ir import Dim
+from compiler.operator_traits import ENTRYWISE
+from compiler.stages import Lowered, Outcome
+
+ALONG_THE_LAST = frozenset({"Concat", "LayerNormalization", "LogSoftmax", "Softmax", "Split"})
+"""Work along an axis that they name: row by row where it is the last one."""
+
+ENTRY_BY_ENTRY = ENTRYWISE - {"CastLike"}
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeRows:
+    """Two axes wherever rows are computed one by one."""
+
+    name: ClassVar[str] = "merge_rows"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        house.infer_shapes(lowered.model)
+        work = _Merging(lowered.model)
+        products = [node for node in house.nodes_of(lowered.model) if _is_product(node)]
+        for node in house.nodes_of(lowered.model) if products else ():
+            work.visit(node)
+        if work.merged:
+            house.prune(lowered.model)
+            house.infer_shapes(lowered.model)
+        return Outcome(lowered, len(products), work.merged)
+
+
+class _Merging:
+    """What has been merged so far.
+
+    Attributes:
+        rows: value -> the same with its leading axes merged; of values that are made by a Reshape from it.
+        merged: products.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        self.rows: dict[ir.Value, ir.Value] = {}
+        self.merged = 0
+
+    def visit(self, node: ir.Node) -> None:
+        """Compute over rows what the node computes, where it can be."""
+        if _is_product(node):
+            operand = node.inputs[0]
+            assert operand is not None
+            self._replace(node, [self._rows_of(node, operand), node.inputs[1]])
+            self.merged += 1
+        elif house.is_op(node, "Reshape"):
+            self._reshape(node)
+        elif any(value in self.rows for value in node.inputs):
+            operands = self._operands(node)
+            if operands is not None:
+                self._replace(node, operands)
+
+    def _rows_of(self, node: ir.Node, value: ir.Value) -> ir.Value:
+        """A value with its leading axes merged, in front of a node that reads it."""
+        if value not in self.rows:
+            maker = value.producer()
+            source = maker.inputs[0] if maker is not None and house.is_op(maker, "Reshape") else value
+            dims = house.dims_of(value)
+            assert dims is not None and isinstance(dims[-1], int)
+            insert = house.Inserter(self.model, MergeRows.name, before=node)
+            self.rows[value] = insert.op(
+                "Reshape", [source, insert.int64s(-1, dims[-1])], name=f"{value.name}_rows", dtype=value.dtype
+            )
+        return self.rows[value]
+
+    def _operands(self, node: ir.Node) -> list[ir.Value | None] | None:
+        """What a node reads, over rows; None where it does not work row by row."""
+        shapes = [_mergeable(value) for value in node.outputs]
+        if not shapes or any(dims is None for dims in shapes):
+            return None
+        dims = shapes[0]
+        assert dims is not None
+        if house.is_op(node, *ALONG_THE_LAST):
+            if _axis(node, len(dims)) != len(dims) - 1:
+                return None
+            data = len(node.inputs) if node.op_type == "Concat" else 1
+            read = [self._over_rows(node, value, dims[:-1]) for value in node.inputs[:data]]
+            return None if any(value is None for value in read) else [*read, *node.inputs[data:]]
+        if not house.is_op(node, *ENTRY_BY_ENTRY):
+            return None
+        read = [value if value is None else self._entries(node, value, dims) for value in node.inputs]
+        return None if any(a is None and b is not None for a, b in zip(read, node.inputs, strict=True)) else read
+
+    def _over_rows(self, node: ir.Node, value: ir.Value | None, leading: tuple[Dim, ...]) -> ir.Value | None:
+        """A value with these leading axes, merged."""
+        dims = None if value is None else _mergeable(value)
+        return self._rows_of(node, value) if value is not None and dims and dims[:-1] == leading else None
+
+    def _entries(self, node: ir.Node, value: ir.Value, dims: tuple[Dim, ...]) -> ir.Value | None:
+        """An operand that is as large as the result, or spread along the rows."""
+        if house.dims_of(value) == dims:
+            return self._rows_of(node, value)
+        array = house.array_of(value)
+        if array is None or array.size != (array.shape or (1,))[-1] or array.ndim > len(dims):
+            return None
+        if array.ndim < 2:
+            return value
+        return house.Inserter(self.model, MergeRows.name, before=node).constant(array.reshape(-1), "spread")
+
+    def _replace(self, node: ir.Node, operands: Sequence[ir.Value | None]) -> None:
+        """The same operator over rows, and its results in their old shapes for whoever wants them so."""
+        insert = house.Inserter(self.model, MergeRows.name, before=node)
+        outputs = [
+            ir.Value(name=house.fresh_name(self.model.graph, f"{old.name}_merged"), type=old.type)
+            for old in node.outputs
+        ]
+        attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
+        if "axis" in node.attributes or house.is_op(node, *ALONG_THE_LAST):
+            attributes["axis"] = ir.AttrInt64("axis", -1)
+        made = ir.Node(
+            "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
+        )
+        insert.place(made)
+        for old, new in zip(node.outputs, outputs, strict=True):
+            target = _target(house.dims_of(old) or ())
+            assert target is not None
+            back = insert.op("Reshape", [new, insert.int64s(*target)], name=f"{old.name}_parted", dtype=old.dtype)
+            back.shape = old.shape
+            self.rows[back] = new
+            house.take_over(self.model, old, back)
+
+    def _reshape(self, node: ir.Node) -> None:
+        """A reshape of what is over rows now reads the rows."""
+        value = node.inputs[0]
+        target = _target(house.dims_of(node.outputs[0]) or ())
+        if value in self.rows and value is not None and target is not None:
+            node.replace_input_with(0, self.rows[value])
+            node.replace_input_with(1, house.Inserter(self.model, MergeRows.name, before=node).int64s(*target))
+            node.attributes.pop("allowzero", None)
+
+
+def _is_product(node: ir.Node) -> bool:
+    """A product of something with more than two axes and a constant matrix."""
+    if not house.is_op(node, "MatMul") or node.inputs[0] is None or _mergeable(node.inputs[0]) is None:
+        return False
+    weights = house.array_of(node.inputs[1])
+    return weights is not None and weights.ndim == 2 and _mergeable(node.outputs[0]) is not None
+
+
+def _mergeable(value: ir.Value) -> tuple[Dim, ...] | None:
+    """The sizes of a value with more than two axes that a Reshape can give; None of any other."""
+    dims = house.dims_of(value)
+    if dims is None or len(dims) < 3 or _target(dims) is None or not isinstance(dims[-1], int):
+        return None
+    return dims
+
+
+def _target(dims: Sequence[Dim]) -> tuple[int, ...] | None:
+    """A shape as a Reshape is told it: -1 for the size that is no number; none may be 0."""
+    sizes = tuple(dim if isinstance(dim, int) else -1 for dim in dims)
+    return sizes if sizes.count(-1) <= 1 and 0 not in sizes and sizes else None
+
+
+def _axis(node: ir.Node, rank: int) -> int:
+    default = 0 if node.op_type == "Split" else -1
+    return house.int_attribute(node, "axis", default) % rank

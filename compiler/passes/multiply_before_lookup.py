@@ -1,0 +1,174 @@
+"""Multiply by a whole table of positions, and look up scores, instead of looking up positions to multiply by.
+
+Before:
+    rows = Gather(table [144, 256], index [batch, 144]);  p = Transpose(Reshape(rows))  # [batch, 4, 64, 144]
+    scores = MatMul(q [batch, 4, 16, 64], p)
+After:
+    all = MatMul(q, P [1, 4, 64, 144]);  scores = GatherElements(all, index spread to [batch, 4, 16, 144])
+
+Every row of the batch looks its positions up at other places. Scores are fewer numbers than positions as long as a call
+has fewer frames than a head has channels.
+
+Requires: known sizes but for the rows; a table with as many rows as there are places.
+Ensures: no product with looked-up rows of such a table.
+Keeps: lookups in larger tables, those that something else reads, and products with more frames than channels.
+Numerics: exact where a backend sums in one order whatever the column; order of summation else.
+Source: a column of a product depends on that column of the operand alone.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.stages import Array, Lowered, Outcome
+
+TRIALS = 4
+"""Drawn indices at which the way from a lookup to a product is followed; movement is the same for all of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiplyBeforeLookup:
+    """Lookups of scores in the place of lookups of positions."""
+
+    name: ClassVar[str] = "multiply_before_lookup"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ()
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        model, matched, rewritten = lowered.model, 0, 0
+        house.infer_shapes(model)
+        for node in house.nodes_of(model):
+            found = _Lookup.behind(node)
+            if found is None:
+                continue
+            matched += 1
+            if found.is_worth_it() and found.moves_columns():
+                found.write(model)
+                rewritten += 1
+        if rewritten:
+            house.prune(model)
+            house.infer_shapes(model)
+        return Outcome(lowered, matched, rewritten)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lookup:
+    """A product with rows of a table.
+
+    Attributes:
+        product: the MatMul; its second operand is looked up.
+        moves: Reshape and Transpose nodes between lookup and product, in order.
+        table: all rows.
+        index: int [rows of the batch, places].
+    """
+
+    product: ir.Node
+    moves: Sequence[ir.Node]
+    table: Array
+    index: ir.Value
+
+    @classmethod
+    def behind(cls, product: ir.Node) -> "_Lookup | None":
+        """The lookup whose result a product reads, with nothing but movement between them."""
+        value, moves = product.inputs[1] if house.is_op(product, "MatMul") else None, list[ir.Node]()
+        while value is not None and len(value.uses()) == 1 and not value.is_graph_output():
+            node = value.producer()
+            if node is None or node.inputs[0] is None:
+                return None
+            if not house.is_op(node, "Reshape", "Transpose"):
+                table, index = (house.array_of(node.inputs[0]), node.inputs[1]) if _is_lookup(node) else (None, None)
+                return None if table is None or index is None else cls(product, moves[::-1], table, index)
+            moves.append(node)
+            value = node.inputs[0]
+        return None
+
+    def is_worth_it(self) -> bool:
+        """As many places as rows of the table, all sizes known but for the rows, and frames fewer than channels."""
+        data, result = self.product.inputs[0], self.product.outputs[0]
+        dims, places = house.dims_of(result), house.dims_of(self.index)
+        operand = None if data is None else house.dims_of(data)
+        if dims is None or places is None or operand is None or len(dims) < 3 or len(operand) != len(dims):
+            return False
+        if len(places) != 2 or places[1] != len(self.table) or places[0] != dims[0] or dims[-1] != len(self.table):
+            return False
+        frames, channels = dims[-2], operand[-1]
+        if not isinstance(frames, int) or not isinstance(channels, int) or frames > channels:
+            return False
+        return all(isinstance(dim, int) for dim in dims[1:])
+
+    def moved(self, rows: Array) -> Array | None:
+        """What the product reads, of looked-up rows [batch, places, ...]."""
+        for node in self.moves:
+            if house.is_op(node, "Transpose"):
+                rows = np.transpose(rows, house.ints_attribute(node, "perm") or None)
+                continue
+            target = house.array_of(node.inputs[1])
+            if target is None or house.int_attribute(node, "allowzero", 0):
+                return None
+            sizes = [rows.shape[at] if size == 0 else int(size) for at, size in enumerate(target)]
+            try:
+                rows = rows.reshape(sizes)
+            except ValueError:
+                return None
+        return rows
+
+    def moves_columns(self) -> bool:
+        """Whether looking up other rows is looking up other columns of what the product reads, row by row.
+
+        Movement does not look at numbers, so entries that are all different show where each goes.
+        """
+        numbers = np.arange(self.table.size).reshape(self.table.shape)
+        first, places, rng = (house.dims_of(self.index) or (1,))[0], len(self.table), np.random.default_rng(0)
+        count = first if isinstance(first, int) else 3
+        whole = self.moved(np.broadcast_to(numbers, (count, *numbers.shape)))
+        if whole is None or whole.shape[0] != count:
+            return False
+        for _ in range(TRIALS):
+            index = rng.integers(0, places, (count, places))
+            moved = self.moved(numbers[index])
+            expected = np.stack([whole[row][..., index[row]] for row in range(count)])
+            if moved is None or not np.array_equal(moved, expected):
+                return False
+        return True
+
+    def write(self, model: ir.Model) -> None:
+        """Multiply, then look up."""
+        old, dims = self.product.outputs[0], house.dims_of(self.product.outputs[0])
+        first = (house.dims_of(self.index) or (1,))[0]
+        count = first if isinstance(first, int) else 1
+        whole = self.moved(np.broadcast_to(self.table, (count, *self.table.shape)))
+        assert dims is not None and whole is not None
+        insert = house.Inserter(model, MultiplyBeforeLookup.name, before=self.product)
+        table = insert.constant(np.ascontiguousarray(whole[:1]), f"{old.name}_table")
+        product = insert.op("MatMul", [self.product.inputs[0], table], name=f"{old.name}_all")
+        found = insert.op(
+            "GatherElements", [product, self._spread(model, dims[1:-1])], {"axis": -1}, name=f"{old.name}_looked_up"
+        )
+        found.shape = old.shape
+        house.take_over(model, old, found)
+
+    def _spread(self, model: ir.Model, sizes: Sequence[house.Dim]) -> ir.Value:
+        """The index over the axes between rows and places; one for all lookups that share it."""
+        target = (1, *(int(size) for size in sizes), 1)
+        for reader in house.consumers_of(self.index):
+            for spread in house.consumers_of(reader.outputs[0]) if house.is_op(reader, "Unsqueeze") else ():
+                if house.is_op(spread, "Expand") and house.integers_of(spread.inputs[1]) == target:
+                    return spread.outputs[0]
+        insert = house.Inserter.behind(model, MultiplyBeforeLookup.name, self.index)
+        axes = insert.int64s(*range(1, len(sizes) + 1))
+        apart = insert.op("Unsqueeze", [self.index, axes], name=f"{self.index.name}_apart")
+        return insert.op("Expand", [apart, insert.int64s(*target)], name=f"{self.index.name}_spread")
+
+
+def _is_lookup(node: ir.Node) -> bool:
+    """Rows of a constant table."""
+    if not house.is_op(node, "Gather") or house.int_attribute(node, "axis", 0) != 0:
+        return False
+    table = house.array_of(node.inputs[0])
+    return table is not None and table.ndim > 1 and house.array_of(node.inputs[1]) is None
