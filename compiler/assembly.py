@@ -71,14 +71,14 @@ class Assembly:
 
     def recall(self, kept: KeptBundle) -> None:
         """The bundle of an earlier build."""
+        for lowering in self.lowerings.values():
+            lowering.recall_forms()
         with self.progress.stage("", "bundle") as handle:
             found = kept.recall(self.folder)
             self.record.findings += found.findings
             self.record.speed += found.speed
             self.receipts = receipts_in(self.folder)
             handle.end(cached=True)
-        for lowering in self.lowerings.values():
-            lowering.recall_forms()
 
     def emit(self) -> None:
         """Every graph's artefacts, in the folder."""

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import passes
-from compiler.stages import Lowered, Outcome
+from compiler.stages import Lowered, Outcome, Pass
 
 Spoil = Callable[[ir.Model], None]
 
@@ -21,11 +21,11 @@ class Saboteur:
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ()
     expensive: ClassVar[bool] = False
-    real: ClassVar[Any] = None
+    real: Pass
     spoil: ClassVar[Spoil]
 
     def apply(self, lowered: Lowered) -> Outcome:
-        outcome: Outcome = type(self).real().apply(lowered)
+        outcome = self.real.apply(lowered)
         type(self).spoil(outcome.lowered.model)
         return outcome
 
@@ -33,6 +33,10 @@ class Saboteur:
 def sabotage(monkeypatch: pytest.MonkeyPatch, name: str, spoil: Spoil) -> None:
     """Let a pass spoil the graph once it has done its work."""
     real = passes.pass_kinds()[name]
-    members = {"name": name, "real": real, "after": real.after, "spoil": staticmethod(spoil)}
+
+    def with_options(self: Saboteur, **options: Any) -> None:
+        object.__setattr__(self, "real", real(**options))
+
+    members = {"name": name, "after": real.after, "spoil": staticmethod(spoil), "__init__": with_options}
     spoilt = type("Saboteur", (Saboteur,), members)
     monkeypatch.setattr(passes, "PASSES", [spoilt if kind is real else kind for kind in passes.PASSES])

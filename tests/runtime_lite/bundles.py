@@ -407,10 +407,11 @@ def replace_hashed(directory: Path, name: str, content: bytes) -> None:
 
 def for_openvino(directory: Path, precision: str = "float32") -> Path:
     """Let a bundle's graphs be of the target that OpenVINO runs."""
-    edit_manifest(directory, lambda plain: [_of_openvino(graph, precision) for graph in plain["graphs"].values()])
+
+    def change(plain: dict[str, Any]) -> None:
+        for graph in plain["graphs"].values():
+            graph.update(target="openvino", options={"precision": precision})
+
+    edit_manifest(directory, change)
     rewrite_contracts(directory)
     return directory
-
-
-def _of_openvino(graph: dict[str, Any], precision: str) -> None:
-    graph.update(target="openvino", options={"precision": precision})
