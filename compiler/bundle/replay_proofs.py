@@ -132,7 +132,9 @@ def _passes(bundle: Bundle, name: str) -> list[Pass]:
     """The passes of a graph, as the recipe in the bundle lists them."""
     recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
     given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
-    return [make_pass(key, options or {}, placements()) for each in given for key, options in each.items()]
+    preferred = target_of(bundle).pass_options
+    listed = [(key, {**preferred.get(key, {}), **(options or {})}) for each in given for key, options in each.items()]
+    return [make_pass(key, options, placements()) for key, options in listed]
 
 
 def _replay_derivation(bundle: Bundle, where: str, name: str, told: Mapping[str, Any] | None) -> str:

@@ -113,7 +113,7 @@ class Target(abc.ABC):
     ships: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", "onnxruntime")
     times_here: ClassVar[bool] = True
-    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = None
     trial: ClassVar[str] = ""
     offers: ClassVar[tuple[Form, ...]] = ()

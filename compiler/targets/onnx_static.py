@@ -8,7 +8,7 @@ it is as fast. A graph that needs their number has a file per bucket of the batc
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
@@ -26,10 +26,9 @@ from compiler.targets.static_graphs import write_static
 
 @dataclasses.dataclass(frozen=True)
 class OnnxStatic(Target):
-    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`; states stay apart."""
+    """Write `graphs/<graph>.<axes and sizes>.onnx` and `graphs/<graph>.weights`."""
 
     name: ClassVar[str] = "onnx_static"
-    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Form, ...]] = (
