@@ -102,7 +102,7 @@ def gated_convolution(g: Grower) -> None:
         wide = g.op("Conv", [joined, g.weights(2 * WIDTH, WIDTH, 1), g.weights(2 * WIDTH)])
     else:
         wide = g.op("Add", [g.linear(joined, 2 * WIDTH), g.weights(2 * WIDTH)])
-    first, second = g.pieces(wide, 2, WIDTH, 1 if lies_in_channels else 2)
+    first, second = g.pieces(wide, 1 if lies_in_channels else 2, WIDTH, 2)
     gated = g.op("Mul", [first, g.op("Sigmoid", [second])])
     if g.chance(0.2):
         gated = g.op("Add", [gated, joined])

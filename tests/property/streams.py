@@ -289,8 +289,8 @@ def _compare_served(
 
 def _restart(runner: Runner, row: int) -> None:
     """Let a row begin a new stream, whatever it has carried."""
-    for array in runner.states.values():
-        array[row] = 0
+    for state in runner.lowered.states:
+        runner.states[state.input][row] = runner.initial(state)[row]
     for lengths in runner.lengths.values():
         lengths[row] = 0
 
