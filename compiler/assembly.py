@@ -220,6 +220,7 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
         integer_products=lowering.target.integer_products,
         is_timed_here=built.engine is None and lowering.target.times_here,
         before_rounding=lowering.emit_exact,
+        open_exact=lowering.target.unrounded().open,
         forms=forms,
         with_forms=lambda count: _in_part(lowering, loaded, forms, count),
     )

@@ -105,6 +105,7 @@ class ShippedGraph:
             runs it.
         is_timed_here: whether a time that is measured on this machine is that of what ships.
         before_rounding: the artefacts of the graph before the first pass that rounds.
+        open_exact: opens what stands for one of these, by the path of its main file.
         forms: names of the forms that have made the artefacts, in order.
         with_forms: the graph with so many of them, the first, as it would ship, and the folder where that lies.
     """
@@ -119,6 +120,7 @@ class ShippedGraph:
     integer_products: Callable[[Path], frozenset[str] | None]
     is_timed_here: bool
     before_rounding: Callable[[], Built]
+    open_exact: Callable[[Path], Session]
     forms: Sequence[str]
     with_forms: "Callable[[int], AbstractContextManager[tuple[Path, ShippedGraph]]]"
 

@@ -97,17 +97,19 @@ def _full(value: ir.Value, emitted: Emitted) -> Array:
 
 
 def measure_ratios(
-    folder: Path, artifacts: Sequence[Emitted], other: Path, others: Sequence[Emitted], opens: Open, limit: float | None
-) -> list[Ratio]:
+    folder: Path, artifacts: Sequence[Emitted], opens: Open,
+    other: Path, others: Sequence[Emitted], opens_others: Open, limit: float | None,
+) -> list[Ratio]:  # fmt: skip
     """The time of every bucket's graph over that of the same bucket before rounding.
 
     Args:
         folder: where the artefacts lie.
         artifacts: one per bucket.
+        opens: opens an artefact as it runs, on one thread.
         other: where those before rounding lie.
         others: likewise.
-        opens: opens an artefact as it runs, on one thread.
+        opens_others: likewise.
         limit: of every ratio, which is measured until it is known on which side it lies; None for none.
     """
-    first, second = bucket_calls(folder, artifacts, opens), bucket_calls(other, others, opens)
+    first, second = bucket_calls(folder, artifacts, opens), bucket_calls(other, others, opens_others)
     return judged_ratios({sizes: Rounds((call, second[sizes])) for sizes, call in first.items()}, limit)

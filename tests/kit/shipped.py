@@ -67,6 +67,7 @@ def shipped(
         is_timed_here=True,
         integer_products=OnnxStatic().integer_products,
         before_rounding=mock.Mock(),
+        open_exact=OnnxStatic().open,
         forms=(),
         with_forms=mock.Mock(),
     )

@@ -408,10 +408,10 @@ def replace_hashed(directory: Path, name: str, content: bytes) -> None:
 def for_openvino(directory: Path, precision: str = "float32") -> Path:
     """Let a bundle's graphs be of the target that OpenVINO runs."""
 
-    def change(plain: dict[str, Any]) -> None:
+    def edit(plain: dict[str, Any]) -> None:
         for graph in plain["graphs"].values():
             graph.update(target="openvino", options={"precision": precision})
 
-    edit_manifest(directory, change)
+    edit_manifest(directory, edit)
     rewrite_contracts(directory)
     return directory

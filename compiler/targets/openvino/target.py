@@ -8,7 +8,7 @@ limits everywhere. Integers come from Q/DQ. Tried with OpenVINO 2026.4.
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 
@@ -35,7 +35,9 @@ class Openvino(Target):
 
     name: ClassVar[str] = "openvino"
     packages: ClassVar[tuple[str, ...]] = (*Target.packages, "openvino")
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = CPU
+    opens_rows: ClassVar[bool] = True
 
     precision: str = "float32"
 
@@ -68,7 +70,7 @@ class Openvino(Target):
             Refused: a dimension stays symbolic, or something is computed in float64.
         """
         _refuse_doubles(lowered)
-        built = write_static(self, lowered, buckets, opens_rows=True)
+        built = write_static(self, lowered, buckets, opens_rows=self.opens_rows)
         return dataclasses.replace(built, options={"precision": self.precision})
 
     def open(self, path: Path) -> Session:

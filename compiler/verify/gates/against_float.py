@@ -73,8 +73,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
             path = Path(scratch) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        files = (shipped.folder, graph.built.artifacts, Path(scratch), exact.artifacts)
-        ratios = measure_ratios(*files, shipped.open, gate.max_time_ratio)
+        ships = (shipped.folder, graph.built.artifacts, shipped.open)
+        ratios = measure_ratios(*ships, Path(scratch), exact.artifacts, graph.open_exact, gate.max_time_ratio)
     size = sum(map(len, graph.built.files.values())) / sum(map(len, exact.files.values()))
     findings = check_ratios(gate, ratios, size, shipped.name)
     return Checked(findings, f"time {', '.join(map(str, ratios))} and size {size:.2f} of float")

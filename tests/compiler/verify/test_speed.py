@@ -54,6 +54,6 @@ def test_buckets_of_one_file_share_what_runs_it(tmp_path: Path) -> None:
 
 def test_two_graphs_are_compared_bucket_by_bucket(tmp_path: Path) -> None:
     artifacts = [emitted(tmp_path, relu(rows), {"batch": rows}) for rows in (1, 2)]
-    found = measure_ratios(tmp_path, artifacts, tmp_path, artifacts, OnnxStatic().open, None)
+    found = measure_ratios(*2 * (tmp_path, artifacts, OnnxStatic().open), None)
     assert [each.sizes for each in found] == ["batch=1", "batch=2"]
     assert all(each.least <= each.median <= each.most for each in found)

@@ -261,7 +261,7 @@ def test_closing_lets_everything_go_and_may_be_repeated(bundle: Bundle, read: li
     run_fresh(executor, plain_graph(), ONE, feeds(1))
     executor.close()
     executor.close()
-    assert executor._compiled == executor._by_bucket == {}
+    assert not executor._compiled and not executor._by_bucket
 
 
 # What a bundle may ask for

@@ -17,6 +17,7 @@ from runtime_lite.executors.openvino_graph import (
     type_of,
     types_at,
 )
+from runtime_lite.format.arrays import Array
 from tests.kit.graphs import parse
 from tests.runtime_lite.bundles import WEIGHT, onnx_bytes
 
@@ -54,7 +55,7 @@ def test_one_graph_takes_any_number_of_rows_and_says_what_it_gives() -> None:
     graph = compiled()
     for rows in (1, 5, 1, 3):
         x = np.random.default_rng(rows).standard_normal((rows, 2)).astype(np.float32)
-        given = [x, np.arange(rows)]
+        given: list[Array] = [x, np.arange(rows)]
         assert graph.types_for(given) == (("float32", (rows, 2)), ("int64", (rows,)))
         y, m = np.full((rows, 2), np.nan, np.float32), np.zeros(rows, np.int64)
         graph.run(given, [y, m])
@@ -63,8 +64,9 @@ def test_one_graph_takes_any_number_of_rows_and_says_what_it_gives() -> None:
 
 
 def test_float32_is_float32_and_bfloat16_loses_at_most_its_bits() -> None:
-    given = [np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32), np.zeros(64, np.int64)]
-    truth = given[0].astype(np.float64) @ WEIGHT
+    x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
+    given: list[Array] = [x, np.zeros(64, np.int64)]
+    truth = x.astype(np.float64) @ WEIGHT
     errors = {}
     for precision in PRECISIONS:
         y, m = np.empty((64, 2), np.float32), np.empty(64, np.int64)
@@ -78,7 +80,7 @@ def test_an_integer_product_of_weights_alone_leaves_the_activations_as_they_are(
     codes = np.array([[100, -50], [25, 127]], np.int8)
     text = """(float[rows,2] x, int8[2,2] codes, float scale) => (float[rows,2] y) {
         w = DequantizeLinear(codes, scale)  y = MatMul(x, w) }"""
-    model = parse(text, {"codes": codes, "scale": np.float32(0.01)})
+    model = parse(text, {"codes": codes, "scale": np.array(0.01, np.float32)})
     file = GraphFile("net.onnx", house.serialized(model), {})
     graph = compile_graph(file, read_graph(file), "float32", 1)
     x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)

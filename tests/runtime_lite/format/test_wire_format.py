@@ -27,7 +27,7 @@ def test_a_field_is_written_as_protocol_buffers_write_it(size: int) -> None:
     content = onnx.TensorProto(raw_data=bytes(size)).SerializeToString()
     assert bytes_field(9, bytes(size)) == content
     ((number, value),) = fields_of(memoryview(content), "m")
-    assert (number, value) == (9, bytes(size))
+    assert number == 9 and not isinstance(value, int) and bytes(value) == bytes(size)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler import ir as house
+from compiler.stages import Array
 from compiler.targets.openvino.target import Openvino
 from tests.kit.graphs import parse
 
@@ -16,9 +17,9 @@ def test_a_product_between_roundings_runs_on_integers_and_one_of_real_numbers_do
         q = QuantizeLinear(x, scale, zero)  d = DequantizeLinear(q, scale, zero)
         w = DequantizeLinear<axis = 1>(codes, scales)
         h = MatMul(d, w)  r = Relu(h)  y = MatMul(r, real) }"""
-    constants = {
-        "scale": np.float32(0.02),
-        "zero": np.uint8(128),
+    constants: dict[str, Array] = {
+        "scale": np.array(0.02, np.float32),
+        "zero": np.array(128, np.uint8),
         "codes": rng.integers(-127, 128, (64, 64)).astype(np.int8),
         "real": rng.standard_normal((64, 64)).astype(np.float32),
         "scales": rng.uniform(0.01, 0.02, 64).astype(np.float32),
