@@ -128,7 +128,7 @@ def _report_early(options: argparse.Namespace, error: BaseException) -> None:
 
     record = BuildRecord(options.recipe, (), str(options.out or ""), Progress())
     with contextlib.suppress(OSError):  # what has ended the build is what is to be said
-        write_reports(record.report(error), (), options.report, options.report_html)
+        write_reports(record.report(error), {}, options.report, options.report_html)
 
 
 def _bundle_name(name: str, recipe: str) -> str:
@@ -198,9 +198,9 @@ def _check(options: argparse.Namespace) -> int:
     files, modules = require_named_places(loaded)
     from compiler import pipeline  # a wrong recipe is answered before anything large is imported
 
-    target = pipeline.check(loaded)
+    targets = ", ".join(each.label for each in pipeline.check(loaded))
     graphs = "; ".join(f"graph {name}, {_count(len(g.passes), 'pass')}" for name, g in loaded.recipe.graphs.items())
-    print(f"{loaded.path}: no mistake found: {graphs}; target {target.name}")
+    print(f"{loaded.path}: no mistake found: {graphs}; {'targets' if ', ' in targets else 'target'} {targets}")
     print(
         f"found: {_count(files, 'file')}, {_count(modules, 'function')} by their modules; nothing was captured or run"
     )

@@ -118,7 +118,7 @@ def _lowering(options: argparse.Namespace, kind: str) -> Lowering:
     """The recipe's graph for a target, all passes run; with its forms searched for, where that is asked for."""
     forms = ", forms: search" if options.search else ""
     loaded = load_recipe(options.recipe, [*options.set, f"targets.0={{kind: {kind}{forms}}}"])
-    target, name = check(loaded), options.graph or next(iter(loaded.recipe.graphs))
+    target, name = check(loaded)[0].target, options.graph or next(iter(loaded.recipe.graphs))
     if name not in loaded.recipe.graphs:
         names = ", ".join(loaded.recipe.graphs)
         raise DataError(f"{options.recipe}: expected one of its graphs ({names}), got {name!r}", cure="correct --graph")

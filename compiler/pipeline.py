@@ -1,4 +1,4 @@
-"""Recipe to bundle: for every graph capture, passes and target, then the gates and the bundle.
+"""Recipe to bundle: for every graph capture, passes and target, then the gates and the bundle; one per target.
 
 heads shared, where asked for: checkpoint -> checkpoint
 data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle
@@ -11,25 +11,27 @@ from pathlib import Path
 
 from compiler.assembly import Assembly, source_files
 from compiler.bundle.kept_bundle import KeptBundle, bundle_inputs, checkpoint_hashes, code_of_gates
-from compiler.bundle.staged_folder import check_replaceable, staged
+from compiler.bundle.staged_folder import check_folder, check_replaceable, staged
 from compiler.cache.results import StageResults
 from compiler.cache.store import StageCache, default_folder
 from compiler.capture.original import Original
 from compiler.culprits.reproducer import failure_folder, remove_reproducer
-from compiler.errors import ToolchainAbsent
+from compiler.errors import InternalError, ToolchainAbsent, blamed
 from compiler.healing.healed_recipe import healed_recipe
 from compiler.lowering.listed_passes import check_passes
-from compiler.lowering.listed_targets import require_packages, target_of_recipe
+from compiler.lowering.listed_targets import ListedTarget, require_packages, targets_of_recipe
 from compiler.lowering.lowering import Lowering
 from compiler.measure_page_figures import measure_page_figures
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.not_lowered import require_lowered_parts
 from compiler.records.build_report import BuildReport
-from compiler.report.build_record import BuildRecord, write_reports
+from compiler.report.build_record import BuildRecord, Several, write_reports
+from compiler.report.page_figures import GraphFigures
 from compiler.report.progress import Progress
 from compiler.targets.base import Target
 from compiler.verify.gates import promises
 from compiler.verify.gates.task import task_functions
+from compiler.verify.side_by_side import side_by_side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,7 @@ class BuildOptions:
     """How to build.
 
     Attributes:
-        out: the bundle.
+        out: the bundle; for a recipe with several targets the folder of their bundles.
         strict: a target whose toolchain is absent fails the build.
         cache: results of earlier builds, or None.
         report: JSON file for programs, written at the end, or None.
@@ -51,20 +53,23 @@ class BuildOptions:
     page: Path | None = None
 
 
-def check(loaded: LoadedRecipe) -> Target:
-    """The target of a recipe whose passes, targets, forms and options hold together.
+def check(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
+    """The targets of a recipe whose passes, targets, forms and options hold together.
 
     Raises:
         RecipeError: a pass, a target, a form or an option does not exist or has a wrong value.
-        Refused: two targets ship, or the recipe asks for caches or wires that are not lowered yet.
+        Refused: the recipe asks for caches or wires that are not lowered yet.
     """
     require_lowered_parts(loaded)
     check_passes(loaded)
-    return target_of_recipe(loaded)
+    return targets_of_recipe(loaded)
 
 
 def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> BuildReport:
-    """Build, verify and write one bundle; reports are written however it ends.
+    """Build, verify and write one bundle per target; reports are written however it ends.
+
+    Of several targets each is built to its end: bundles that hold are put in their places, in the folder `options.out`,
+    whatever becomes of the others, and the first failure in the order of the recipe is raised at the end.
 
     Raises:
         SlipwayError: by fault, with the place; nothing is left behind and a previous bundle is untouched.
@@ -72,49 +77,112 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
     record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(options.out), progress)
     with contextlib.ExitStack() as kept:
         try:
-            target = _startable(loaded, options)
+            listed = _startable(loaded, options)
             ready = kept.enter_context(healed_recipe(loaded, options.cache, progress))
-            graphs = _build(ready, target, options, progress, record)
+            originals = [
+                Original(ready, name, spec, options.cache, progress) for name, spec in ready.recipe.graphs.items()
+            ]
+            if len(listed) > 1:
+                several = _build_several(ready, originals, listed, options, progress)
+            else:
+                graphs = _build(ready, originals, listed[0].target, options, progress, record)
         except (Exception, KeyboardInterrupt) as error:
             with contextlib.suppress(OSError):  # what has ended the build is what is to be said
-                write_reports(record.report(error), (), options.report, options.page)
+                write_reports(record.report(error), {}, options.report, options.page)
             raise
-        report = record.report()
-        if options.page is None:
-            figures = []
+        if len(listed) > 1:
+            report, figures, failure = record.of_several(several), several.figures, several.failure
         else:
-            with progress.stage("", "page"):
-                figures = [measure_page_figures(graph) for graph in graphs]
+            report, figures, failure = record.report(), {"": _figures(graphs, options, progress)}, None
         write_reports(report, figures, options.report, options.page)
+    if failure is not None:
+        progress.show(report)
+        raise failure
     return report
 
 
-def _startable(loaded: LoadedRecipe, options: BuildOptions) -> Target:
-    """The target, where nothing stands against a build that may take long."""
-    target = check(loaded)
-    require_packages(target)
-    check_replaceable(options.out)
-    if options.strict and (absent := target.absent()) is not None:
-        raise ToolchainAbsent(
-            f"target {target.name}: {absent}",
-            cure="build without --strict and run `build.py finish` on the machine with the device",
-        )
-    return target
+def _figures(graphs: Sequence[Lowering], options: BuildOptions, progress: Progress) -> list[GraphFigures]:
+    """What a page shows besides the report, if there is to be a page."""
+    if options.page is None:
+        return []
+    with progress.stage("", "page"):
+        return [measure_page_figures(graph) for graph in graphs]
+
+
+def _startable(loaded: LoadedRecipe, options: BuildOptions) -> tuple[ListedTarget, ...]:
+    """The targets, where nothing stands against a build that may take long."""
+    listed = check(loaded)
+    if len(listed) > 1:
+        check_folder(options.out)
+    for each in listed:
+        require_packages(each.target)
+        check_replaceable(options.out / each.label if len(listed) > 1 else options.out)
+        if options.strict and (absent := each.target.absent()) is not None:
+            raise ToolchainAbsent(
+                f"target {each.target.name}: {absent}",
+                cure="build without --strict and run `build.py finish` on the machine with the device",
+            )
+    return listed
+
+
+def _build_several(
+    loaded: LoadedRecipe,
+    originals: Sequence[Original],
+    listed: Sequence[ListedTarget],
+    options: BuildOptions,
+    progress: Progress,
+) -> Several:
+    """One bundle per target, from the same originals; what passes have made for one target serves the others."""
+    found, beside = Several(), list[Lowering]()
+    for each in listed:
+        one = dataclasses.replace(options, out=options.out / each.label)
+        record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(one.out), progress, each.label)
+        progress.say(f"target {each.label}")
+        try:
+            graphs = _build(loaded.for_target(each.index), originals, each.target, one, progress, record, beside)
+            found.add(record.report(), _figures(graphs, options, progress))
+        except Exception as error:
+            if blamed(error).exit_code == InternalError.exit_code:
+                raise
+            found.add(record.report(error), (), error)  # raised once the other targets have had their turn
+    timed = [each.label for each in listed if each.target.times_here]
+    bundles = {each.target: Path(each.bundle) for each in found.held() if each.target in timed}
+    if len(bundles) > 1:
+        with progress.stage("", "side by side"):
+            found.ratios = side_by_side(bundles)
+    return found
 
 
 def _build(
-    loaded: LoadedRecipe, target: Target, options: BuildOptions, progress: Progress, record: BuildRecord
+    loaded: LoadedRecipe,
+    originals: Sequence[Original],
+    target: Target,
+    options: BuildOptions,
+    progress: Progress,
+    record: BuildRecord,
+    beside: "list[Lowering] | None" = None,
 ) -> Sequence[Lowering]:
-    """The graphs of the bundle that was built; none where the target emits nothing."""
-    originals = [Original(loaded, name, spec, options.cache, progress) for name, spec in loaded.recipe.graphs.items()]
+    """The graphs of the bundle that was built; none where the target emits nothing.
+
+    Args:
+        loaded: the recipe, with this target alone where it has several.
+        originals: of its graphs.
+        target: what the graphs are lowered to.
+        options: how to build.
+        progress: shows the stages.
+        record: takes in what is found.
+        beside: the same graphs on their way to other targets, and then these, too.
+    """
     failures = failure_folder(options.out)
     graphs = {original.name: Lowering(original, target, failures) for original in originals}
     task = loaded.recipe.gates.task
     if task is not None and not all(graph.is_known() for graph in graphs.values()):
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after
     for graph in graphs.values():
-        graph.run()
+        graph.run(beside or ())
         record.searches += [] if graph.searched is None else [graph.searched]
+    if beside is not None:
+        beside += graphs.values()
     if not target.ships:
         record.bundle = "no bundle: the null target emits nothing"
         return ()

@@ -253,7 +253,7 @@ def test_the_report_of_an_earlier_build_does_not_stand_for_one_with_a_wrong_reci
 ) -> None:
     report, page = Path("report.json"), Path("page.html")
     report.write_text(BuildReport("tiny.yaml", "dist/tiny").to_json())
-    page.write_text(report_page(BuildReport("tiny.yaml", "dist/tiny"), []))
+    page.write_text(report_page(BuildReport("tiny.yaml", "dist/tiny"), {}))
     reports = ("--report", str(report), "--report-html", str(page))
     code, _, err = run(capsys, "--recipe", "tiny.yaml", "--set", "name=3.10", *reports)
     found = json.loads(report.read_text())

@@ -47,6 +47,19 @@ def check_replaceable(out: Path) -> None:
         ) from error
 
 
+def check_folder(out: Path) -> None:
+    """Refuse to write bundles into something that is not a folder of them.
+
+    Raises:
+        RecipeError: `out` is a file, or a bundle itself.
+    """
+    if out.is_file() or (out / MANIFEST_FILE).exists():
+        raise RecipeError(
+            f"{out}: expected a folder for a bundle of each target, got {'a file' if out.is_file() else 'a bundle'}",
+            cure="choose another --out, or remove it",
+        )
+
+
 SWEEP_AFTER_S = 60.0
 """A younger folder may belong to a build that has not locked it yet."""
 

@@ -1,8 +1,11 @@
 """The targets of a recipe, made and checked before anything runs."""
 
+import dataclasses
 import importlib.metadata
+import re
+from collections.abc import Sequence
 
-from compiler.errors import RecipeError, Refused, ToolchainAbsent
+from compiler.errors import RecipeError, ToolchainAbsent
 from compiler.lowering.listed_forms import check_forms
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.options import make
@@ -10,13 +13,27 @@ from compiler.targets import TARGETS
 from compiler.targets.base import Target
 
 
-def target_of_recipe(loaded: LoadedRecipe) -> Target:
-    """The one target that ships, or else a target that emits nothing.
+@dataclasses.dataclass(frozen=True)
+class ListedTarget:
+    """A target that a bundle is built for.
+
+    Attributes:
+        index: its place among the recipe's targets.
+        label: tells it from the others: its name, and the options that another one of that name has otherwise.
+        target: made from it.
+    """
+
+    index: int
+    label: str
+    target: Target
+
+
+def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
+    """The targets that ship, in the order of the recipe, or else one that emits nothing.
 
     Raises:
-        RecipeError: a target or an option does not exist or has a wrong value; or one rounds on purpose where the
-            recipe does not say how much may be lost.
-        Refused: two targets ship.
+        RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose where the recipe
+            does not say how much may be lost; or one is listed twice.
     """
     targets = [
         make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)
@@ -25,12 +42,24 @@ def target_of_recipe(loaded: LoadedRecipe) -> Target:
     for index, target in enumerate(targets):
         check_forms(loaded, target, index)
         _check_rounding(loaded, target, index)
-    shipping = [target for target in targets if target.ships]
-    if len(shipping) > 1:
-        kinds = [target.kind for target in loaded.recipe.targets]
-        where = loaded.where("targets", len(loaded.recipe.targets) - 1)
-        raise Refused(f"{where}: one bundle holds one target, got {kinds}", cure="write one recipe per target")
-    return shipping[0] if shipping else targets[0]
+        if target in targets[:index]:
+            where = loaded.where("targets", index)
+            raise RecipeError(
+                f"{where}: expected each target once, got {target.name} as in targets.{targets.index(target)}",
+                cure="take one out, or change an option",
+            )
+    shipping = [index for index, target in enumerate(targets) if target.ships] or [0]
+    return tuple(ListedTarget(index, _label(targets, index), targets[index]) for index in shipping)
+
+
+def _label(targets: Sequence[Target], index: int) -> str:
+    """A word that names a folder: the name where that is enough, else with what is its own, `name-value`."""
+    target = targets[index]
+    alike = [each for each in targets if each.name == target.name and each != target]
+    fields = [field.name for field in dataclasses.fields(target)]
+    differing = [name for name in fields if any(getattr(each, name) != getattr(target, name) for each in alike)]
+    values = [re.sub(r"[^A-Za-z0-9.]+", "_", str(getattr(target, name))).strip("_") for name in differing]
+    return "-".join([target.name, *values])
 
 
 def _check_rounding(loaded: LoadedRecipe, target: Target, index: int) -> None:

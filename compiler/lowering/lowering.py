@@ -25,7 +25,6 @@ from compiler.recipe.gates import Tolerance
 from compiler.records.build_report import StageReport
 from compiler.records.precision import PrecisionRecord
 from compiler.records.searches import Search
-from compiler.report.progress import StageHandle
 from compiler.runners.stream import Advance, OriginalCall, chained_steps
 from compiler.runners.structure import is_same
 from compiler.search.searched import searched
@@ -65,6 +64,7 @@ class Lowering:
         self.proofs: dict[str, Proof] = {}
         self._exact: Lowered | None = None
         self._final: Lowered | None = None
+        self._reports: list[StageReport] = []
         key = key_of(original.lowering_inputs())
         self.plan = plan_of(key, original.passes, target.pass_options)
         last = self.plan[-1].key if self.plan else key
@@ -91,10 +91,17 @@ class Lowering:
             return False
         return all(map(self.kept.knows, (*(each.key for each in self.plan), self.target_key)))
 
-    def run(self) -> None:
-        """Run the passes, or look their reports up when all of them and the artefacts are known."""
+    def run(self, beside: Iterable["Lowering"] = ()) -> None:
+        """Run the passes, or look their reports up when all of them and the artefacts are known.
+
+        Args:
+            beside: the same graphs on their way to other targets; passes that one of them has run are not run again.
+        """
+        alike = next((each for each in beside if (each.name, each._last_key) == (self.name, self._last_key)), None)
         if self.is_known():
             self._recall_passes()
+        elif alike is not None and alike._final is not None:
+            self._share_passes(alike)
         else:
             self._final = self._run_passes()
         if self.target.searches:
@@ -103,12 +110,19 @@ class Lowering:
             with self.progress.stage(self.name, SEARCH) as handle:
                 handle.end(cached=True, detail=_search_words(self.searched))
 
+    def _share_passes(self, other: "Lowering") -> None:
+        self._final, self.proofs = _copy_of(other.final()), dict(other.proofs)
+        for report in other._reports:
+            self.progress.tell(dataclasses.replace(report, cached=True))
+            self._take_in(report)
+
     def _recall_passes(self) -> None:
         for each in self.plan:
             with self.progress.stage(self.name, each.made.name) as handle:
                 found = self.kept.report(each.key)
                 assert found is not None
-                self._done(handle, found[0])
+                self._take_in(found[0])
+                handle.finish(found[0])
 
     def _search(self, final: Lowered) -> None:
         """Find the forms that are on by measuring, and keep what was found."""
@@ -155,7 +169,8 @@ class Lowering:
                         compared = self.parity.compare(each.made.name, before, lowered, handle.advance, **rounded)
                     report = _report_of(each.made.name, before, outcome, steps, *compared, started)
                     self.kept.keep_report(each.key, report, records)
-                self._done(handle, report)
+                self._take_in(report)
+                handle.finish(report)
         return lowered
 
     def _start(self) -> Lowered:
@@ -242,7 +257,7 @@ class Lowering:
                 raise error.at(stage=self.target.name, graph=self.name) from None
             forms = [_report_of_form(self.name, each) for each in built.forms]
             self.kept.keep_forms(self.target_key, forms)
-            self._done(handle, _report_of_target(self.name, self.target.name, built, started))
+            handle.finish(_report_of_target(self.name, self.target.name, built, started))
         for each in forms:
             self.progress.tell(each)
         return built
@@ -261,9 +276,10 @@ class Lowering:
         names = [form.name for form in self.target.plan if not form.made.lossy]
         return self.target.unrounded().with_plan(names).emit(self.exact(), self.buckets)
 
-    def _done(self, handle: StageHandle, report: StageReport) -> None:
+    def _take_in(self, report: StageReport) -> None:
+        """What is said of a pass."""
+        self._reports.append(report)
         self.precision += report.precision
-        handle.finish(report)
 
 
 def _report_of(

@@ -69,6 +69,11 @@ class LoadedRecipe(RecipePlaces):
     recipe: Recipe
     text: str
 
+    def for_target(self, index: int) -> "LoadedRecipe":
+        """The same with one of its targets alone, as the bundle that is built for it keeps it."""
+        recipe = self.recipe.model_copy(update={"targets": (self.recipe.targets[index],)})
+        return dataclasses.replace(self, recipe=recipe, text=render_recipe(recipe))
+
     @property
     def places(self) -> RecipePlaces:
         """All that a stage may know of it besides its declared inputs."""

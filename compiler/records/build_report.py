@@ -72,6 +72,29 @@ class SpeedRow:
 
 
 @dataclasses.dataclass(frozen=True)
+class RatioRow:
+    """Time of one call of a target's bundle over that of another's on this machine, round by round.
+
+    Attributes:
+        graph: graph name.
+        sizes: the bucket.
+        target: whose time.
+        against: to whose.
+        median: over the rounds.
+        low: 10th percentile.
+        high: 90th percentile.
+    """
+
+    graph: str
+    sizes: str
+    target: str
+    against: str
+    median: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
 class EngineRow:
     """What came of the vendor's compiler for one graph; `reason` says why an engine is not built."""
 
@@ -117,7 +140,10 @@ class BuildReport:
         forms: the same as the line of a recipe; empty where nothing was searched.
         gates: what every gate has found, and every promise of the recipe that nobody has looked at.
         verdict: how the build ended, in a few words.
-        failure: what has ended it, or None.
+        failure: what has ended it, or None; of several targets the first.
+        target: what it is built for, where a recipe has several; empty otherwise.
+        targets: of a recipe with several targets a report for each; the bundle is then the folder of their bundles.
+        ratios: of several targets, how their bundles' times compare on this machine.
     """
 
     recipe: str
@@ -132,6 +158,9 @@ class BuildReport:
     gates: tuple[Finding, ...] = ()
     verdict: str = "all gates hold"
     failure: Failure | None = None
+    target: str = ""
+    targets: "tuple[BuildReport, ...]" = ()
+    ratios: tuple[RatioRow, ...] = ()
 
     def to_json(self) -> str:
         """The report as JSON text; NaN and infinities become strings, which JSON has no numbers for."""

@@ -1,11 +1,11 @@
 """What a build has found so far; it becomes the build's report however the build ends."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler.errors import GateFailed, blamed
-from compiler.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, write_report
+from compiler.records.build_report import BuildReport, EngineRow, Failure, RatioRow, SpeedRow, write_report
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, with_unreached
 from compiler.records.searches import Search, pinned
@@ -33,10 +33,14 @@ class BuildRecord:
         recipe: its path.
         promised: what the recipe asks for, with nothing measured.
         bundle: where the bundle goes.
-        progress: knows the stages.
+        progress: knows the stages; those that have ended already are of another record.
+        target: what is built for, where a recipe has several targets.
     """
 
-    def __init__(self, recipe: str, promised: Sequence[Finding], bundle: str, progress: Progress) -> None:
+    def __init__(
+        self, recipe: str, promised: Sequence[Finding], bundle: str, progress: Progress, target: str = ""
+    ) -> None:
+        self.target, self._first = target, len(progress.stages)
         self.recipe, self.promised, self.bundle, self.progress = recipe, promised, bundle, progress
         self.findings: list[Finding] = []
         self.sizes: dict[str, int] = {}
@@ -57,7 +61,7 @@ class BuildRecord:
         return BuildReport(
             recipe=self.recipe,
             bundle=self.bundle,
-            stages=tuple(self.progress.stages),
+            stages=tuple(self.progress.stages[self._first :]),
             sizes=self.sizes,
             speed=tuple(self.speed),
             drift=self.drift,
@@ -67,11 +71,45 @@ class BuildRecord:
             gates=with_unreached(latest.values(), self.promised),
             verdict="all gates hold" if failure is None else VERDICTS[failure.exit_code],
             failure=failure,
+            target=self.target,
         )
+
+    def of_several(self, several: "Several") -> BuildReport:
+        """The report of a build for several targets."""
+        ended = self.report(several.failure)
+        reports, ratios = tuple(several.reports), tuple(several.ratios)
+        return dataclasses.replace(ended, gates=(), targets=reports, ratios=ratios)
+
+
+class Several:
+    """What has become of several targets; each is filled in when it has ended.
+
+    Attributes:
+        reports: in the order of the recipe.
+        figures: for the page, by target.
+        ratios: how their bundles' times compare.
+        failure: the first, or None where all gates hold.
+    """
+
+    def __init__(self) -> None:
+        self.reports: list[BuildReport] = []
+        self.figures: dict[str, Sequence[GraphFigures]] = {}
+        self.ratios: Sequence[RatioRow] = ()
+        self.failure: Exception | None = None
+
+    def add(self, report: BuildReport, figures: Sequence[GraphFigures], failure: Exception | None = None) -> None:
+        """One that has ended."""
+        self.reports.append(report)
+        self.figures[report.target] = figures
+        self.failure = self.failure or failure
+
+    def held(self) -> list[BuildReport]:
+        """Of those that have a bundle."""
+        return [report for report in self.reports if report.failure is None]
 
 
 def write_reports(
-    report: BuildReport, figures: Sequence[GraphFigures], json_file: Path | None, page: Path | None
+    report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]], json_file: Path | None, page: Path | None
 ) -> None:
     """Write what was asked for: JSON for programs, one page for people."""
     if json_file is not None:

@@ -5,7 +5,7 @@ outside the bundle, whose bytes are the same in every build.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler.records.build_report import BuildReport, StageReport
@@ -23,21 +23,42 @@ ROWS = 40
 """Rows of a long table that are shown at once; the others are folded away."""
 
 
-def write_page(report: BuildReport, figures: Sequence[GraphFigures], path: Path) -> None:
+def write_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]], path: Path) -> None:
     """Write the page; a reader sees the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
         file.write(report_page(report, figures).encode())
 
 
-def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
+def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures]]) -> str:
     """The HTML page, well-formed as XML too.
 
     Args:
         report: what the build found.
-        figures: one per graph; without them the page has no histograms and no maps.
+        figures: one per graph, by target where there are several; without them the page has no histograms and no maps.
     """
     name = report.bundle.rstrip("/").rsplit("/", 1)[-1]
+    body = _body(report, figures.get(report.target, ()))
+    if report.targets:
+        body = [*_verdict(report), *_ratios(report)]
+        for each in report.targets:
+            body += [f"<h1>{escaped(each.target)}</h1>", *_body(each, figures.get(each.target, ()))]
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            f'<html lang="en"><head><meta charset="utf-8"/>{GENERATOR}',
+            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
+            f"<title>{escaped(name)}: build</title><style>{CSS}</style></head><body>",
+            f"<h1>{escaped(name)}</h1>",
+            f'<p class="soft">built from <code>{escaped(report.recipe)}</code></p>',
+            *body,
+            "</body></html>\n",
+        ]
+    )
+
+
+def _body(report: BuildReport, figures: Sequence[GraphFigures]) -> list[str]:
+    """What is said of the bundle for one target."""
     sections = [
         ("Gates", _gates(report)),
         ("Parity by stage", _stages(report)),
@@ -49,21 +70,19 @@ def report_page(report: BuildReport, figures: Sequence[GraphFigures]) -> str:
         ("Size and speed against the original", _costs(report, figures)),
         ("Engines", _engines(report)),
     ]
-    body = [f"<h2>{escaped(title)}</h2>\n{content}" for title, lines in sections if (content := "\n".join(lines))]
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            f'<html lang="en"><head><meta charset="utf-8"/>{GENERATOR}',
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>{escaped(name)}: build</title><style>{CSS}</style></head><body>",
-            f"<h1>{escaped(name)}</h1>",
-            f'<p class="soft">built from <code>{escaped(report.recipe)}</code></p>',
-            *_verdict(report),
-            _tiles(report, figures),
-            *body,
-            "</body></html>\n",
-        ]
-    )
+    written = [f"<h2>{escaped(title)}</h2>\n{content}" for title, lines in sections if (content := "\n".join(lines))]
+    return [*_verdict(report), _tiles(report, figures), *written]
+
+
+def _ratios(report: BuildReport) -> Iterator[str]:
+    rows = [
+        [escaped(row.graph), escaped(row.sizes), escaped(row.target), escaped(row.against)]
+        + [f"{figure:.2f}" for figure in (row.median, row.low, row.high)]
+        for row in report.ratios
+    ]
+    if rows:
+        yield "<h2>Targets side by side</h2>"
+        yield table(("graph", "sizes", "target", "of the time of", "[median]", "[10th]", "[90th]"), rows)
 
 
 # Tables

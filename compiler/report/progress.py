@@ -95,11 +95,17 @@ class Progress:
 
     def show(self, report: BuildReport) -> None:
         """Print what every pass did or refused, what every gate found, sizes and speed, and where the bundle is."""
+        for each in report.targets:
+            self.say(f"\n{each.target}: {each.verdict}")
+            if each.failure is None:
+                self.show(each)
+            else:
+                self.say(f"{each.failure.message}; {each.failure.cure}".strip("; "))
         for table in tables_of(report):
             self.console.print()
             self.console.print(table)
         self.console.print()
-        self.say(f"bundle: {report.bundle}")
+        self.say(f"{'bundles' if report.targets else 'bundle'}: {report.bundle}")
         if report.forms:
             self.say(f"the same graphs on every machine: in the recipe's target {report.forms}")
         waiting = [row for row in report.engines if row.reason]

@@ -110,7 +110,26 @@ def _engine_table(report: BuildReport) -> Table | None:
     return table if report.engines else None
 
 
+def _ratio_table(report: BuildReport) -> Table | None:
+    table = _table(
+        "Targets side by side", "graph", "sizes", "target", "[of the time of]", "[median]", "[10th]", "[90th]"
+    )
+    for row in report.ratios:
+        figures = (f"{figure:.2f}" for figure in (row.median, row.low, row.high))
+        table.add_row(*map(escape, (row.graph, row.sizes, row.target, row.against)), *figures)
+    return table if report.ratios else None
+
+
 def tables_of(report: BuildReport) -> Iterator[Table]:
     """The passes, forms, pins, gates, sizes, speed and engines of a build: those that it has."""
-    makers = (_pass_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
+    makers = (
+        _pass_table,
+        _search_table,
+        _pin_table,
+        _gate_table,
+        _size_table,
+        _speed_table,
+        _ratio_table,
+        _engine_table,
+    )
     yield from (table for make in makers if (table := make(report)) is not None)

@@ -20,7 +20,7 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checked(forms: str, *more: str) -> object:
-    return check(load_recipe("stream.yaml", [f"targets.0.forms={forms}", *more])).forms
+    return check(load_recipe("stream.yaml", [f"targets.0.forms={forms}", *more]))[0].target.forms
 
 
 LOSSY = "gates.parity.net.lossy={max_abs: 0.1}"

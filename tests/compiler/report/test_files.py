@@ -20,14 +20,14 @@ def test_a_new_name_is_taken_and_its_folder_made(tmp_path: Path) -> None:
 
 
 def test_earlier_reports_and_empty_files_are_replaced(tmp_path: Path) -> None:
-    for content, is_ours in ((REPORT.to_json(), is_json_report), (report_page(REPORT, []), is_page)):
+    for content, is_ours in ((REPORT.to_json(), is_json_report), (report_page(REPORT, {}), is_page)):
         for text in (content, ""):
             (tmp_path / "file").write_text(text)
             require_place("--report", tmp_path / "file", is_ours)
 
 
 @pytest.mark.parametrize(
-    "content", ["notes", "{}", json.dumps({"recipe": 1}), "[" * 100_000, report_page(REPORT, []), "\0\xff"]
+    "content", ["notes", "{}", json.dumps({"recipe": 1}), "[" * 100_000, report_page(REPORT, {}), "\0\xff"]
 )
 def test_other_files_are_not_overwritten(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"

@@ -55,7 +55,7 @@ def words_of(page: str) -> str:
 
 
 def test_every_figure_is_on_the_page() -> None:
-    said = words_of(report_page(REPORT, [FIGURES]))
+    said = words_of(report_page(REPORT, {"": [FIGURES]}))
     for words in (
         "tiny-cpu",
         "recipes/cpu.yaml",
@@ -90,13 +90,13 @@ def test_every_figure_is_on_the_page() -> None:
 
 
 def test_the_map_has_one_box_per_node_in_the_class_of_its_precision() -> None:
-    page = report_page(REPORT, [FIGURES])
+    page = report_page(REPORT, {"": [FIGURES]})
     assert [page.count(f'class="node {kind}"') for kind in ("float32", "pinned", "half")] == [1, 1, 1]
     assert 'style="' not in page.split("</style>")[1], "the style sheet has the colours, for dark and for paper"
 
 
 def test_the_page_stands_alone() -> None:
-    page = report_page(REPORT, [FIGURES])
+    page = report_page(REPORT, {"": [FIGURES]})
     elements = ET.fromstring(page.split("\n", 1)[1]).iter()
     links = [value for each in elements for key, value in each.items() if key.endswith(("href", "src"))]
     assert all(link.startswith("#") for link in links)
@@ -106,13 +106,13 @@ def test_the_page_stands_alone() -> None:
 
 
 def test_a_report_without_figures_is_a_page_too() -> None:
-    page = report_page(BuildReport("r.yaml", "b"), [])
+    page = report_page(BuildReport("r.yaml", "b"), {})
     assert "<h2>" not in page
-    assert words_of(report_page(REPORT, [])).count("Tensors that differ most") == 0
+    assert words_of(report_page(REPORT, {})).count("Tensors that differ most") == 0
 
 
 def test_the_worst_tensor_is_on_top_even_where_it_is_no_number() -> None:
-    assert "inf % of the limit of parity.max_abs used by keys" in words_of(report_page(REPORT, []))
+    assert "inf % of the limit of parity.max_abs used by keys" in words_of(report_page(REPORT, {}))
 
 
 def test_long_tables_are_folded() -> None:
@@ -121,8 +121,8 @@ def test_long_tables_are_folded() -> None:
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
-    write_page(REPORT, [FIGURES], tmp_path / "deep" / "page.html")
-    assert (tmp_path / "deep" / "page.html").read_text() == report_page(REPORT, [FIGURES])
+    write_page(REPORT, {"": [FIGURES]}, tmp_path / "deep" / "page.html")
+    assert (tmp_path / "deep" / "page.html").read_text() == report_page(REPORT, {"": [FIGURES]})
 
 
 @pytest.mark.parametrize("again", [False, True])
