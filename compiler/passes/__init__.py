@@ -14,7 +14,6 @@ from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.equalize_channels import EqualizeChannels
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
-from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.merge_kv_heads import MergeKvHeads
@@ -61,7 +60,6 @@ PASSES: list[type[Pass]] = [
     QuantizeDynamic,
     QuantizeAttention,
     CarryCodes,
-    LowerIntegers,
 ]
 
 

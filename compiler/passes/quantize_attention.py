@@ -16,27 +16,21 @@ Source: shares of a Softmax need a scale of their own, too: on a grid up to 1 fl
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
 import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.rows_alone import prove_rows
-from compiler.calib.grid import Grid
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between
 from compiler.errors import Place
 from compiler.quantization.cached_products import CachedProduct, cached_products
+from compiler.quantization.operand_grids import Grids, grids_of, operands_of
 from compiler.quantization.placement import CPU
-from compiler.quantization.plans import nearest_grid, range_chosen
-from compiler.quantization.recording import Wanted, record
 from compiler.quantization.writer import Writer
-from compiler.records.precision import TensorRange
 from compiler.stages import Calibration, Lowered, Outcome, Refusal
-
-Grids = Mapping[str, Grid]
-"""By name of a value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +62,7 @@ class QuantizeAttention:
         if not products:
             return Outcome(lowered)
         calibration = calibration_of(lowered)
-        grids, ranges = _grids(lowered, products, calibration)
+        grids, ranges = grids_of(lowered, products, calibration.streams)
         without_shares = [product for product in products if not product.of_shares]
         missed = "nothing tried"
         for chosen in [products, without_shares] if len(without_shares) < len(products) else [products]:
@@ -80,7 +74,7 @@ class QuantizeAttention:
                 left = _left(products, names, missed)
                 proof = () if rounded.batch_axis is None else (prove_rows(rounded),)
                 detail = f"{decibels(worst):.1f} dB of results above their rounding"
-                used = tuple(ranges[name] for name in _operands(chosen))
+                used = tuple(ranges[name] for name in operands_of(chosen))
                 return Outcome(rounded, len(products), len(names), left, records=proof, detail=detail, precision=used)
             missed = fails or missed
         return Outcome(lowered, len(products), refused=_left(products, frozenset(), missed))
@@ -97,26 +91,6 @@ class QuantizeAttention:
                 name
             ], f"the task is {distance:.4f} from the original's, and {self.max_task_increase:g} is allowed"
         return noise[name], None
-
-
-def _operands(products: Iterable[CachedProduct]) -> list[str]:
-    """Names of what products read, each once."""
-    return list(dict.fromkeys(str(value.name) for each in products for value in (each.first, each.second)))
-
-
-def _grids(
-    lowered: Lowered, products: Sequence[CachedProduct], calibration: Calibration
-) -> tuple[Grids, Mapping[str, TensorRange]]:
-    """The grid of every operand, and how it was chosen."""
-    signed = {str(product.second.name) for product in products}
-    wanted = {name: Wanted(name, -1) for name in _operands(products)}
-    table = record(lowered, list(wanted.values()), calibration.streams)
-    grids, ranges = {}, {}
-    for name, each in wanted.items():
-        tensor = table.tensors[str(each)]
-        grids[name], found = nearest_grid(tensor, signed=name in signed)
-        ranges[name] = range_chosen(name, grids[name], found, tensor)
-    return grids, ranges
 
 
 def _write(model: ir.Model, products: Iterable[CachedProduct], names: frozenset[str], grids: Grids) -> None:

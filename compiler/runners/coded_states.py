@@ -19,7 +19,7 @@ CODE_TYPES = (ir.DataType.INT8, ir.DataType.UINT8)
 """Types of codes."""
 
 ALONG_AXES = frozenset({"Concat", "Identity", "Slice", "Where"})
-"""Moves that leave every axis in its place."""
+"""A list of its own: moves that leave every axis in its place."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.passes.fold_factors import FoldFactors
+from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.merge_rows import MergeRows
 from compiler.passes.multiply_before_lookup import MultiplyBeforeLookup
@@ -38,6 +39,7 @@ class OnnxStatic(Target):
         Form(SinkTransposes(), is_standard=True),
         Form(MultiplyBeforeLookup(), is_standard=True),
         Form(MergeRows(), is_standard=True),
+        Form(LowerIntegers(), is_standard=True),
     )
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:

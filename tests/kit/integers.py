@@ -39,7 +39,8 @@ def product(
     elif bias == "read twice":
         arrays["b"] = np.arange(4, dtype=np.float32)
         added = "once = Add(sum, b)  y = Add(once, sum)"
-    text = f"""({kinds[0]}[batch,2,3] x, {", ".join(declared(*each) for each in arrays.items())}) => (float[batch,2,4] y)
+    constants = ", ".join(declared(*each) for each in arrays.items())
+    text = f"""({kinds[0]}[batch,2,3] x, {constants}) => (float[batch,2,4] y)
     {{
         a = DequantizeLinear<axis = 2>(x, xs, xz)
         b_real = DequantizeLinear<axis = {axis}>(w, ws, wz)

@@ -3,6 +3,10 @@
 import pytest
 
 from compiler.bundle import manifest_of
+from compiler.passes.carry_codes import CarryCodes
+from compiler.passes.quantize_static import QuantizeStatic
+from compiler.runners.choose import runner_of
+from tests.kit.quantization import speech
 
 
 @pytest.mark.parametrize(("dtype", "zero"), [("float32", 0.0), ("float16", 0.0), ("int64", 0), ("bool", False)])
@@ -13,3 +17,12 @@ def test_a_state_starts_with_the_zero_of_its_own_type(dtype: str, zero: bool | i
 
 def test_numbers_that_differ_are_rounded_to_the_type() -> None:
     assert manifest_of._initial((((0.1,), (2.5,)),), "float16") == (((0.0999755859375,), (2.5,)),)
+
+
+def test_a_state_of_codes_starts_with_the_code_of_0() -> None:
+    lowered = CarryCodes().apply(QuantizeStatic(pins=()).apply(speech()).lowered).lowered
+    first = {state.input: state.initial for state in lowered.states}
+    begun = runner_of(lowered).states["context"]
+    assert begun.dtype == "uint8"
+    assert set(begun.ravel().tolist()) == {first["context"]} != {0}
+    assert first["past"] == 0

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from compiler.runners.coded_states import Codes, codes_of, outputs_in_numbers, states_in_numbers
-from compiler.stages import Lowered, State
+from compiler.stages import Array, Lowered, State
 from tests.kit.graphs import parse
 
-PARAMETERS = {
+PARAMETERS: dict[str, Array] = {
     "scales": np.array([0.5, 2.0], np.float32), "zeros": np.zeros(2, np.int8), "four": np.array(4.0, np.float32),
     "three": np.array(3, np.uint8), "none": np.array(0, np.int8),
 }  # fmt: skip

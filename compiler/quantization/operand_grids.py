@@ -1,0 +1,55 @@
+"""Chooses grids for the operands of products with what states and tables hold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler.calib.grid import Grid
+from compiler.quantization.cached_products import CachedProduct
+from compiler.quantization.plans import nearest_grid, range_chosen
+from compiler.quantization.recording import Wanted, record
+from compiler.quantization.weighted_layers import root_of
+from compiler.records.precision import TensorRange
+from compiler.stages import Feed, Lowered
+
+Grids = Mapping[str, Grid]
+"""By name of a value."""
+
+
+def operands_of(products: Iterable[CachedProduct]) -> list[str]:
+    """Names of what products read, each once."""
+    return list(dict.fromkeys(str(value.name) for each in products for value in (each.first, each.second)))
+
+
+def grids_of(
+    lowered: Lowered, products: Iterable[CachedProduct], streams: Sequence[Sequence[Feed]]
+) -> tuple[Grids, Mapping[str, TensorRange]]:
+    """The grid of every operand, and how it was chosen; what are the same entries in another order have one grid.
+
+    Data are unsigned, what a state or a table holds is signed.
+
+    Args:
+        lowered: the graph, in real numbers still.
+        products: of it.
+        streams: calibration streams.
+
+    Raises:
+        DataError: nothing came of some value.
+    """
+    alike: dict[tuple[ir.Value, bool], list[str]] = {}
+    for each in products:
+        for value, signed in ((each.first, False), (each.second, True)):
+            names = alike.setdefault((root_of(value), signed), [])
+            names += [] if value.name in names else [str(value.name)]
+    wanted = {name: Wanted(name, -1) for names in alike.values() for name in names}
+    table = record(lowered, list(wanted.values()), streams)
+    grids, ranges = {}, {}
+    for (_, signed), names in alike.items():
+        tensors = {name: table.tensors[str(wanted[name])] for name in names}
+        rows = [tensor.rows for tensor in tensors.values()]
+        behind = [(each, np.eye(each.shape[1], dtype=np.float32)) for each in rows]
+        grid, found = nearest_grid(tensors[names[0]], behind, signed=signed)
+        for name, tensor in tensors.items():
+            grids[name], ranges[name] = grid, range_chosen(name, grid, found, tensor)
+    return grids, ranges
