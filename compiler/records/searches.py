@@ -39,7 +39,7 @@ class Search:
         graph: its name.
         plan: what is on.
         trials: in the order in which they ran.
-        total: the plan to no candidate at all; None where it is empty or time was up.
+        total: the plan to no candidate at all; None where it is empty.
         machine: the processor with its abilities, and what ran the graphs.
         seconds: that the search took.
     """

@@ -3,6 +3,7 @@
 1. Alone: every candidate beside none. A candidate that changes nothing is not measured.
 2. In the order of what they save alone, those that round behind all others and by what they save for the noise that
    they add: each on top of what was kept so far, as candidates interact. It stays if it is faster beyond the spread.
+   While nothing is kept, only what is not known yet is measured again, with the time that is left.
 
 What a candidate is - a form, a form with other options, another way to run a pass - only the bench knows.
 """
@@ -63,7 +64,7 @@ class Bench(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search has come to: what is on, all trials, and the plan to none where there was time."""
+    """What a search has come to: what is on, all trials, and the plan to none unless it is none."""
 
     plan: Plan
     trials: tuple[Trial, ...]
@@ -82,7 +83,7 @@ def search_plan(
 
     Args:
         bench: measures.
-        seconds: that all of it may take; one measurement that has begun is ended.
+        seconds: that all of it may take; a measurement that has begun is ended, and one of the whole plan comes last.
         most_noise: power of noise over that of signal that candidates which round may come to.
         wall: seconds.
         advance: called with the number of trials that are done, and of all.
@@ -105,10 +106,11 @@ class _Search:
         plan: Plan = ()
         alone = {each.name: self._trial((), each) for each in self.bench.candidates}
         for candidate in self._by_promise(alone):
-            trial = self._trial(plan, candidate) if plan else self._again(alone[candidate.name])
+            known = alone[candidate.name]
+            trial = self._trial(plan, candidate) if plan or known.verdict == WITHIN else self._again(known)
             if trial.verdict == KEPT:
                 plan = (*plan, candidate.name)
-        total = self.bench.compare(plan, (), self._share()) if plan and self._has_time() else None
+        total = self.bench.compare(plan, (), self._share()) if plan else None
         return Found(plan, tuple(self.trials), total)
 
     def _trial(self, plan: Plan, candidate: Candidate) -> Trial:

@@ -125,8 +125,14 @@ def test_time_is_shared_out_and_what_has_none_left_is_not_kept() -> None:
     ]  # fmt: skip
     assert found.plan == ("b",)
     assert [each.verdict for each in found.trials if each.plan] == [LATE, LATE]
-    assert found.total is None
-    assert [seconds for *_, seconds in bench.asked] == pytest.approx([10 / 7, 6 / 6, 2 / 5])
+    assert [seconds for *_, seconds in bench.asked] == pytest.approx([10 / 7, 6 / 6, 2 / 5, -2 / 1])
+    assert bench.asked[-1][:2] == (("b",), ()), "what the plan saves is always told"
+
+
+def test_what_is_not_known_while_nothing_is_kept_is_measured_again() -> None:
+    bench = Truth({"a": 0.99, "b": 0.995})
+    assert verdicts(bench)[0] == ()
+    assert [plan for plan, _, _ in bench.asked] == [("a",), ("b",), ("a",), ("b",)]
 
 
 def test_progress_ends_at_its_total() -> None:
