@@ -307,10 +307,10 @@ RECIPES = [
     ),
     Row("unknown target", recipe("kind: onnx_static", "kind: onnx_dynamic"), WRONG, ("'onnx_dynamic'", "onnx_static")),
     Row(
-        "two targets",
+        "one target twice",
         recipe("- kind: onnx_static", "- kind: onnx_static\n  - kind: onnx_static"),
-        REFUSED,
-        ("one target", "one recipe per target"),
+        WRONG,
+        ("targets.1: expected each target once, got onnx_static as in targets.0", "take one out"),
     ),
     Row(
         "window_states before pad_axes",

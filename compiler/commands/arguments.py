@@ -22,7 +22,12 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_example("--recipe cpu.yaml --out dist/trial"),
     )
     parser.add_argument("--recipe", metavar="NAME_OR_PATH", help="a file, or a name found in recipes/")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the bundle; dist/<name>-<recipe file> by default")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="the bundle, or of several targets the folder of theirs; dist/<name>-<recipe file> by default",
+    )
     _add_changes(parser, "overrides")
     parser.add_argument("--checkpoint", metavar="FILE", help=CHECKPOINT)
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write what the build found as JSON")

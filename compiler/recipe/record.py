@@ -68,7 +68,7 @@ class Recipe(Record):
         name: the bundle's name.
         graphs: by name.
         data: feeds to verify, to calibrate and to choose with.
-        targets: artefact kinds to build.
+        targets: artefact kinds to build; a bundle for each that ships.
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
         wiring: outputs that other graphs of the bundle take; whoever runs the bundle runs them together.

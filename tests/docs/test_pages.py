@@ -152,7 +152,9 @@ def test_every_form_is_described_and_no_other() -> None:
 
 @pytest.mark.parametrize("kind", [*pass_kinds().values(), *TARGETS.values()], ids=lambda kind: kind.name)
 def test_every_option_is_named(kind: Any) -> None:
-    told = "".join(PAGES[f"docs/{page}.md"].read_text(encoding="utf-8") for page in ("passes", "precision", "tensorrt"))
+    told = "".join(
+        PAGES[f"docs/{page}.md"].read_text(encoding="utf-8") for page in ("openvino", "passes", "precision", "tensorrt")
+    )
     options = [field.name for field in dataclasses.fields(kind)]
     assert [option for option in options if f"`{option}`" not in told] == []
 

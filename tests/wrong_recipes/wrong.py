@@ -131,7 +131,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong("rounding without a limit", "[standard]", "[standard, lower_precision]"),
     Wrong("an option that a pass lacks", "[standard]", "[standard, simplify: {round: 3}]"),
     Wrong("a target that there is not", "kind: onnx_static", "kind: onnx"),
-    Wrong("two targets", "- kind: onnx_static", '- kind: onnx_static\n  - {kind: tensorrt, compute_capability: "7.5"}'),
+    Wrong("one target twice", "- kind: onnx_static", "- kind: onnx_static\n  - kind: onnx_static"),
     Wrong("a gate of another graph", "parity: {recogniser:", "parity: {recognizer:"),
     Wrong("too few steps to fill the window", "chained_steps: 8", "chained_steps: 3"),
 )  # fmt: skip
