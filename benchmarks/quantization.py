@@ -79,15 +79,15 @@ def main() -> None:
         static = next((made for made in passes if isinstance(made, QuantizeStatic)), QuantizeStatic())
         if exact.calibration is None:
             raise DataError(f"{options.recipe}: expected data.calibration, got none", cure="give the recipe some")
-        graphs: dict[str, Callable[[int], onnx.ModelProto]] = {"float32": functools.partial(_frozen, exact)}
+        graphs: dict[str, Callable[[int], onnx.ModelProto]] = {"float32": functools.partial(frozen, exact)}
         rows: dict[str, dict[str, Any]] = {"float32": {}}
         verification = [stream[: options.calls] for stream in original.streams()[: options.streams]]
         for label, lowered, seconds in _contenders(exact, static):
-            graphs[label] = functools.partial(_frozen, lowered)
+            graphs[label] = functools.partial(frozen, lowered)
             rows[label] = {"sqnr_db": _sqnr(exact, lowered, verification), "seconds": seconds}
             rows[label] |= _task(loaded, lowered) if options.task else {}
             console.print(label, rows[label])
-        graphs[PEER] = lambda rows: _by_peer(exact, rows, Path(scratch))
+        graphs[PEER] = lambda rows: quantized_by_peer(exact, rows, Path(scratch))
         started = time.perf_counter()
         theirs = _carried(exact, graphs[PEER](1))
         rows[PEER] = {"seconds": time.perf_counter() - started, "sqnr_db": _sqnr(exact, theirs, verification)}
@@ -171,18 +171,19 @@ class _Nothing:
         raise NotImplementedError
 
 
-def _frozen(lowered: Lowered, rows: int) -> onnx.ModelProto:
+def frozen(lowered: Lowered, rows: int) -> onnx.ModelProto:
+    """The graph for a fixed number of rows."""
     copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
     sizes = () if lowered.batch_axis is None else ((lowered.batch_axis, rows),)
     return ir.serde.serialize_model(FreezeAxes(sizes).apply(copy).lowered.model)
 
 
-class _Calls(peer.CalibrationDataReader):  # type: ignore[misc]
+class Calls(peer.CalibrationDataReader):  # type: ignore[misc]
     """Chained calls over the calibration streams, as the graph takes them."""
 
     def __init__(self, exact: Lowered, rows: int) -> None:
         assert exact.calibration is not None
-        session = open_session(_frozen(exact, rows).SerializeToString(), optimize=True)
+        session = open_session(frozen(exact, rows).SerializeToString(), optimize=True)
         self.feeds: list[dict[str, Array]] = []
         for stream in exact.calibration.streams:
             runner = Runner(exact, session, rows)
@@ -196,11 +197,11 @@ class _Calls(peer.CalibrationDataReader):  # type: ignore[misc]
         return next(self.left, None)
 
 
-def _by_peer(exact: Lowered, rows: int, scratch: Path) -> onnx.ModelProto:
+def quantized_by_peer(exact: Lowered, rows: int, scratch: Path) -> onnx.ModelProto:
     """The float32 graph as `onnxruntime.quantization` quantises it."""
     source, made = scratch / f"float{rows}.onnx", scratch / f"peer{rows}.onnx"
-    onnx.save(_frozen(exact, rows), source)
-    calls = _Calls(exact, rows)
+    onnx.save(frozen(exact, rows), source)
+    calls = Calls(exact, rows)
     if rows > 1:  # ranges are the same; every tensor of every call is kept in memory
         calls.left = iter(calls.feeds[:8])
     peer.quantize_static(source, made, calls, quant_format=peer.QuantFormat.QDQ)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,31 +15,15 @@ from runtime_lite.format.onnx_file import scan_onnx
 
 
 class OpenvinoSession:
-    """One graph file, compiled for this machine, on one thread.
+    """A graph that was compiled for this machine.
 
     Args:
-        path: the ONNX file, with its external files beside it.
-        precision: what it computes in.
-
-    Raises:
-        Refused: OpenVINO does not take the graph.
-        ToolchainAbsent: it is not here.
+        model: what it was compiled from.
+        graph: the compiled one.
     """
 
-    def __init__(self, path: Path, precision: str) -> None:
-        """Read and compile."""
-        content = path.read_bytes()
-        locations = {each.location for each in scan_onnx(content, path.name).external}
-        data = {location: (path.parent / location).read_bytes() for location in sorted(locations)}
-        file = GraphFile(path.name, content, data)
-        try:
-            model = read_graph(file)
-            self.graph: CompiledGraph = compile_graph(file, model, precision, threads=1)
-        except EngineAbsent as error:
-            raise ToolchainAbsent(str(error), cure="pip install -e '.[openvino]'") from None
-        except BundleRefused as error:
-            message, _, _ = str(error).partition("; ")
-            raise Refused(message, cure="keep the operator out of the graph, or build for another target") from None
+    def __init__(self, model: Any, graph: CompiledGraph) -> None:
+        self.graph = graph
         self.inputs = [port.get_any_name() for port in model.inputs]
         self.outputs = {name: index for index, port in enumerate(model.outputs) for name in port.get_names()}
         self._types: dict[tuple[tuple[int, ...], ...], Types] = {}
@@ -52,3 +37,28 @@ class OpenvinoSession:
         places = [np.empty(shape, dtype) for dtype, shape in self._types[shapes]]
         self.graph.run(given, places)
         return places if names is None else [places[self.outputs[name]] for name in names]
+
+
+def open_graph(path: Path, precision: str) -> OpenvinoSession:
+    """Open a graph file on one thread.
+
+    Args:
+        path: the ONNX file, with its external files beside it.
+        precision: what it computes in.
+
+    Raises:
+        Refused: OpenVINO does not take the graph.
+        ToolchainAbsent: it is not here.
+    """
+    content = path.read_bytes()
+    locations = {each.location for each in scan_onnx(content, path.name).external}
+    data = {location: (path.parent / location).read_bytes() for location in sorted(locations)}
+    file = GraphFile(path.name, content, data)
+    try:
+        model = read_graph(file)
+        return OpenvinoSession(model, compile_graph(file, model, precision, threads=1))
+    except EngineAbsent as error:
+        raise ToolchainAbsent(str(error), cure="pip install -e '.[openvino]'") from None
+    except BundleRefused as error:
+        message, _, _ = str(error).partition("; ")
+        raise Refused(message, cure="keep the operator out of the graph, or build for another target") from None

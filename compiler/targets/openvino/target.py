@@ -20,7 +20,7 @@ from compiler.stages import Lowered
 from compiler.targets.base import Built, Part, Target
 from compiler.targets.openvino.kernels import integer_products
 from compiler.targets.openvino.parts import parts_of
-from compiler.targets.openvino.session import OpenvinoSession
+from compiler.targets.openvino.session import open_graph
 from compiler.targets.static_graphs import write_static
 from runtime_lite.executors.openvino_graph import PRECISIONS
 
@@ -75,11 +75,11 @@ class Openvino(Target):
 
     def open(self, path: Path) -> Session:
         """OpenVINO as the runtime runs it."""
-        return OpenvinoSession(path, self.precision)
+        return open_graph(path, self.precision)
 
     def integer_products(self, path: Path) -> frozenset[str]:
         """As OpenVINO says of the graph that it has made."""
-        return integer_products(OpenvinoSession(path, self.precision).graph.compiled.get_runtime_model())
+        return integer_products(open_graph(path, self.precision).graph.compiled.get_runtime_model())
 
     def parts(self) -> tuple[Part, ...]:
         """The library."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import Refused, ToolchainAbsent
-from compiler.targets.openvino.session import OpenvinoSession
+from compiler.targets.openvino.session import open_graph
 from runtime_lite.errors import EngineAbsent
 from runtime_lite.executors import openvino_graph
 from tests.runtime_lite.bundles import WEIGHT, onnx_bytes
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_outputs_come_in_the_order_that_is_asked_for(file: Path) -> None:
-    session, x = OpenvinoSession(file, "float32"), np.ones((1, 2), np.float32)
+    session, x = open_graph(file, "float32"), np.ones((1, 2), np.float32)
     y, z = session.run(None, {"x": x})
     np.testing.assert_allclose(y, x @ WEIGHT)
     np.testing.assert_array_equal(z, np.maximum(y, 0))
@@ -39,7 +39,7 @@ def test_outputs_come_in_the_order_that_is_asked_for(file: Path) -> None:
 
 
 def test_answers_of_earlier_calls_stay_and_calls_do_not_meet(file: Path) -> None:
-    session = OpenvinoSession(file, "float32")
+    session = open_graph(file, "float32")
 
     def call(number: int) -> bool:
         x = np.full((1 + number % 5, 2), number, np.float32)
@@ -57,7 +57,7 @@ def test_a_graph_that_openvino_does_not_take_is_refused_with_the_operator(file: 
     with pytest.raises(
         Refused, match=r"net\.onnx: expected a graph that OpenVINO .* runs, got .*d\.Strange"
     ) as refused:
-        OpenvinoSession(file, "float32")
+        open_graph(file, "float32")
     assert "another target" in refused.value.cure
 
 
@@ -67,4 +67,4 @@ def test_without_openvino_the_cure_is_said(file: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(openvino_graph, "import_openvino", absent)
     with pytest.raises(ToolchainAbsent, match="expected the package openvino, got none"):
-        OpenvinoSession(file, "float32")
+        open_graph(file, "float32")

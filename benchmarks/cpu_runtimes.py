@@ -1,0 +1,217 @@
+"""Puts runtimes for CPUs side by side on one model: float32, bfloat16 and integers, ours and what others quantise.
+
+    .venv/bin/python -m benchmarks.cpu_runtimes --recipe full_edge.yaml
+    .venv/bin/python -m benchmarks.cpu_runtimes --recipe full_edge.yaml --nncf PYTHON   # of an environment with nncf
+
+The recipe has a pass that rounds: what is before it is the float32 of all contenders, and its calibration data serves
+all that calibrate. Every contender is written as files, opened as its runtime runs it, on one thread, and carries its
+own caches. SQNR is that of the data outputs over verification streams, beside float32 in ONNX Runtime. Times are those
+of one call on full windows while its thread computes, all contenders in one process, in turns; ratios are per round:
+median (10th..90th percentile).
+
+- ours: the bundles of `onnx_static` and `openvino`, all that their targets do included.
+- ONNX Runtime static, dynamic: `onnxruntime.quantization`, its defaults, of static graphs.
+- NNCF: its post-training quantisation, in an interpreter of its own, run by OpenVINO; left out where there is none.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime.quantization as peer  # noqa: TID251 - the other side of the comparison
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import command
+from benchmarks.quantization import Calls, frozen, quantized_by_peer
+from compiler.bundle.staged_folder import write_files
+from compiler.cache.store import StageCache, default_folder
+from compiler.calib.noise import Noise
+from compiler.capture.original import Original
+from compiler.lowering.lowering import Lowering
+from compiler.recipe.load import load_recipe
+from compiler.records.timings import Ratio
+from compiler.report.progress import Progress
+from compiler.runners.session import Session, open_session
+from compiler.runners.stream import Runner
+from compiler.stages import Array, Feed, Lowered
+from compiler.targets import TARGETS
+from compiler.targets.base import Emitted, Target
+from compiler.targets.openvino.session import OpenvinoSession
+from compiler.targets.openvino.target import Openvino
+from compiler.verify.paired_rounds import Rounds
+from compiler.verify.speed import full_feeds
+from runtime_lite.executors.graph_file import GraphFile
+from runtime_lite.executors.openvino_graph import compile_graph, import_openvino
+
+FLOAT = "ONNX Runtime float32"
+
+NNCF_CALLS = 60
+"""Recorded calls that NNCF calibrates on."""
+
+SCRIPT = """
+import json, sys
+import numpy as np, nncf, openvino
+source, target, feeds = sys.argv[1:]
+data = nncf.Dataset([dict(np.load(path)) for path in json.load(open(feeds))])
+nncf_model = nncf.quantize(openvino.Core().read_model(source), data, subset_size=len(json.load(open(feeds))))
+openvino.save_model(nncf_model, target, compress_to_fp16=False)
+"""
+"""What NNCF's interpreter runs: a graph and the names of recorded calls in, OpenVINO's own format out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One graph on one runtime.
+
+    Attributes:
+        lowered: knows its inputs, states and outputs.
+        opens: opens it for a number of rows.
+    """
+
+    lowered: Lowered
+    opens: Callable[[int], Session]
+
+
+def main() -> None:
+    """Compare, and print a table."""
+    options = _parse()
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    loaded = load_recipe(options.recipe)
+    name, spec = next(iter(loaded.recipe.graphs.items()))
+    original = Original(loaded, name, spec, StageCache(options.cache or default_folder()), Progress())
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        lowerings = {kind: _lowered(original, TARGETS[kind]()) for kind in ("onnx_static", "openvino")}
+        exact = lowerings["onnx_static"].exact()
+        contenders = {
+            FLOAT: _emitted(lowerings["onnx_static"].target.with_plan(()), exact, folder / "a", options.rows),
+            "ONNX Runtime int8, ours": _emitted(
+                lowerings["onnx_static"].target, lowerings["onnx_static"].final(), folder / "b", options.rows
+            ),
+            "OpenVINO float32": _emitted(TARGETS["openvino"](), exact, folder / "c", options.rows),
+            "OpenVINO bfloat16": _emitted(Openvino(precision="bfloat16"), exact, folder / "d", options.rows),
+            "OpenVINO int8, ours": _emitted(
+                lowerings["openvino"].target, lowerings["openvino"].final(), folder / "e", options.rows
+            ),
+            "ONNX Runtime static": _from_file(exact, lambda rows: quantized_by_peer(exact, rows, folder)),
+            "ONNX Runtime dynamic": _from_file(exact, lambda rows: _dynamic(exact, rows, folder)),
+        }
+        if options.nncf is None:
+            console.print("NNCF: left out, no --nncf")
+        else:
+            contenders["OpenVINO int8, NNCF"] = _by_nncf(exact, options.nncf, folder)
+        streams = [stream[: options.calls] for stream in original.streams()[: options.streams]]
+        noise = {label: _sqnr(contenders[FLOAT], each, streams) for label, each in contenders.items()}
+        ratios = {rows: _ratios(contenders, rows, options.rounds) for rows in options.rows}
+    console.print(_table(options.recipe, noise, ratios))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Runtimes for CPUs side by side.")
+    parser.add_argument("--recipe", default="full_edge.yaml", help="one with a pass that rounds")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--streams", type=int, default=2, help="verification streams that SQNR is measured on")
+    parser.add_argument("--calls", type=int, default=20, help="calls of each")
+    parser.add_argument("--cache", type=Path, help="of builds")
+    parser.add_argument("--nncf", type=Path, help="interpreter of an environment with nncf and openvino")
+    return parser.parse_args()
+
+
+def _lowered(original: Original, target: Target) -> Lowering:
+    lowering = Lowering(original, target)
+    lowering.run()
+    return lowering
+
+
+def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]) -> Contender:
+    """What a target writes of a graph."""
+    built = target.emit(lowered, {str(lowered.batch_axis): tuple(rows)})
+    write_files(folder, built.files)
+    files = {each.sizes[str(lowered.batch_axis)]: folder / each.file for each in built.artifacts}
+    open_once = functools.cache(target.open)
+    return Contender(lowered, lambda count: open_once(files[count]))
+
+
+def _from_file(lowered: Lowered, make: Callable[[int], onnx.ModelProto]) -> Contender:
+    """A graph of a fixed number of rows, on ONNX Runtime."""
+    return Contender(lowered, lambda rows: open_session(make(rows).SerializeToString(), optimize=True))
+
+
+def _dynamic(exact: Lowered, rows: int, folder: Path) -> onnx.ModelProto:
+    source, made = folder / f"for_dynamic{rows}.onnx", folder / f"dynamic{rows}.onnx"
+    onnx.save(frozen(exact, rows), source)
+    peer.quantize_dynamic(source, made)
+    return onnx.load(made)
+
+
+def _by_nncf(exact: Lowered, python: Path, folder: Path) -> Contender:
+    """Quantised in another interpreter, for each number of rows."""
+
+    def opens(rows: int) -> Session:
+        source, target, listed = (folder / f"nncf{rows}{end}" for end in (".onnx", ".xml", ".json"))
+        onnx.save(frozen(exact, rows), source)
+        calls = []
+        for number, feed in enumerate(Calls(exact, rows).feeds[:NNCF_CALLS]):
+            calls.append(str(folder / f"nncf{rows}.{number}.npz"))
+            np.savez(calls[-1], **feed)  # type: ignore[arg-type]
+        listed.write_text(json.dumps(calls))
+        subprocess.run([python, "-c", SCRIPT, source, target, listed], check=True, capture_output=True)
+        file = GraphFile(target.name, b"", {})
+        model = import_openvino().Core().read_model(target)
+        return OpenvinoSession(model, compile_graph(file, model, "float32", 1))
+
+    return Contender(exact, opens)
+
+
+def _sqnr(right: Contender, other: Contender, streams: Sequence[Sequence[Feed]]) -> float | None:
+    """Of the worst data output, both carried call by call."""
+    names = right.lowered.data_outputs
+    noise = {name: Noise() for name in names}
+    sessions = right.opens(1), other.opens(1)
+    for stream in streams:
+        runners = [Runner(each.lowered, session, 1) for each, session in zip((right, other), sessions, strict=True)]
+        for feed in stream:
+            wanted, got = (runner.step(feed) for runner in runners)
+            for name in names:
+                noise[name].add(got[name], wanted[name])
+    return min((each.sqnr_db for each in noise.values() if each.sqnr_db is not None), default=None)
+
+
+def _ratios(contenders: Mapping[str, Contender], rows: int, rounds: int) -> dict[str, Ratio]:
+    """The time of a call of every contender over that of the first, round by round."""
+    calls = [
+        functools.partial(each.opens(rows).run, None, _full_feed(each.lowered, rows)) for each in contenders.values()
+    ]
+    turns = Rounds(calls)
+    turns.more(rounds)
+    return {label: turns.ratio(of=place) for place, label in enumerate(contenders)}
+
+
+def _full_feed(lowered: Lowered, rows: int) -> dict[str, Array]:
+    sizes = {} if lowered.batch_axis is None else {lowered.batch_axis: rows}
+    return full_feeds(Emitted(sizes, "", (), lowered))
+
+
+def _table(recipe: str, noise: Mapping[str, float | None], ratios: Mapping[int, Mapping[str, Ratio]]) -> Table:
+    table = Table(title=f"{recipe}: one thread, times beside {FLOAT}")
+    table.add_column("contender")
+    for column in ("SQNR, dB", *(f"{rows} rows" for rows in ratios)):
+        table.add_column(column, justify="right")
+    for label, found in noise.items():
+        times = [str(each[label]).strip() for each in ratios.values()]
+        table.add_row(label, "" if found is None else f"{found:.1f}", *times)
+    return table
+
+
+if __name__ == "__main__":
+    command.run(main)
