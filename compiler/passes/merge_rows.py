@@ -28,7 +28,7 @@ from compiler.operator_traits import ENTRYWISE
 from compiler.stages import Lowered, Outcome
 
 ALONG_THE_LAST = frozenset({"Concat", "LayerNormalization", "LogSoftmax", "Softmax", "Split"})
-"""Work along an axis that they name: row by row where it is the last one."""
+"""A list of its own: work along an axis that they name, so row by row where it is the last one."""
 
 ENTRY_BY_ENTRY = ENTRYWISE - {"CastLike"}
 

@@ -31,7 +31,7 @@ ENTRY_BY_ENTRY = ENTRYWISE - {"CastLike"}
 """CastLike reads the type of an operand of any shape."""
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
-"""Take whole parts along an axis that they name."""
+"""A list of its own: take whole parts along an axis that they name."""
 
 Order = tuple[int, ...]
 

@@ -826,6 +826,7 @@ PASS_VERBS = frozenset(
         "legalize",
         "lower",
         "merge",
+        "multiply",
         "pack",
         "pad",
         "project",
@@ -833,6 +834,8 @@ PASS_VERBS = frozenset(
         "propagate",
         "rescale",
         "simplify",
+        "sink",
+        "widen",
         "window",
     }
 )
