@@ -81,7 +81,7 @@ def _applied(form: Form, lowered: Lowered) -> tuple[Lowered, FormOutcome]:
 
 
 def _require_sizes(before: Lowered, after: Lowered) -> None:
-    """Where every shape was of numbers, and of the number of rows where that is open, so are those that a form has made.
+    """Where every shape was of numbers, and of the number of rows if that is open, so are those that a form has made.
 
     The target refuses a graph with others; that is not the form's doing.
 

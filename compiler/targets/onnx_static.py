@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from compiler.passes.flatten_channels_last import FlattenChannelsLast
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.merge_rows import MergeRows
 from compiler.passes.multiply_before_lookup import MultiplyBeforeLookup
 from compiler.passes.sink_transposes import SinkTransposes
+from compiler.passes.split_hidden_channels import SplitHiddenChannels
 from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
 from compiler.quantization.placement import CPU, Placement
 from compiler.runners.session import Session, open_session
@@ -37,8 +39,10 @@ class OnnxStatic(Target):
         Form(LowerPointwiseConvolutions(), is_standard=True),
         Form(WidenDepthwiseConvolutions(), is_standard=True),
         Form(SinkTransposes(), is_standard=True),
+        Form(FlattenChannelsLast(), is_standard=True),
         Form(MultiplyBeforeLookup(), is_standard=True),
         Form(MergeRows(), is_standard=True),
+        Form(SplitHiddenChannels()),
         Form(LowerIntegers(), is_standard=True),
     )
 

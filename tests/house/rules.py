@@ -819,6 +819,7 @@ PASS_VERBS = frozenset(
         "decompose",
         "eliminate",
         "equalize",
+        "flatten",
         "fold",
         "freeze",
         "fuse",
@@ -835,6 +836,7 @@ PASS_VERBS = frozenset(
         "rescale",
         "simplify",
         "sink",
+        "split",
         "widen",
         "window",
     }

@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.passes.split_hidden_channels import BLOCK
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered
 from compiler.targets.formed_graphs import formed
@@ -64,6 +65,25 @@ class Net:
         if self.rng.random() < 0.6:
             found = self.scaled(found)
         return found if wide == WIDTH else self.gate(found, 2)
+
+    def wide(self, value: ir.Value) -> ir.Value:
+        """Two blocks of hidden channels between two products."""
+        hidden = 2 * BLOCK
+        found = self.op("MatMul", value, self.insert.constant(self.small(WIDTH, hidden), "weights"))
+        found = self.op("Relu", self.op("Add", found, self.weights(hidden)))
+        return self.op("MatMul", found, self.insert.constant(self.small(hidden, WIDTH), "weights"))
+
+    def small(self, *shape: int) -> Array:
+        """Weights of many channels."""
+        return (self.rng.standard_normal(shape) / 32).astype(np.float32)
+
+    def image(self, value: ir.Value) -> ir.Value:
+        """A convolution over frames and channels, flattened for a product."""
+        found = self.op("Unsqueeze", value, self.insert.int64s(1))
+        found = self.op("Conv", found, self.weights(3, 1, 3, 4), self.weights(3), pads=(1, 0, 1, 0), strides=(1, 4))
+        found = self.op("Transpose", self.op("Relu", found), perm=(0, 2, 1, 3))
+        flat = self.op("Reshape", found, self.insert.int64s(0, FRAMES, 3 * WIDTH // 4))
+        return self.op("MatMul", flat, self.weights(3 * WIDTH // 4, WIDTH))
 
     def scaled(self, value: ir.Value) -> ir.Value:
         """Times a number."""
@@ -120,7 +140,8 @@ class Net:
     def grow(self) -> None:
         """One more layer."""
         layers: list[Callable[[ir.Value], ir.Value]] = [
-            self.dense, self.pointwise, self.depthwise, self.attention, self.entrywise, self.entrywise
+            self.dense, self.pointwise, self.depthwise, self.attention, self.wide, self.image,
+            self.entrywise, self.entrywise,
         ]  # fmt: skip
         found = layers[int(self.rng.integers(len(layers)))](self.pick())
         self.values.append(self.op("Tanh", found) if self.rng.random() < 0.3 else found)
