@@ -16,6 +16,7 @@ from typing import Protocol
 
 from compiler.records.searches import Trial
 from compiler.records.timings import Comparison
+from compiler.verify.paired_rounds import is_faster
 
 KEPT = "kept"
 NOTHING = "changes nothing"
@@ -139,8 +140,7 @@ class _Search:
         if noise > self.most_noise:
             return Trial(candidate.name, plan, NOISY, noise_db=noise_db)
         compared = self.bench.compare(with_it, plan, self._share())
-        together = compared.together
-        verdict = KEPT if together.most < 1.0 else SLOWER if together.least > 1.0 else WITHIN
+        verdict = {True: KEPT, False: SLOWER, None: WITHIN}[is_faster(compared.together)]
         return Trial(candidate.name, plan, verdict, compared, noise_db)
 
     def _by_promise(self, alone: dict[str, Trial]) -> list[Candidate]:

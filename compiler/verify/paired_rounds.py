@@ -21,6 +21,9 @@ ROUNDS = 15
 FEW_ROUNDS = 8
 """The fewest that say something of the median; and again after as many more."""
 
+CLEAR = 0.01
+"""So far from 1 is a ratio that few rounds are enough for."""
+
 ROUND_S = 0.04
 """Time of one call in one round; several calls where one is shorter."""
 
@@ -160,8 +163,19 @@ def compared(pairs: Mapping[str, Rounds], seconds: float, wall: Clock = time.mon
         for rounds in pairs.values():
             rounds.more(FEW_ROUNDS)
         found = _comparison(pairs)
-        if found.together.most < 1.0 or found.together.least > 1.0 or wall() - started >= seconds:
+        if is_faster(found.together) is not None or wall() - started >= seconds:
             return found
+
+
+def is_faster(ratio: Ratio) -> bool | None:
+    """Whether the first of two graphs is faster or not; None where the spread leaves that open.
+
+    After few rounds only what is clear, as looking again and again finds an interval on one side at last.
+    """
+    margin = CLEAR if ratio.rounds <= FEW_ROUNDS else 0.0
+    if ratio.most < 1.0 - margin:
+        return True
+    return False if ratio.least > 1.0 + margin else None
 
 
 def _comparison(pairs: Mapping[str, Rounds]) -> Comparison:

@@ -16,6 +16,7 @@ from compiler.verify.paired_rounds import (
     SPAN_S,
     Rounds,
     compared,
+    is_faster,
     judged_ratios,
     median_interval,
     ratio_of,
@@ -198,3 +199,30 @@ def test_what_is_neither_is_measured_until_time_is_up() -> None:
     assert found.together.least < 1.0 < found.together.most
     assert found.together.rounds > FEW_ROUNDS
     assert 6.0 <= clock.now < 9.0
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "rounds", "expected"),
+    [
+        (0.90, 0.999, 16, True),
+        (0.90, 0.999, 8, None),
+        (0.90, 0.989, 8, True),
+        (0.99, 1.0, 16, None),
+        (1.001, 1.1, 16, False),
+        (1.001, 1.1, 8, None),
+        (1.011, 1.1, 8, False),
+    ],
+)
+def test_after_few_rounds_only_what_is_clear_is_said(
+    least: float, most: float, rounds: int, expected: bool | None
+) -> None:
+    assert is_faster(Ratio("", 1.0, 1.0, 1.0, least, most, rounds)) is expected
+
+
+def test_two_equal_graphs_are_seldom_told_apart_however_often_one_looks() -> None:
+    told = 0
+    for seed in range(40):
+        clock = Clock()
+        rounds = Rounds([clock.slower(0.1, noise(seed, 0.03)), clock.slower(0.1, noise(seed + 1000, 0.03))], clock)
+        told += is_faster(compared({"batch=1": rounds}, 10.0, clock).together) is not None
+    assert told <= 3
