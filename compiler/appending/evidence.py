@@ -6,6 +6,7 @@ is looked at, so that numbers that are all different show it for any others.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,39 +25,53 @@ ALL_CACHED = 48
 CALLS = (1, 2, 5)
 """Places for the frames of a call that are tried, besides the fewest."""
 
+AHEAD = (0, 5)
+"""Entries in front of the slots that are tried, besides the fewest."""
+
 ROWS = 8
 """Rows of a run."""
 
 CURE = "leave append_states out of the passes: the state is given whole then"
 
 
-def says_where_frames_lie(lowered: Lowered, cache: CacheAxis, condition: ir.Value, axis: int) -> bool:
+def says_where_frames_lie(
+    lowered: Lowered, cache: CacheAxis, condition: ir.Value, axis: int, is_behind: bool = False
+) -> bool:
     """Whether a condition is true at the slots of a right-aligned cache where frames lie, and nowhere else.
 
     Args:
         lowered: the graph; rows lie in front.
         cache: the axis.
         condition: of a selection; what lies behind the slots along its axis, where new frames are, may be anything.
-        axis: that begins with the slots; along all others but the rows the condition has one entry.
+        axis: of the slots; along all others but the rows the condition has one entry.
+        is_behind: whether entries of other axes lie in front of the slots, which may be anything, too; otherwise the
+            axis begins with the slots.
     """
     copy = house.clone(lowered.model)
     copy.graph.outputs[:] = list(values_named(copy, [str(condition.name)]).values())
     house.prune(copy)
     read, padded = _read(copy), _of_call(lowered, cache)
-    told = {cache.length_input, padded.length_input}
+    others = [each for each in lowered.padded_axes if is_behind and each is not padded]
+    told = {cache.length_input, padded.length_input, *(each.length_input for each in others)}
     if not all(name in told or _is_measured(house.inputs_named(copy)[name]) for name in read):
         return False
     _keep(copy, read)
-    session, lengths = session_of(copy), np.arange(cache.slots + 1)
-    for places in {padded.minimum, padded.minimum + 2}:
-        feed = _feed(copy, lowered, padded, places, len(lengths))
-        new = padded.minimum + lengths % (places - padded.minimum + 1)
-        numbers = {cache.length_input: lengths, padded.length_input: new}
+    session, rows = session_of(copy), cache.slots + 1
+    for places, more in itertools.product({padded.minimum, padded.minimum + 2}, AHEAD if others else (0,)):
+        sizes = {padded.axis: places, **{each.axis: each.minimum + more for each in others}}
+        feed = _feed(copy, lowered, sizes, rows * (more + 1))
+        lengths = np.repeat(np.arange(rows), more + 1)
+        numbers = {cache.length_input: lengths} | {
+            each.length_input: each.minimum + np.arange(len(lengths)) % (sizes[each.axis] - each.minimum + 1)
+            for each in (padded, *others)
+        }
         feed |= {name: numbers[name].astype(feed[name].dtype) for name in numbers.keys() & feed.keys()}
         (found,) = session.run(None, feed)
         if found.ndim <= axis or found.shape[0] != len(lengths) or found.size != len(lengths) * found.shape[axis]:
             return False
-        if not np.array_equal(found.reshape(len(lengths), -1)[:, : cache.slots], cache.mask(lengths)[:, : cache.slots]):
+        start = found.shape[axis] - cache.slots - places if is_behind else 0
+        at_slots = found.reshape(len(lengths), -1)[:, start : start + cache.slots]
+        if start < 0 or not np.array_equal(at_slots, cache.mask(lengths)[:, : cache.slots]):
             return False
     return True
 
@@ -121,7 +136,7 @@ class _Run:
     def holds(self, places: int, calls: Sequence[tuple[int, int]]) -> bool:
         """Whether every row has its cached frames, and behind them the new ones, last."""
         padded = _of_call(self.lowered, self.cache)
-        feed = _feed(self.part, self.lowered, padded, places, len(calls))
+        feed = _feed(self.part, self.lowered, {padded.axis: places}, len(calls))
         told = {self.cache.length_input: 0, padded.length_input: 1}
         for name in told.keys() & feed.keys():
             feed[name] = np.array([call[told[name]] for call in calls]).astype(feed[name].dtype)
@@ -145,10 +160,10 @@ def _of_call(lowered: Lowered, cache: CacheAxis) -> PaddedAxis:
     return next(each for each in lowered.padded_axes if each.axis == cache.added)
 
 
-def _feed(model: ir.Model, lowered: Lowered, padded: PaddedAxis, places: int, rows: int) -> dict[str, Array]:
-    """Numbers for every input of a part, for so many places of a call and rows; other axes are as short as may be."""
+def _feed(model: ir.Model, lowered: Lowered, places: Mapping[str, int], rows: int) -> dict[str, Array]:
+    """Numbers for every input of a part, for so many places along axes and rows; other axes are as short as may be."""
     sizes = {each.axis: each.minimum for each in lowered.padded_axes}
-    sizes |= {padded.axis: places, str(lowered.batch_axis): rows}
+    sizes |= {**places, str(lowered.batch_axis): rows}
     return {name: _filled(value, sizes) for name, value in house.inputs_named(model).items()}
 
 

@@ -8,12 +8,13 @@ frames in W slots, slot s holds what slot (s - L) mod W held. Every value along 
 - summed over the slots, beside others in that order: nothing of the order is left.
 
 Cached and new frames, joined along one axis, stay two values for as long as nothing reads across them: products with
-keys are joined as scores, products with values are summed.
+keys are joined as scores, products with values are summed. What lies in front of them, as a text, is put between
+slots and new frames, so that there are two values still.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -26,6 +27,8 @@ from compiler.sizes.expressions import Dim
 from runtime_lite.format.cache_axis import CacheAxis
 
 CURE = "leave append_states out of the passes"
+
+Lies: TypeAlias = Callable[[ir.Value, int, bool], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,25 +55,30 @@ class Frames:
         parts: one value, or cached and new frames apart, joined along the axis.
         is_joined: whether new frames lie behind the slots.
         is_clean: whether the first part, of slots alone, holds zeros where no frame lies.
+        ahead: how many entries lay in front of the slots in the order of before, int64 [1]; None for none. They lie
+            between slots and new frames now.
     """
 
     axis: int
     parts: tuple[ir.Value, ...]
     is_joined: bool
     is_clean: bool = False
+    ahead: ir.Value | None = None
+
+    def like(self, axis: int, *parts: ir.Value) -> "Frames":
+        """Values made of these, entry by entry."""
+        return dataclasses.replace(self, axis=axis, parts=parts, is_clean=False)
 
 
-def write_apart(
-    model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lies: Callable[[ir.Value, int], bool], stamp: str
-) -> None:
+def write_apart(model: ir.Model, cache: CacheAxis, cached: Sequence[Cached], lies: Lies, stamp: str) -> None:
     """Rewrite a graph in place; its inputs along the cache have their first frame in the first slot then.
 
     Args:
         model: rows lie in front of everything along the cache.
         cache: the axis.
         cached: its states.
-        lies: whether a condition, by the axis that begins with the slots, is true where a frame lies in them, and
-            nowhere else.
+        lies: whether a condition, by the axis of the slots and whether others lie in front of them, is true where a
+            frame lies in them, and nowhere else.
         stamp: name of the pass.
 
     Raises:
@@ -90,11 +98,12 @@ def write_apart(
 
 
 class _Writer:
-    def __init__(self, model: ir.Model, cache: CacheAxis, lies: Callable[[ir.Value, int], bool], stamp: str) -> None:
+    def __init__(self, model: ir.Model, cache: CacheAxis, lies: Lies, stamp: str) -> None:
         self.model, self.cache, self.lies, self.stamp = model, cache, lies, stamp
         self.frames: dict[ir.Value | None, Frames] = {}
-        self.ordered: dict[tuple[ir.Value, int, int], tuple[ir.Value, ...]] = {}
+        self.ordered: dict[tuple[ir.Value, int, int, ir.Value | None], tuple[ir.Value, ...]] = {}
         self.joined: dict[tuple[ir.Value, ...], ir.Value] = {}
+        self.counted: dict[Dim, ir.Value] = {}
         self.entries: ir.Value | None = None
 
     def follow(self, node: ir.Node) -> None:
@@ -141,17 +150,21 @@ class _Writer:
         axis = rank - behind.pop()
         is_joined = any(self.frames[value].is_joined for value in own)
         count = len(self.frames[own[0]].parts) if len(own) == 1 else 1
+        ahead = {self.frames[value].ahead for value in own}
+        if len(ahead) != 1:
+            self._refuse(node, "not the same lies in front of them")
+        before = ahead.pop()
         operands = [
             (None,) * count if each is None
             else (self.frames[each].parts if count > 1 else (self._whole(each),)) if each in self.frames
-            else self._in_order(each, axis, rank, count)
+            else self._in_order(each, axis, rank, before, count)
             for each in node.inputs
         ]  # fmt: skip
         parts = [self._again(node, each) for each in zip(*operands, strict=True)]
         is_clean = self._cleans(node, axis, rank)
         if is_clean:
             parts[0] = self.frames[node.inputs[1]].parts[0]
-        return Frames(axis, tuple(parts), is_joined, is_clean)
+        return Frames(axis, tuple(parts), is_joined, is_clean, before)
 
     def _cleans(self, node: ir.Node, axis: int, rank: int) -> bool:
         """Whether a selection writes zeros where no frame lies, of which there are zeros already."""
@@ -163,7 +176,7 @@ class _Writer:
             return False
         has_slots = frames.is_clean and (not frames.is_joined or len(frames.parts) == 2)
         own = len(_dims(condition))
-        return has_slots and own == rank and self.lies(condition, axis)
+        return has_slots and own == rank and self.lies(condition, axis, frames.ahead is not None)
 
     def _turned(self, node: ir.Node) -> Frames:
         frames, order = self.frames[node.inputs[0]], house.ints_attribute(node, "perm")
@@ -221,14 +234,29 @@ class _Writer:
         return dataclasses.replace(frames, axis=axis, parts=tuple(parts))
 
     def _concat(self, node: ir.Node) -> Frames:
-        first, axis = self.frames.get(node.inputs[0]), house.int_attribute(node, "axis", 0)
-        axis %= len(_dims(node.outputs[0]))
-        if len(node.inputs) != 2 or first is None or first.axis != axis or first.is_joined:
-            self._refuse(node, "it joins them in another way than with new ones behind them")
-        new = node.inputs[1]
-        if new is None or new in self.frames:
+        """New frames behind cached ones, or what is no frame in front of both."""
+        axis = house.int_attribute(node, "axis", 0) % len(_dims(node.outputs[0]))
+        first, last = self.frames.get(node.inputs[0]), self.frames.get(node.inputs[-1])
+        frames, other = (first, node.inputs[-1]) if last is None else (last, node.inputs[0])
+        is_one = len(node.inputs) == 2 and frames is not None and frames.axis == axis and frames.ahead is None
+        if not is_one or frames is None or other is None or (len(frames.parts) == 2) == (frames is first):
+            self._refuse(node, "it joins them in another way than with new ones behind or others in front of them")
+        if other in self.frames:
             self._refuse(node, "it joins them with others of their kind")
-        return Frames(axis, (self._whole(node.inputs[0]), new), is_joined=True, is_clean=first.is_clean)
+        if frames is first and not frames.is_joined:
+            return Frames(axis, (self._whole(node.inputs[0]), other), is_joined=True, is_clean=frames.is_clean)
+        insert = house.Inserter(self.model, self.stamp, before=node)
+        behind = insert.op("Concat", [other, frames.parts[1]], {"axis": axis}, name=f"{node.outputs[0].name}_behind")
+        return dataclasses.replace(frames, parts=(frames.parts[0], behind), ahead=self._counted(other, axis))
+
+    def _counted(self, value: ir.Value, axis: int) -> ir.Value:
+        """How many entries a value has along an axis, int64 [1]; one value for all that have as many."""
+        size = _dims(value)[axis]
+        if size not in self.counted:
+            insert = house.Inserter.behind(self.model, self.stamp, value)
+            self.counted[size] = insert.op("Shape", [value], {"start": axis, "end": axis + 1}, name="entries_ahead",
+                                           shape=[1], dtype=ir.DataType.INT64)  # fmt: skip
+        return self.counted[size]
 
     def _product(self, node: ir.Node) -> Frames | None:
         left, right = node.inputs
@@ -239,9 +267,9 @@ class _Writer:
         rows, columns = self.frames.get(left), self.frames.get(right)
         if columns is not None and columns.axis == ranks[1] - 1 and rows is None:
             parts = [self._again(node, [left, each]) for each in columns.parts]
-            return Frames(rank - 1, (self._join(node, parts, rank - 1),), columns.is_joined)
+            return columns.like(rank - 1, self._join(node, parts, rank - 1))
         if rows is not None and rows.axis == ranks[0] - 2 and columns is None:
-            return Frames(rank - 2, self._each_part(node, rows), rows.is_joined)
+            return rows.like(rank - 2, *self._each_part(node, rows))
         summed_left = rows is None or rows.axis == ranks[0] - 1
         if not summed_left or (columns is not None and columns.axis != ranks[1] - 2):
             self._refuse(node, "it multiplies along two of their axes")
@@ -252,9 +280,11 @@ class _Writer:
         """A product that sums over the frames: cached ones, and new ones added."""
         ranks = len(_dims(left)), len(_dims(right))
         rows, columns = self.frames.get(left), self.frames.get(right)
-        weights = self._whole(left) if rows is not None else self._in_order(left, ranks[0] - 1, ranks[0])[0]
+        ahead = next(each.ahead for each in (rows, columns) if each is not None)
+        weights = self._whole(left) if rows is not None else self._in_order(left, ranks[0] - 1, ranks[0], ahead)[0]
         if columns is None or len(columns.parts) == 1:
-            values = self._whole(right) if columns is not None else self._in_order(right, ranks[1] - 2, ranks[1])[0]
+            is_other = columns is None
+            values = self._in_order(right, ranks[1] - 2, ranks[1], ahead)[0] if is_other else self._whole(right)
             self._replace(node, self._again(node, [weights, values], node.outputs[0].shape))
             return
         insert = house.Inserter(self.model, self.stamp, before=node)
@@ -273,7 +303,7 @@ class _Writer:
     def _softmax(self, node: ir.Node) -> Frames:
         frames = self.frames[node.inputs[0]]
         value = self._again(node, [self._whole(node.inputs[0])], node.outputs[0].shape)
-        return Frames(frames.axis, (value,), frames.is_joined)
+        return frames.like(frames.axis, value)
 
     def _measured(self, node: ir.Node) -> None:
         """Sizes: of the last part, and the slots that lie in front of it."""
@@ -303,7 +333,7 @@ class _Writer:
             return None
         keeps = house.int_attribute(node, "keepdims", 1)
         axis = frames.axis if keeps else frames.axis - sum(each < frames.axis for each in there)
-        return Frames(axis, (made,), frames.is_joined)
+        return frames.like(axis, made)
 
     # Writing
 
@@ -348,14 +378,16 @@ class _Writer:
         dims = _dims(value)
         return len(dims) < -from_right or dims[from_right] == 1
 
-    def _in_order(self, value: ir.Value, axis: int, rank: int, count: int = 1) -> tuple[ir.Value, ...]:
+    def _in_order(
+        self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None, count: int = 1
+    ) -> tuple[ir.Value, ...]:
         """What lies beside so many parts of cached frames, in their order; new frames stay where they are."""
         if self._is_alike(value, axis - rank):
             return (value,) * count
         at = axis - rank + len(_dims(value))
-        if (value, at, rank) not in self.ordered:
-            self.ordered[value, at, rank] = self._brought(value, at, rank)
-        parts = self.ordered[value, at, rank]
+        if (value, at, rank, ahead) not in self.ordered:
+            self.ordered[value, at, rank, ahead] = self._brought(value, at, rank, ahead)
+        parts = self.ordered[value, at, rank, ahead]
         if len(parts) == count:
             return parts
         if {str(_dims(value)[0]), len(_dims(value))} != {str(self._rows()), rank}:
@@ -369,16 +401,25 @@ class _Writer:
         """The number of rows."""
         return next(_dims(each)[0] for each in self.frames if each is not None)
 
-    def _brought(self, value: ir.Value, axis: int, rank: int) -> tuple[ir.Value, ...]:
+    def _brought(self, value: ir.Value, axis: int, rank: int, ahead: ir.Value | None) -> tuple[ir.Value, ...]:
         dims, slots = _dims(value), self.cache.slots
         insert = house.Inserter.behind(self.model, self.stamp, value)
         has_rows, name = len(dims) == rank and dims[0] != 1, str(value.name)
         if dims[axis] == slots:
             return (self._looked_up(insert, value, axis, len(dims), rank, has_rows=has_rows),)
-        bound, at = insert.int64s(slots), insert.int64s(axis)
-        old = insert.op("Slice", [value, insert.int64s(0), bound, at], name=f"{name}_slots")
+        first, bound, at = insert.int64s(0), insert.int64s(slots), insert.int64s(axis)
+        front: list[ir.Value] = []
+        if ahead is not None:
+            front = [insert.op("Slice", [value, first, ahead, at], name=f"{name}_ahead")]
+            first, bound = ahead, insert.op("Add", [ahead, bound], name="end_of_slots", shape=[1], dtype=ahead.dtype)
+        old = insert.op("Slice", [value, first, bound, at], name=f"{name}_slots")
         brought = self._looked_up(insert, old, axis, len(dims), rank, has_rows=has_rows)
-        return brought, insert.op("Slice", [value, bound, insert.int64s(house.END), at], name=f"{name}_new")
+        new = insert.op("Slice", [value, bound, insert.int64s(house.END), at], name=f"{name}_new")
+        if not front:
+            return brought, new
+        behind = insert.op("Concat", [*front, new], {"axis": axis}, name=f"{name}_behind")
+        self.model.graph.sort()  # what is counted ahead may be made behind what lies beside
+        return brought, behind
 
     def _looked_up(
         self, insert: house.Inserter, value: ir.Value, axis: int, own: int, rank: int, *, has_rows: bool

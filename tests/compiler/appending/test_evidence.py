@@ -69,3 +69,36 @@ def test_a_condition_says_where_frames_lie_at_every_length_or_not(lowered: Lower
     mask = value_of(lowered, "mask")
     assert says_where_frames_lie(lowered, CACHE, mask, 1) == holds  # type: ignore[arg-type]
     assert house.outputs_named(lowered.model).keys() == {"next_keys", "y"}
+
+
+BEHIND = """
+(int64[batch] length, int64[batch] letters_length, float[batch,letters] text, float[batch,time] x)
+    => (bool[batch,all,1] y)
+<int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1,5] places = {{0, 1, 2, 3, 4}},
+ int64 room = {{5}}, int64 none = {{0}}, int64 single = {{1}}, bool always = {{1}}>
+{{
+    column = Unsqueeze(length, one)  first = Sub(room, column)  told = Unsqueeze(letters_length, one)
+    letters = Shape<start = 1, end = 2>(text)  many = Squeeze(letters)  numbers = Range(none, many, single)
+    of_text = Less(numbers, told)  frames = Shape<end = 2>(x)  of_call = Expand(always, frames)
+    valid = {valid}
+    row = Concat<axis = 1>(of_text, valid, of_call)  mask = Unsqueeze(row, two)  y = Identity(mask)
+}}
+"""
+"""A condition that begins with letters."""
+
+
+@pytest.mark.parametrize(("valid", "holds"), [
+    ("GreaterOrEqual(places, first)", True),
+    ("Greater(places, first)", False),
+    ("GreaterOrEqual(places, told)", False),
+])  # fmt: skip
+def test_a_condition_says_where_frames_lie_behind_others(valid: str, holds: bool) -> None:
+    lowered = Lowered(
+        "net",
+        parse(BEHIND.format(valid=valid)),
+        caches=(CACHE,),
+        batch_axis="batch",
+        padded_axes=(PaddedAxis("time", "chunk"), PaddedAxis("letters", "letters_length")),
+    )
+    mask = value_of(lowered, "mask")
+    assert says_where_frames_lie(lowered, CACHE, mask, 1, is_behind=True) == holds  # type: ignore[arg-type]

@@ -30,7 +30,16 @@ TEXT = """
 ATTENTION = """turned = Transpose<perm = [0, 2, 1]>(joined)  raw = MatMul(query, turned)  scores = Add(raw, bias)
     weights = Softmax<axis = -1>(scores)  y = MatMul(weights, joined)"""
 
+BEHIND = """sums = ReduceSum(query, two)  in_row = Transpose<perm = [0, 2, 1]>(sums)
+    beside = Concat<axis = 2>(in_row, bias)  both = Concat<axis = 1>(query, joined)"""
+"""Frames behind others, and a bias for all of them."""
+
 SAME = {
+    "attention to others in front of them": BEHIND + ATTENTION.replace("joined", "both").replace("bias", "beside"),
+    "gates on others in front of them, too": f"""{BEHIND}  gates = Transpose<perm = [0, 2, 1]>(beside)
+        gated = Mul(both, gates)  y = MatMul(beside, gated)""",
+    "as many as there are with others in front": f"""{BEHIND}  count = Shape<start = 1, end = 2>(both)
+        many = Cast<to = 1>(count)  y = Mul(query, many)""",
     "attention": ATTENTION,
     "gates on values": f"gated = Mul(joined, column)  {ATTENTION.replace('weights, joined', 'weights, gated')}",
     "a sum of cached frames": "y = ReduceSum(keys, one)",
@@ -90,7 +99,7 @@ def test_the_order_of_cached_frames_is_not_seen(name: str) -> None:
     model = parse(TEXT.format(nodes=SAME[name]))
     expected = answer(model, feeds())
     keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
-    write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis: False, "test")
+    write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")
     house.prune(model)
     fed = feeds()
     np.testing.assert_allclose(answer(model, {**fed, "keys": first_in_front(fed["keys"])}), expected, atol=1e-5)
@@ -99,7 +108,7 @@ def test_the_order_of_cached_frames_is_not_seen(name: str) -> None:
 def test_keys_and_values_are_not_joined() -> None:
     model = parse(TEXT.format(nodes=ATTENTION))
     keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
-    write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis: False, "test")
+    write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")
     house.prune(model)
     assert ops_of(model).count("MatMul") == 4
     assert {node.op_type for node in house.consumers_of(keys)} == {"Transpose", "MatMul"}
@@ -113,13 +122,13 @@ def test_a_selection_of_zeros_where_there_are_some_is_dropped_where_it_is_shown(
     keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
     asked = []
 
-    def told(condition: object, axis: int) -> bool:
-        asked.append((condition.name, axis))  # type: ignore[attr-defined]
+    def told(condition: object, axis: int, is_behind: bool) -> bool:
+        asked.append((condition.name, axis, is_behind))  # type: ignore[attr-defined]
         return lies
 
     write_apart(model, CACHE, [Cached(keys, new, 1)], told, "test")
     house.prune(model)
-    assert asked == [("valid", 1)]
+    assert asked == [("valid", 1, False)]
     assert ops_of(model).count("Where") == (1 if lies else 2)
     assert ("Where" in {node.op_type for node in house.consumers_of(keys)}) == (not lies)
 
@@ -130,4 +139,4 @@ def test_what_sees_their_order_is_refused(name: str) -> None:
     model = parse(TEXT.format(nodes=nodes))
     keys, new = (house.inputs_named(model)[each] for each in ("keys", "new"))
     with pytest.raises(Refused, match=message):
-        write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis: False, "test")
+        write_apart(model, CACHE, [Cached(keys, new, 1)], lambda condition, axis, is_behind: False, "test")

@@ -220,9 +220,17 @@ def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
         ComputeOnce(("encoded",), HEARD).apply(after)
 
 
-def test_a_text_between_the_slots_is_refused() -> None:
-    with pytest.raises(Refused, match="it joins them in another way than with new ones behind them"):
-        AppendStates().apply(lowered("text", "pack_states"))
+def test_caches_are_appended_to_behind_a_text() -> None:
+    after = AppendStates().apply(lowered("text", "pack_states")).lowered
+    random = np.random.default_rng(3)
+    tokens = random.integers(0, LABELS, (ROWS, 18))
+    require_said(after, "text", fed("text", random, np.array([LETTERS, 1, LETTERS - 1])), tokens)
+    cleaned = [
+        node
+        for node in after.model.graph
+        if node.op_type == "Where" and node.inputs[1] in set(after.model.graph.inputs)
+    ]
+    assert not cleaned  # of caches, whose free slots hold zeros
 
 
 def test_later_calls_compute_none_of_it() -> None:
