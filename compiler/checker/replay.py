@@ -193,8 +193,11 @@ class Replay:
         """
         least = {axis: self.minimum.get(axis, 1) for axis in {*self.sides, *free}}
         least |= {} if self.batch is None else {self.batch: 1}
-        numbers = {number + more for number in self._part(self.before, name).integers() for more in (-1, 0, 1)}
+        part = self._part(self.before, name)
+        numbers = {number + more for number in part.integers() for more in (-1, 0, 1)}
         steps = sorted({*TRIED, *(number - 1 for number in numbers if 0 < number <= FURTHEST)})
+        if not part.sources:
+            steps = steps[:2]  # no length reaches it; twice, as what is drawn at random is another one each time
         found: list[Array] = []
         for draw in range(len(steps)):
             sizes = {axis: least[axis] + steps[(draw + at) % len(steps)] for at, axis in enumerate(sorted(least))}

@@ -3,18 +3,19 @@
 import copy
 import json
 from typing import Any
+from unittest import mock
 
 import onnx
 import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.checker.graph import Graph, Rejected
+from compiler.checker.graph import Graph, Part, Rejected
 from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered
 from tests.compiler.passes.test_pad_axes_offline import ACCEPTED, WEIGHTS, graph
-from tests.kit.graphs import copy_of, random_weights, streaming
+from tests.kit.graphs import copy_of, parse, random_weights, streaming
 from tests.kit.offline import offline
 
 
@@ -111,3 +112,18 @@ def test_a_row_that_is_rounding_alone_refutes_nothing(filled: str) -> None:
     assert "InstanceNormalization" in {record["op"] for record in certificate["records"]}
     for record in certificate["records"]:
         steps.replay(record)
+
+
+def test_what_no_length_reaches_is_run_twice_and_what_is_drawn_at_random_is_not_alike() -> None:
+    model = parse("""(float[batch,4] x) => (float[batch,4] y) {
+        drawn = RandomUniform<shape = [4]>()  low = Constant<value = float[4] {1.0, 2.0, 3.0, 4.0}>()
+        double = Add(low, low)  both = Mul(drawn, double)  y = Mul(x, both) }""")
+    written = Graph(ir.serde.serialize_model(model))
+    keys = ("sides", "length_inputs", "mask_inputs", "becomes", "minimum")
+    steps = Replay(written, written, {"batch": "batch", "records": [], **{key: {} for key in keys}}, 2)
+    double = steps.alike("double")
+    assert double is not None and double.tolist() == [2.0, 4.0, 6.0, 8.0]
+    assert steps.alike("both") is None
+    with mock.patch.object(Part, "run", autospec=True, side_effect=Part.run) as run:
+        assert steps.moves("both")
+    assert run.call_count <= 2
