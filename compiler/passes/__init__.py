@@ -27,6 +27,7 @@ from compiler.passes.quantize_static import QuantizeStatic
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
+from compiler.passes.unstack_states import UnstackStates
 from compiler.passes.window_states import WindowStates
 from compiler.quantization.placement import CPU, Placement, with_placement
 from compiler.stages import Pass
@@ -44,6 +45,7 @@ PASSES: list[type[Pass]] = [
     AddBatchAxis,
     MergeFirstCall,
     MergeKvHeads,
+    UnstackStates,
     CarryContexts,
     SelectStates,
     PadAxes,

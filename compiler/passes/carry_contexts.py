@@ -51,7 +51,7 @@ class CarryContexts:
 
     name: ClassVar[str] = "carry_contexts"
     lossy: ClassVar[bool] = False
-    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call")
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "unstack_states")
     expensive: ClassVar[bool] = False
 
     def apply(self, lowered: Lowered) -> Outcome:

@@ -52,7 +52,7 @@ class SelectStates:
 
     name: ClassVar[str] = "select_states"
     lossy: ClassVar[bool] = False
-    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "carry_contexts")
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call", "unstack_states", "carry_contexts")
     expensive: ClassVar[bool] = False
     memory_mb: float | None = None
     multiply_adds_per_s: float = Rates.multiply_adds

@@ -837,6 +837,7 @@ PASS_VERBS = frozenset(
         "simplify",
         "sink",
         "split",
+        "unstack",
         "widen",
         "window",
     }

@@ -1,0 +1,248 @@
+"""Carry the members of a stack apart, so that each can be looked at, and moved, by itself.
+
+Before:
+    caches [batch, 12, 256, 14];  cache_i = Gather(caches, i);  next_caches = Concat(Unsqueeze(next_0), ...)
+After:
+    cache_0 [batch, 256, 14], cache_1, ...;  next_cache_0 = next_0, ...
+
+Requires: symbolic shapes; the first call merged.
+Ensures: every member of such a stack is a state; `carry_contexts` and `select_states` have a choice for each then.
+Keeps: a stack of which more than one entry is taken at once, or whose next state is not put together entry by entry.
+Numerics: exact; only movement.
+Source: entry i of Concat(x_0, x_1, ...) of single entries is x_i.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.errors import Place
+from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
+from runtime_lite.format.initial_value import Initial, initial_of_array
+
+
+@dataclasses.dataclass(frozen=True)
+class UnstackStates:
+    """A state for every member of a stack."""
+
+    name: ClassVar[str] = "unstack_states"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call")
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place, stack by stack."""
+        house.infer_shapes(lowered.model)
+        matched, apart, refused = 0, dict[str, tuple[State, ...]](), list[Refusal]()
+        maps = list[StateMap]()
+        for state in lowered.states if lowered.first_call is None else ():
+            stack = _stack(lowered, state)
+            matched += stack is not None
+            if isinstance(stack, Refusal):
+                refused.append(stack)
+            elif stack is not None:
+                apart[state.input] = tuple(_write(lowered.model, stack))
+                maps.append(Unstacked(state.input, stack.axis, tuple(each.input for each in apart[state.input])))
+        if not apart:
+            return Outcome(lowered, matched, refused=tuple(refused))
+        house.prune(lowered.model)
+        house.forget_shapes(lowered.model)
+        house.infer_shapes(lowered.model)
+        states = tuple(each for state in lowered.states for each in apart.get(state.input, (state,)))
+        new = dataclasses.replace(lowered, states=states, state_maps=(*lowered.state_maps, *maps))
+        detail = f"{sum(map(len, apart.values()))} states in the place of {len(apart)}"
+        return Outcome(new, matched, len(apart), tuple(refused), detail=detail)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unstacked(StateMap):
+    """State map: the entries of a stack become states.
+
+    Attributes:
+        stack: input of the state that held them.
+        axis: along which they lay.
+        members: inputs of the states that hold one each.
+    """
+
+    stack: str
+    axis: int
+    members: tuple[str, ...]
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name."""
+        kept = {name: array for name, array in states.items() if name != self.stack}
+        return kept | {name: np.take(states[self.stack], at, self.axis) for at, name in enumerate(self.members)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stack:
+    """A state that is a stack.
+
+    Attributes:
+        state: it.
+        axis: along which its members lie.
+        old: the graph input.
+        fed: what is fed back.
+        parts: the next member of each place, without the axis.
+        reads: what reads members: the value that holds them, the place of the first, and whether the axis is left.
+        sizes: Shape nodes of the input.
+    """
+
+    state: State
+    axis: int
+    old: ir.Value
+    fed: ir.Value
+    parts: tuple[ir.Value, ...]
+    reads: tuple[tuple[ir.Value, int, int | None], ...]
+    sizes: tuple[ir.Node, ...]
+
+
+def _stack(lowered: Lowered, state: State) -> _Stack | Refusal | None:
+    """A state as a stack, or why it is none although its members are put together; None where they are not."""
+    old = house.inputs_named(lowered.model)[state.input]
+    fed = house.outputs_named(lowered.model)[state.output]
+    found = _put_together(fed)
+    dims = house.dims_of(old)
+    if found is None or dims is None:
+        return None
+    axis, parts = found
+    if axis in (0, state.frames_axis) or dims[axis] != len(parts):
+        return None
+    reads, sizes = list[tuple[ir.Value, int, int | None]](), list[ir.Node]()
+    for node in house.consumers_of(old):
+        read_sizes = house.is_op(node, "Shape") and axis not in house.dims_read(node, len(dims))
+        taken = () if read_sizes or node.graph is not lowered.model.graph else tuple(_taken(node, old, axis))
+        if not read_sizes and not taken:
+            place = Place(node=str(node.name), op=node.op_type, tensor=state.input, source=house.source_of(node))
+            return Refusal("more than one member of the stack is read at once, and it is carried as it is", place)
+        reads += taken
+        sizes += [node] if read_sizes else []
+    return _Stack(state, axis, old, fed, parts, tuple(reads), tuple(sizes))
+
+
+def _put_together(fed: ir.Value) -> tuple[int, tuple[ir.Value, ...]] | None:
+    """The axis along which single entries are put together to what is fed back, and the entries without it."""
+    join, axes = fed.producer(), None
+    if join is not None and house.is_op(join, "Transpose") and join.inputs[0] is not None:
+        axes = house.ints_attribute(join, "perm")
+        join = join.inputs[0].producer() if len(house.consumers_of(join.inputs[0])) == 1 else None
+    if join is None or not house.is_op(join, "Concat") or len(join.inputs) < 2 or house.consumers_of(fed):
+        return None
+    along = house.int_attribute(join, "axis", 0) % len(join.outputs[0].shape or (0,))
+    if axes is not None and not _keeps_order(axes, along):
+        return None
+    parts = [_entry(value, along) for value in join.inputs]
+    return None if None in parts else (along if axes is None else axes.index(along), tuple(filter(None, parts)))
+
+
+def _keeps_order(perm: tuple[int, ...], axis: int) -> bool:
+    """Whether all axes but one stay in their order."""
+    others = [each for each in perm if each != axis]
+    return others == sorted(others)
+
+
+def _entry(value: ir.Value | None, axis: int) -> ir.Value | None:
+    """What an Unsqueeze has given one axis."""
+    node = None if value is None else value.producer()
+    if node is None or not house.is_op(node, "Unsqueeze"):
+        return None
+    axes = house.integers_of(node.inputs[1])
+    rank = len(node.outputs[0].shape or ())
+    return node.inputs[0] if axes is not None and axes in ((axis,), (axis - rank,)) else None
+
+
+def _taken(node: ir.Node, value: ir.Value, axis: int) -> Iterator[tuple[ir.Value, int, int | None]]:
+    """The members that a node takes: what holds it, its place, and where the axis is left, if it is.
+
+    Args:
+        node: reads the stack.
+        value: which is the stack, or the stack turned.
+        axis: of the members, there.
+    """
+    if house.is_op(node, "Transpose"):
+        perm = house.ints_attribute(node, "perm")
+        readers = house.consumers_of(node.outputs[0])
+        turned = perm.index(axis) if perm and _keeps_order(perm, axis) else None
+        taken = [list(_taken(each, node.outputs[0], turned)) for each in readers if turned is not None]
+        if taken and all(taken) and not node.outputs[0].is_graph_output():
+            for each in taken:
+                yield from each
+        return
+    rank = len(value.shape or ())
+    if house.is_op(node, "Gather") and node.inputs[0] is value and house.int_attribute(node, "axis", 0) % rank == axis:
+        index = house.array_of(node.inputs[1])
+        if index is not None and index.size == 1 and index.ndim < 2:
+            yield node.outputs[0], int(index.reshape(())), axis if index.ndim else None
+    elif house.is_op(node, "Slice") and (start := _single(node, axis, rank)) is not None:
+        yield node.outputs[0], start, axis
+
+
+def _single(node: ir.Node, axis: int, rank: int) -> int | None:
+    """The place of the one entry that a slice along an axis keeps."""
+    bounds = [house.integers_of(each) for each in node.inputs[1:]]
+    if len(bounds) < 3 or any(each is None or len(each) != 1 or not isinstance(each[0], int) for each in bounds):
+        return None
+    start, end, along, step = (int(each[0]) for each in [*bounds, (1,)][:4] if each is not None)
+    return start if (along % rank, step, end) == (axis, 1, start + 1) and start >= 0 else None
+
+
+def _write(model: ir.Model, stack: _Stack) -> Iterator[State]:
+    """Let members come in and leave as states."""
+    dims = [dim for at, dim in enumerate(stack.old.shape or ()) if at != stack.axis]
+    members = [
+        ir.Value(
+            name=house.fresh_name(model.graph, f"{stack.state.input}_{at}"), type=stack.old.type, shape=ir.Shape(dims)
+        )
+        for at in range(len(stack.parts))
+    ]
+    place = list(model.graph.inputs).index(stack.old)
+    model.graph.inputs[place : place + 1] = members
+    for value, at, axis in stack.reads:
+        member, insert = members[at], house.Inserter(model, UnstackStates.name, before=value.producer())
+        if axis is None and value.is_graph_output():
+            member = insert.op("Identity", [member], name=f"{member.name}_given")
+        if axis is not None:
+            member = insert.op("Unsqueeze", [member, insert.int64s(axis)], name=f"{member.name}_wide")
+        house.take_over(model, value, member)
+    for node in stack.sizes:
+        _read_size(model, node, members[0], stack.axis)
+    outputs = _given(model, stack)
+    frames = stack.state.frames_axis
+    along = frames if frames is None or frames < stack.axis else frames - 1
+    for at, (member, output) in enumerate(zip(members, outputs, strict=True)):
+        initial = _member(stack.state.initial, stack.axis, at)
+        yield State(str(member.name), str(output.name), along, stack.state.cache, initial)
+
+
+def _read_size(model: ir.Model, node: ir.Node, member: ir.Value, axis: int) -> None:
+    """Read sizes of the stack, but for the number of its members, from a member."""
+    insert = house.Inserter(model, UnstackStates.name, before=node)
+    read = [at - (at > axis) for at in house.dims_read(node, len(member.shape or ()) + 1)]
+    sizes = [insert.op("Shape", [member], {"start": at, "end": at + 1}, name="size", dtype=ir.DataType.INT64)
+             for at in read]  # fmt: skip
+    whole = sizes[0] if len(sizes) == 1 else insert.op("Concat", sizes, {"axis": 0}, name="sizes")
+    house.take_over(model, node.outputs[0], whole)
+
+
+def _given(model: ir.Model, stack: _Stack) -> list[ir.Value]:
+    """What feeds every member, as outputs of the graph in the place of the stack."""
+    place = list(model.graph.outputs).index(stack.fed)
+    insert, given = house.Inserter(model, UnstackStates.name, source=house.source_of(stack.fed.producer())), []
+    for at, part in enumerate(stack.parts):
+        name = house.fresh_name(model.graph, f"{stack.state.output}_{at}")
+        if part.producer() is None or part.is_graph_output() or part in given:
+            part = insert.op("Identity", [part], name=name, shape=part.shape, dtype=part.dtype)
+        part.name = name
+        given.append(part)
+    model.graph.outputs[place : place + 1] = given
+    return given
+
+
+def _member(initial: Initial, axis: int, at: int) -> Initial:
+    """What one member of a stack begins with."""
+    array = np.asarray(initial)
+    return initial if not array.ndim else initial_of_array(array.take(at if array.shape[axis] > 1 else 0, axis))
