@@ -22,11 +22,13 @@ class CachedProduct:
         node: it.
         first: what a call computes.
         second: what is joined of a state, or picked from a constant.
+        held: the state's input, or the constant.
     """
 
     node: ir.Node
     first: ir.Value
     second: ir.Value
+    held: ir.Value
 
     @property
     def of_shares(self) -> bool:
@@ -49,22 +51,23 @@ def _product(node: ir.Node, states: Collection[ir.Value]) -> CachedProduct | Non
         return None
     if {first.dtype, second.dtype} != {ir.DataType.FLOAT} or len(second.shape or ()) < 3:
         return None
-    return CachedProduct(node, first, second) if _is_held(second, states) else None
+    held = _held(second, states)
+    return None if held is None else CachedProduct(node, first, second, held)
 
 
-def _is_held(value: ir.Value, states: Collection[ir.Value]) -> bool:
-    """Whether entries of a value were there before the call: of a state, or of a table that is no single number."""
+def _held(value: ir.Value, states: Collection[ir.Value]) -> ir.Value | None:
+    """Of which entries in a value were there before the call: a state, or a table that is no single number."""
     pending, seen = [value], {value}
     while pending:
         value = pending.pop()
         array = house.array_of(value)
         if value in states or (array is not None and array.size > 1):
-            return True
+            return value
         maker = value.producer()
         moved = [] if maker is None else moved_by(maker)
         pending += [each for each in moved if each not in seen]
         seen.update(moved)
-    return False
+    return None
 
 
 def _origin_of(value: ir.Value) -> str:

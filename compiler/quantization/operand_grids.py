@@ -25,9 +25,10 @@ def operands_of(products: Iterable[CachedProduct]) -> list[str]:
 def grids_of(
     lowered: Lowered, products: Iterable[CachedProduct], streams: Sequence[Sequence[Feed]]
 ) -> tuple[Grids, Mapping[str, TensorRange]]:
-    """The grid of every operand, and how it was chosen; what are the same entries in another order have one grid.
+    """The grid of every operand, and how it was chosen.
 
-    Data are unsigned, what a state or a table holds is signed.
+    Data are unsigned, on one grid in whatever order they are read. What a state or a table holds is signed, and all
+    that is read of it has one grid: a state that holds the keys and values of all layers can carry no other codes.
 
     Args:
         lowered: the graph, in real numbers still.
@@ -39,8 +40,8 @@ def grids_of(
     """
     alike: dict[tuple[ir.Value, bool], list[str]] = {}
     for each in products:
-        for value, signed in ((each.first, False), (each.second, True)):
-            names = alike.setdefault((root_of(value), signed), [])
+        for value, of, signed in ((each.first, root_of(each.first), False), (each.second, each.held, True)):
+            names = alike.setdefault((of, signed), [])
             names += [] if value.name in names else [str(value.name)]
     wanted = {name: Wanted(name, -1) for names in alike.values() for name in names}
     table = record(lowered, list(wanted.values()), streams)
@@ -49,7 +50,8 @@ def grids_of(
         tensors = {name: table.tensors[str(wanted[name])] for name in names}
         rows = [tensor.rows for tensor in tensors.values()]
         behind = [(each, np.eye(each.shape[1], dtype=np.float32)) for each in rows]
-        grid, found = nearest_grid(tensors[names[0]], behind, signed=signed)
+        widest = max(tensors.values(), key=lambda tensor: max(-tensor.low, tensor.high))
+        grid, found = nearest_grid(widest, behind, signed=signed)
         for name, tensor in tensors.items():
             grids[name], ranges[name] = grid, range_chosen(name, grid, found, tensor)
     return grids, ranges

@@ -36,6 +36,7 @@ def attention(second: str, *, soft: bool = False) -> Lowered:
 def test_what_was_there_before_the_call_is_found(second: str) -> None:
     (found,) = cached_products(attention(second))
     assert (found.node.op_type, found.first.name, found.second.name) == ("MatMul", "q", "keys")
+    assert found.held.name == ("table" if second == "table" else "past")
     assert not found.of_shares
 
 
