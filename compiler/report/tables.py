@@ -1,6 +1,6 @@
 """A build as tables in a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.markup import escape
 from rich.table import Table
@@ -121,15 +121,7 @@ def _ratio_table(report: BuildReport) -> Table | None:
 
 
 def tables_of(report: BuildReport) -> Iterator[Table]:
-    """The passes, forms, pins, gates, sizes, speed and engines of a build: those that it has."""
-    makers = (
-        _pass_table,
-        _search_table,
-        _pin_table,
-        _gate_table,
-        _size_table,
-        _speed_table,
-        _ratio_table,
-        _engine_table,
-    )
+    """The passes, forms, pins, gates, sizes, speed and engines of a build; of several targets how they compare."""
+    of_one = (_pass_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
+    makers: tuple[Callable[[BuildReport], Table | None], ...] = (_ratio_table,) if report.targets else of_one
     yield from (table for make in makers if (table := make(report)) is not None)

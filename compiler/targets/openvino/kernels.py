@@ -6,6 +6,9 @@ from typing import Any
 PRODUCTS = ("convolution", "fullyconnected", "groupconvolution", "matmul")
 """Kernels that multiply, as the names begin that OpenVINO has for them."""
 
+SCALED = "/DequantizationMultiply"
+"""What OpenVINO adds to the name of a product whose result it scales in the same kernel."""
+
 INTEGERS = frozenset({"i8", "u8"})
 
 
@@ -20,7 +23,7 @@ def integer_products(runtime_model: Any) -> frozenset[str]:
 
 def _integer_names(told: Any) -> Iterator[str]:
     if _text(told, "layerType").lower().startswith(PRODUCTS) and _text(told, "runtimePrecision") in INTEGERS:
-        yield from _text(told, "originalLayersNames").split(",")
+        yield from (name.removesuffix(SCALED) for name in _text(told, "originalLayersNames").split(","))
 
 
 def _text(told: Any, key: str) -> str:
