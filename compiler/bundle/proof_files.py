@@ -7,11 +7,12 @@ derived: `proofs/<graph>.whole.onnx` and `.steps.onnx`.
 Weights that ship anyway are read from `graphs/<graph>.weights`. Others are in `proofs/<graph>.weights`; those of a
 graph that is rounded later would make the bundle several times as large, so that large finite ones are left out: in
 their place stand their bounds, and the replay draws numbers between them. A proof speaks of operators and shapes, not
-of weights, and so holds for those, too.
+of weights, and so holds for those, too; but for one that only one side of a proof has, which was cut or moved between.
 """
 
 import dataclasses
 import hashlib
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from compiler import ir as house
+from compiler.analysis.rows_alone import AFTER
 from compiler.stages import Lowered, Outcome
 from compiler.targets.base import Built
 from runtime_lite.format.canonical_json import canonical_json
@@ -105,12 +107,15 @@ def proof_files(
     records = []
     for number, proof in enumerate(proofs):
         sides = {"before": proof.before, "after": proof.after}
-        named = _named(weights, files, {f"{number}.{side}": model for side, model in sides.items()}, graph)
+        speaks_of_both = not all(record.get(AFTER) for record in proof.records)
+        models = {f"{number}.{side}": model for side, model in sides.items()}
+        named = _named(weights, files, models, graph, speaks_of_both=speaks_of_both)
         told = {"pass": proof.stage, "graphs": named, "lowered": dict(proof.lowered)}
         records += [{**told, **record} for record in proof.records]
     content: dict[str, Any] = {"graph": graph, "records": records}
     if derivation is not None:
-        named = _named(weights, files, {"whole": derivation.whole, "steps": derivation.steps}, graph)
+        sides = {"whole": derivation.whole, "steps": derivation.steps}
+        named = _named(weights, files, sides, graph, speaks_of_both=True)
         content["derivation"] = {"graphs": named, "certificate": dict(derivation.certificate)}
     if weights.content:
         files[f"proofs/{weights.name}"] = bytes(weights.content)
@@ -118,15 +123,29 @@ def proof_files(
 
 
 def _named(
-    weights: "_ProofWeights", files: dict[str, bytes], models: Mapping[str, onnx.ModelProto], graph: str
+    weights: "_ProofWeights",
+    files: dict[str, bytes],
+    models: Mapping[str, onnx.ModelProto],
+    graph: str,
+    *,
+    speaks_of_both: bool,
 ) -> dict[str, dict[str, str]]:
-    """Write graphs as files; how a certificate names each, by the last part of its name."""
-    named = {}
+    """Write graphs as files; how a certificate names each, by the last part of its name.
+
+    What one side alone has is left out only where nothing is said of both: the other side would be drawn apart from it.
+    """
+    named, contents = {}, [_contents(model) for model in models.values()]
+    may_go = frozenset.intersection(*contents) if speaks_of_both else frozenset.union(*contents)
     for name, model in models.items():
-        content, file = weights.externalise(model), f"proofs/{graph}.{name}.onnx"
+        content, file = weights.externalise(model, may_go), f"proofs/{graph}.{name}.onnx"
         files[file] = content
         named[name.rpartition(".")[2]] = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
     return named
+
+
+def _contents(model: onnx.ModelProto) -> frozenset[bytes]:
+    """The weights of a graph, by their hashes."""
+    return frozenset(hashlib.sha256(tensor.raw_data).digest() for tensor in model.graph.initializer)
 
 
 def _shipped(built: Built) -> dict[str, tuple[str, int]]:
@@ -149,27 +168,28 @@ class _ProofWeights:
         self.name, self.known, self.lossy = f"{graph}.weights", dict(known), lossy
         self.content = bytearray()
 
-    def externalise(self, model: onnx.ModelProto) -> bytes:
-        """Serialise a graph with its large initializers elsewhere."""
+    def externalise(self, model: onnx.ModelProto, may_go: frozenset[bytes]) -> bytes:
+        """Serialise a graph with its large initializers elsewhere, or left out where they may go."""
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         for tensor in copy.graph.initializer:
             data = tensor.raw_data
             if len(data) <= INLINE_BYTES:
                 continue
-            where = self._place(tensor)
+            where = self._place(tensor, may_go)
             tensor.ClearField("raw_data")
             tensor.data_location = onnx.TensorProto.EXTERNAL
             for key, value in where.items():
                 tensor.external_data.add(key=key, value=value)
         return bytes(copy.SerializeToString(deterministic=True))
 
-    def _place(self, tensor: onnx.TensorProto) -> dict[str, str]:
+    def _place(self, tensor: onnx.TensorProto, may_go: frozenset[bytes]) -> dict[str, str]:
         data = tensor.raw_data
-        digest = hashlib.sha256(data).hexdigest()
+        hashed = hashlib.sha256(data)
+        digest, goes = hashed.hexdigest(), self.lossy and len(data) > LEFT_OUT_BYTES and hashed.digest() in may_go
         if digest not in self.known:
             array = numpy_helper.to_array(tensor)
-            if self.lossy and len(data) > LEFT_OUT_BYTES and array.dtype.kind == "f" and np.isfinite(array).all():
+            if goes and array.dtype.kind == "f" and np.isfinite(array).all():
                 return {"location": LEFT_OUT, "low": repr(float(array.min())), "high": repr(float(array.max()))}
             self.known[digest] = (self.name, len(self.content))
             self.content.extend(data)
@@ -178,8 +198,9 @@ class _ProofWeights:
 
 
 def drawn(tensor: onnx.TensorProto, low: float, high: float) -> np.ndarray[Any, Any]:
-    """Numbers in the place of a weight that was left out; both bounds are among them."""
+    """Numbers in the place of a weight that was left out, equal ones for equal weights; both bounds are among them."""
     dtype = ir.DataType(tensor.data_type).numpy()
-    array = np.random.default_rng(len(tensor.name)).uniform(low, high, tuple(tensor.dims)).astype(dtype)
+    seed = zlib.crc32(repr((low, high, tuple(tensor.dims))).encode())
+    array = np.random.default_rng(seed).uniform(low, high, tuple(tensor.dims)).astype(dtype)
     array.flat[0], array.flat[-1] = low, high
     return array

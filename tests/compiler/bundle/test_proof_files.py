@@ -38,6 +38,22 @@ def test_large_weights_of_a_graph_that_is_rounded_are_their_bounds() -> None:
     assert told == {"location": LEFT_OUT, "low": "-2.0", "high": "3.0"}
 
 
+def test_a_weight_that_one_side_alone_has_is_kept_where_something_is_said_of_both() -> None:
+    table = np.linspace(-2, 3, 40_000, dtype=np.float32).reshape(SHAPE)
+    cut = np.ascontiguousarray(table[:150])
+    of_both, of_one = {"batch": "batch"}, {"batch": "batch", "after": True}
+    for records, kept in (((of_both,), table.tobytes() + cut.tobytes()), ((of_one,), None)):
+        proof = Proof("pad_axes", records, model_of(table), model_of(cut), {})
+        _, files = proof_files("net", [proof], Built((), {}, {}), lossy=True)
+        assert files.get("proofs/net.weights") == kept
+
+
+def test_equal_weights_of_other_names_are_equal_where_they_are_left_out() -> None:
+    of = [onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=SHAPE) for name in ("w", "w_again")]
+    first, second = (drawn(each, -2.0, 3.0) for each in of)
+    assert np.array_equal(first, second)
+
+
 def test_a_table_of_infinities_is_kept_whatever_is_rounded() -> None:
     mask = np.triu(np.full(SHAPE, -np.inf, np.float32), 1)
     assert written(mask, lossy=True)[0]["proofs/net.weights"] == mask.tobytes()
