@@ -62,7 +62,7 @@ def test_what_targets_share_is_done_once(both: Project) -> None:
 def test_nothing_is_done_again_where_nothing_has_changed(both: Project) -> None:
     assert both.build(out="kept", recipe="stream.yaml").code == 0
     again = both.build(out="again", recipe="stream.yaml")
-    assert again.stages(cached=False) == []
+    assert again.stages(cached=False) == [":side by side"], "what was measured is of this machine at this moment"
     for target in ("onnx_static", "openvino"):
         assert digest_of(both.folder / "again" / target) == digest_of(both.folder / "kept" / target)
 

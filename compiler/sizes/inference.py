@@ -162,7 +162,7 @@ def _after(known: Inference, extension: Inference) -> Inference:
 
 def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
     """A product of integers that gives real numbers."""
-    context.set_shape_and_dtype(node.outputs[0], node.outputs[0].shape, ir.DataType.FLOAT)
+    node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)  # the context keeps the type that was there
 
 
 def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:

@@ -35,7 +35,7 @@ class OnnxStatic(Target):
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Form, ...]] = (
-        Form(FoldFactors(), is_standard=True),
+        Form(FoldFactors()),
         Form(LowerPointwiseConvolutions(), is_standard=True),
         Form(WidenDepthwiseConvolutions(), is_standard=True),
         Form(SinkTransposes(), is_standard=True),

@@ -13,6 +13,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.targets.onnx_static import OnnxStatic
 from tests.kit.models.project import ALWAYS, Project, digest_of
 from tests.kit.sabotage import Spoil, sabotage
 
@@ -59,7 +60,10 @@ PASSES = [
 LOWERED = [f"net:{name}" for name in PASSES]
 
 
-SHIPPED = ["net:onnx_static", "net:verify", "net:invariance", ":replay", "net:task", ":speed", ":budget"]
+FORMS = [f"net:{form.name}" for form in OnnxStatic().planned("net", lossy=False).plan]
+
+
+SHIPPED = ["net:onnx_static", *FORMS, "net:verify", "net:invariance", ":replay", "net:task", ":speed", ":budget"]
 
 
 def checkpoint_byte(project: Project) -> None:

@@ -90,5 +90,5 @@ def test_sites_are_found_in_what_others_have_quantised(tmp_path: Path) -> None:
 def test_the_checker_sees_what_the_runtime_sees(tmp_path: Path) -> None:
     file = shipped(tmp_path, QuantizeStatic(pins=()))
     layers = {node.name for node in integer_layers(onnx.load(file))}
-    assert len(layers) == 7 and all(name.endswith("_int8_node") for name in layers)
+    assert len(layers) == 7 and all("_int8_node" in name for name in layers)
     assert np.all([isinstance(name, str) for name in layers]) and ir.load(file) is not None
