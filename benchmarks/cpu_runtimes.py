@@ -194,7 +194,7 @@ def _ratios(contenders: Mapping[str, Contender], rows: int, rounds: int) -> dict
     ]
     turns = Rounds(calls)
     turns.more(rounds)
-    return {label: turns.ratio(of=place) for place, label in enumerate(contenders)}
+    return {label: turns.ratio(pair=(place, 0)) for place, label in enumerate(contenders)}
 
 
 def _full_feed(lowered: Lowered, rows: int) -> dict[str, Array]:

@@ -92,8 +92,9 @@ class Rounds:
     def _direction(self) -> int:
         return 1 if len(self.times) % 2 else -1
 
-    def ratio(self, sizes: str = "", of: int = 0, to: int = 1) -> Ratio:
-        """The time of one call over that of another."""
+    def ratio(self, sizes: str = "", pair: tuple[int, int] = (0, 1)) -> Ratio:
+        """The time of one call over that of another, both by number and named together."""
+        of, to = pair
         return ratio_of([each[of] / each[to] for each in self.times], sizes)
 
     def _timed(self, run: Call, calls: int) -> float:

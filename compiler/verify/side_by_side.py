@@ -28,7 +28,7 @@ def side_by_side(bundles: Mapping[str, Path], clock: Clock | None = None) -> lis
                 rounds = Rounds(calls) if clock is None else Rounds(calls, clock)
                 rounds.more(ROUNDS)
                 for number, label in enumerate(others, 1):
-                    ratio = rounds.ratio(of=number)
+                    ratio = rounds.ratio(pair=(number, 0))
                     sizes = bucket_name(artifact.sizes)
                     found.append(RatioRow(name, sizes, label, first, ratio.median, ratio.low, ratio.high))
     return found

@@ -82,7 +82,7 @@ def test_three_calls_share_their_rounds_and_each_has_a_ratio_to_each() -> None:
     rounds.more(4)
     assert (rounds.calls, len(rounds.times)) == (1, 4)
     assert order == [2, 1, 0, 0, 1, 2] * 2, "none is always behind the same other"
-    assert [rounds.ratio(of=of, to=0).median for of in range(3)] == pytest.approx([1, 2, 3])
+    assert [rounds.ratio(pair=(of, 0)).median for of in range(3)] == pytest.approx([1, 2, 3])
 
 
 def test_short_calls_are_run_more_often_per_round() -> None:
