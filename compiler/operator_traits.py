@@ -64,6 +64,9 @@ ONE_OPERAND = ACTIVATIONS | {
 ENTRYWISE = ONE_OPERAND | BROADCASTING | CASTS | {"Clip"}
 """Compute one entry of one entry of each operand; what else Clip and CastLike read is no data."""
 
+OF_ALIKE_SHAPES = ENTRYWISE - {"CastLike"}
+"""Of the same, those whose operands all broadcast; CastLike reads the type of one of any shape."""
+
 OF_POSITIONS = (
     CASTS
     | BITWISE

@@ -30,7 +30,7 @@ from compiler.checker.graph import Rejected
 from compiler.checker.once import KIND, check_once
 from compiler.checker.steps import check_steps
 from compiler.errors import SlipwayError
-from compiler.passes import make_pass
+from compiler.passes import make_pass, with_preferred
 from compiler.passes.compute_once import ComputeOnce
 from compiler.sizes.expressions import expression, symbol
 from compiler.stages import Lowered, PaddedAxis, Pass, State
@@ -133,7 +133,7 @@ def _passes(bundle: Bundle, name: str) -> list[Pass]:
     recipe = yaml.safe_load(bundle.read_file(bundle.manifest.recipe))
     given = [each if isinstance(each, dict) else {each: {}} for each in recipe["graphs"][name]["passes"]]
     preferred = target_of(bundle).pass_options
-    listed = [(key, {**preferred.get(key, {}), **(options or {})}) for each in given for key, options in each.items()]
+    listed = [(key, with_preferred(key, options or {}, preferred)) for each in given for key, options in each.items()]
     return [make_pass(key, options, placements()) for key, options in listed]
 
 

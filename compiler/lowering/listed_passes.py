@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from compiler.errors import RecipeError
-from compiler.passes import make_pass, pass_kinds
+from compiler.passes import make_pass, pass_kinds, with_preferred
 from compiler.quantization.placement import with_placement
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import LoadedRecipe
@@ -76,7 +76,7 @@ def plan_of(
     """
     plan: list[PlannedPass] = []
     for listed in specs:
-        spec = PassSpec(name=listed.name, options={**preferred.get(listed.name, {}), **listed.options})
+        spec = PassSpec(name=listed.name, options=with_preferred(listed.name, listed.options, preferred))
         key = key_of(PassInputs(key, spec))
         was_rounded = bool(plan) and plan[-1].is_rounded
         plan.append(PlannedPass(make_pass(spec.name, spec.options, placements()), key, was_rounded))

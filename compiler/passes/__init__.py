@@ -85,5 +85,16 @@ def make_pass(name: str, options: Mapping[str, Any], placements: Mapping[str, Pl
     return pass_kinds()[name](**{option: _hashable(value) for option, value in given.items()})
 
 
+def with_preferred(name: str, options: Mapping[str, Any], preferred: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Options of a pass as a recipe has them, with those of a target where it says nothing.
+
+    Args:
+        name: of the pass.
+        options: as the recipe writes them.
+        preferred: the target's, by pass.
+    """
+    return {**preferred.get(name, {}), **options}
+
+
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value

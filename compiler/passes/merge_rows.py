@@ -24,13 +24,11 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.ir import Dim
-from compiler.operator_traits import ENTRYWISE
+from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.stages import Lowered, Outcome
 
 ALONG_THE_LAST = frozenset({"Concat", "LayerNormalization", "LogSoftmax", "Softmax", "Split"})
 """A list of its own: work along an axis that they name, so row by row where it is the last one."""
-
-ENTRY_BY_ENTRY = ENTRYWISE - {"CastLike"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +106,7 @@ class _Merging:
             data = len(node.inputs) if node.op_type == "Concat" else 1
             read = [self._over_rows(node, value, dims[:-1]) for value in node.inputs[:data]]
             return None if any(value is None for value in read) else [*read, *node.inputs[data:]]
-        if not house.is_op(node, *ENTRY_BY_ENTRY):
+        if not house.is_op(node, *OF_ALIKE_SHAPES):
             return None
         read = [value if value is None else self._entries(node, value, dims) for value in node.inputs]
         return None if any(a is None and b is not None for a, b in zip(read, node.inputs, strict=True)) else read

@@ -24,11 +24,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.operator_traits import ENTRYWISE
+from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.stages import Lowered, Outcome
-
-ENTRY_BY_ENTRY = ENTRYWISE - {"CastLike"}
-"""CastLike reads the type of an operand of any shape."""
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
 """A list of its own: take whole parts along an axis that they name."""
@@ -94,7 +91,7 @@ def _turned(model: ir.Model, behind: ir.Node, source: ir.Value, order: Order, ol
 
 def _sink(model: ir.Model, node: ir.Node) -> bool:
     """Compute in the order in front of the transposes, and transpose what comes of it."""
-    if not house.is_op(node, *ALONG_AN_AXIS, *ENTRY_BY_ENTRY):
+    if not house.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
     order = next((found for value in node.inputs if value is not None and (found := _alone(value, node))), None)
     if order is None or any(len(house.dims_of(value) or ()) != len(order) for value in node.outputs):

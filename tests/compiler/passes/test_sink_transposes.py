@@ -111,7 +111,7 @@ def test_transposes_between_an_input_and_an_output_keep_both_names() -> None:
 
 def test_an_axis_that_is_not_followed_breaks_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compiler.passes.sink_transposes.ALONG_AN_AXIS", frozenset())
-    monkeypatch.setattr("compiler.passes.sink_transposes.ENTRY_BY_ENTRY", frozenset({"Softmax"}))
+    monkeypatch.setattr("compiler.passes.sink_transposes.OF_ALIKE_SHAPES", frozenset({"Softmax"}))
     text = "(float[batch,6,4] x) => (float[batch,4,6] y) { t = Transpose<perm = [0, 2, 1]>(x)  y = Softmax(t) }"
     with pytest.raises(ContractBroken, match="meaning"):
         verify_pass(SinkTransposes(), lowered_of(text), tolerance=0.0, steps=2)
