@@ -13,7 +13,9 @@ from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.compute_once import ComputeOnce
 from compiler.passes.equalize_channels import EqualizeChannels
+from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.fold_mask_inputs import FoldMaskInputs
+from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.merge_first_call import MergeFirstCall
 from compiler.passes.merge_kv_heads import MergeKvHeads
@@ -27,6 +29,7 @@ from compiler.passes.quantize_static import QuantizeStatic
 from compiler.passes.rescale_streams import RescaleStreams
 from compiler.passes.select_states import SelectStates
 from compiler.passes.simplify import Simplify
+from compiler.passes.sink_transposes import SinkTransposes
 from compiler.passes.unstack_states import UnstackStates
 from compiler.passes.window_states import WindowStates
 from compiler.quantization.placement import CPU, Placement, with_placement
@@ -46,6 +49,7 @@ PASSES: list[type[Pass]] = [
     MergeFirstCall,
     MergeKvHeads,
     UnstackStates,
+    FoldFactors,
     CarryContexts,
     SelectStates,
     PadAxes,
@@ -57,6 +61,8 @@ PASSES: list[type[Pass]] = [
     QuantizeStates,
     RescaleStreams,
     LowerPrecision,
+    LowerPointwiseConvolutions,
+    SinkTransposes,
     EqualizeChannels,
     QuantizeStatic,
     QuantizeDynamic,

@@ -47,16 +47,22 @@ class FoldFactors:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        model, matched, rewritten = lowered.model, 0, 0
-        house.infer_shapes(model)
-        for node in house.nodes_of(model):
-            found = _factor(node)
-            if found is not None:
-                matched += 1
-                rewritten += _fold(model, node, *found)
-        if rewritten:
-            house.prune(model)
-        return Outcome(lowered, matched, rewritten)
+        counts = [_fold_all(model) for model in lowered.models]
+        return Outcome(lowered, sum(matched for matched, _ in counts), sum(rewritten for _, rewritten in counts))
+
+
+def _fold_all(model: ir.Model) -> tuple[int, int]:
+    """Factors of one graph, and how many of them are in weights now."""
+    matched, rewritten = 0, 0
+    house.infer_shapes(model)
+    for node in house.nodes_of(model):
+        found = _factor(node)
+        if found is not None:
+            matched += 1
+            rewritten += _fold(model, node, *found)
+    if rewritten:
+        house.prune(model)
+    return matched, rewritten
 
 
 def _factor(node: ir.Node) -> tuple[ir.Value, float] | None:

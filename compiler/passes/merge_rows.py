@@ -4,7 +4,7 @@ Before:
     y = MatMul(x [batch, 16, 256], weights [256, 512]);  z = Add(y, bias [512]);  n = LayerNormalization(z)
 After:
     r = Reshape(x, [-1, 256]);  y = MatMul(r, weights);  z = Add(y, bias);  n = LayerNormalization(z)
-    then Reshape(n, [-1, 16, 512]) where something reads it that is not done row by row
+    then Reshape(n, [-1, 16, 512]) where something reads it that is not done row by row; the same for dequantised codes
 
 Backends have fused kernels (product and bias, product and activation) for matrices alone, and fuse an addition with the
 normalisation behind it into something slower for what has three axes.
@@ -25,6 +25,7 @@ import onnx_ir as ir
 from compiler import ir as house
 from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.quantization.one_grid import has_one_grid
 from compiler.stages import Lowered, Outcome
 
 ALONG_THE_LAST = frozenset({"Concat", "LayerNormalization", "LogSoftmax", "Softmax", "Split"})
@@ -69,8 +70,7 @@ class _Merging:
     def visit(self, node: ir.Node) -> None:
         """Compute over rows what the node computes, where it can be."""
         if _is_product(node):
-            operand = node.inputs[0]
-            assert operand is not None
+            operand = self._undone(node)
             self._replace(node, [self._rows_of(node, operand), node.inputs[1]])
             self.merged += 1
         elif house.is_op(node, "Reshape"):
@@ -79,6 +79,17 @@ class _Merging:
             operands = self._operands(node)
             if operands is not None:
                 self._replace(node, operands)
+
+    def _undone(self, product: ir.Node) -> ir.Value:
+        """What a product reads; codes are turned into rows, so that nothing stands between them and the product."""
+        operand = product.inputs[0]
+        maker = None if operand is None else operand.producer()
+        rows = self._operands(maker) if maker is not None and has_one_grid(maker) else None
+        if maker is not None and rows is not None:
+            self._replace(maker, rows)
+        operand = product.inputs[0]
+        assert operand is not None
+        return operand
 
     def _rows_of(self, node: ir.Node, value: ir.Value) -> ir.Value:
         """A value with its leading axes merged, in front of a node that reads it."""
@@ -106,6 +117,9 @@ class _Merging:
             data = len(node.inputs) if node.op_type == "Concat" else 1
             read = [self._over_rows(node, value, dims[:-1]) for value in node.inputs[:data]]
             return None if any(value is None for value in read) else [*read, *node.inputs[data:]]
+        if has_one_grid(node):
+            rows = self._over_rows(node, node.inputs[0], dims[:-1])
+            return None if rows is None else [rows, *node.inputs[1:]]
         if not house.is_op(node, *OF_ALIKE_SHAPES):
             return None
         read = [value if value is None else self._entries(node, value, dims) for value in node.inputs]
@@ -135,7 +149,7 @@ class _Merging:
             for old in node.outputs
         ]
         attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
-        if "axis" in node.attributes or house.is_op(node, *ALONG_THE_LAST):
+        if house.is_op(node, *ALONG_THE_LAST):
             attributes["axis"] = ir.AttrInt64("axis", -1)
         made = ir.Node(
             "", node.op_type, operands, list(attributes.values()), outputs=outputs, name=f"{outputs[0].name}_node"
@@ -163,8 +177,16 @@ def _is_product(node: ir.Node) -> bool:
     """A product of something with more than two axes and a constant matrix."""
     if not house.is_op(node, "MatMul") or node.inputs[0] is None or _mergeable(node.inputs[0]) is None:
         return False
-    weights = house.array_of(node.inputs[1])
-    return weights is not None and weights.ndim == 2 and _mergeable(node.outputs[0]) is not None
+    return _is_matrix(node.inputs[1]) and _mergeable(node.outputs[0]) is not None
+
+
+def _is_matrix(value: ir.Value | None) -> bool:
+    """Whether a value is a constant matrix, of numbers or of codes that are dequantised."""
+    maker = None if value is None else value.producer()
+    if maker is not None and house.is_op(maker, "DequantizeLinear"):
+        value = maker.inputs[0]
+    array = house.array_of(value)
+    return array is not None and array.ndim == 2
 
 
 def _mergeable(value: ir.Value) -> tuple[Dim, ...] | None:

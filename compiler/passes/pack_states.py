@@ -23,7 +23,8 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import Place, RecipeError, Refused
+from compiler.errors import Place, Refused
+from compiler.passes.unstack_states import require_number_of_states
 from compiler.passes.window_states import rename_output
 from compiler.runners.coded_states import codes_of
 from compiler.stages import Array, Lowered, Outcome, State, StateMap
@@ -48,8 +49,7 @@ class PackStates:
     most: int | None = 0
 
     def __post_init__(self) -> None:
-        if self.most is not None and (isinstance(self.most, bool) or self.most < 0):
-            raise RecipeError(f"most: expected a number of states or null, got {self.most!r}", cure="change the value")
+        require_number_of_states(self.most)
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Pack every group of two or more states with the same shape, type, frames axis and cache.

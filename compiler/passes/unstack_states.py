@@ -20,33 +20,46 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.errors import Place
+from compiler.errors import Place, RecipeError
 from compiler.stages import Array, Lowered, Outcome, Refusal, State, StateMap
 from runtime_lite.format.initial_value import Initial, initial_of_array
 
 
 @dataclasses.dataclass(frozen=True)
 class UnstackStates:
-    """A state for every member of a stack."""
+    """A state for every member of a stack.
+
+    Attributes:
+        most: states that a step may have: where there were more, stacks stay; None for any number. Targets say it where
+            recipes do not.
+
+    Raises:
+        RecipeError: that is no number of states.
+    """
 
     name: ClassVar[str] = "unstack_states"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ("add_batch_axis", "merge_first_call")
     expensive: ClassVar[bool] = False
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        require_number_of_states(self.most)
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place, stack by stack."""
         house.infer_shapes(lowered.model)
-        matched, apart, refused = 0, dict[str, tuple[State, ...]](), list[Refusal]()
-        maps = list[StateMap]()
-        for state in lowered.states if lowered.first_call is None else ():
-            stack = _stack(lowered, state)
-            matched += stack is not None
-            if isinstance(stack, Refusal):
-                refused.append(stack)
-            elif stack is not None:
-                apart[state.input] = tuple(_write(lowered.model, stack))
-                maps.append(Unstacked(state.input, stack.axis, tuple(each.input for each in apart[state.input])))
+        states = lowered.states if lowered.first_call is None else ()
+        found = {state.input: _stack(lowered, state) for state in states}
+        stacks = [stack for stack in found.values() if isinstance(stack, _Stack)]
+        refused = [stack for stack in found.values() if isinstance(stack, Refusal)]
+        matched, more = len(stacks) + len(refused), sum(len(stack.parts) - 1 for stack in stacks)
+        if stacks and self.most is not None and len(states) + more > self.most:
+            detail = f"apart there were {len(states) + more} states, and a step may have {self.most}"
+            return Outcome(lowered, matched, refused=tuple(refused), detail=detail)
+        apart = {stack.state.input: tuple(_write(lowered.model, stack)) for stack in stacks}
+        members = {name: tuple(each.input for each in states) for name, states in apart.items()}
+        maps = [Unstacked(stack.state.input, stack.axis, members[stack.state.input]) for stack in stacks]
         if not apart:
             return Outcome(lowered, matched, refused=tuple(refused))
         house.prune(lowered.model)
@@ -56,6 +69,16 @@ class UnstackStates:
         new = dataclasses.replace(lowered, states=states, state_maps=(*lowered.state_maps, *maps))
         detail = f"{sum(map(len, apart.values()))} states in the place of {len(apart)}"
         return Outcome(new, matched, len(apart), tuple(refused), detail=detail)
+
+
+def require_number_of_states(most: int | None) -> None:
+    """Refuse an option that counts states and is no count.
+
+    Raises:
+        RecipeError: says what it was.
+    """
+    if most is not None and (isinstance(most, bool) or most < 0):
+        raise RecipeError(f"most: expected a number of states or null, got {most!r}", cure="change the value")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.passes.flatten_channels_last import FlattenChannelsLast
-from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.merge_rows import MergeRows
@@ -35,7 +34,6 @@ class OnnxStatic(Target):
     placement: ClassVar[Placement | None] = CPU
     opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Form, ...]] = (
-        Form(FoldFactors()),
         Form(LowerPointwiseConvolutions(), is_standard=True),
         Form(WidenDepthwiseConvolutions(), is_standard=True),
         Form(SinkTransposes(), is_standard=True),

@@ -18,6 +18,8 @@ STANDARD_PASSES = (
     "simplify",
     "add_batch_axis",
     "merge_first_call",
+    "unstack_states",
+    "fold_factors",
     "carry_contexts",
     "select_states",
     "pad_axes",

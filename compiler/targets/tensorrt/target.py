@@ -83,7 +83,10 @@ class Tensorrt(Target):
     """
 
     name: ClassVar[str] = "tensorrt"
-    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": 0}}  # each costs a call time
+    pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "unstack_states": {"most": 0},  # each costs a call time
+        "pack_states": {"most": 0},
+    }
     placement: ClassVar[Placement | None] = SYMMETRIC
     trial: ClassVar[str] = f"{FOLDER}/verify_t4.py"
 

@@ -89,6 +89,32 @@ def test_what_is_not_done_row_by_row_stays_as_it_is(lines: str) -> None:
     assert ops_of(outcome.lowered.model)[-1] == lines.rsplit("y = ")[1].split("(")[0].split("<")[0]
 
 
+QUANTISED = """(float[batch,6,2,2] x, float[8] bias) => (float[batch,6,n] y)
+<int64[3] merged = {0, 0, 4}, float s = {0.1}, uint8 z = {128},
+ float[8] each = {0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2}, int8[8] none = {0, 0, 0, 0, 0, 0, 0, 0}, int8[4,8] codes = {LIST}>
+{ q = QuantizeLinear(x, s, z)  r = Reshape(q, merged)  d = DequantizeLinear(r, s, z)
+  w = DequantizeLinear<axis = 1>(codes, each, none)  m = MatMul(d, w)  a = Add(m, bias)
+  k = QuantizeLinear(a, s, z)  b = DequantizeLinear(k, s, z)  y = Relu(b) }""".replace(
+    "LIST", ", ".join(str(n * 7 % 11 - 5) for n in range(32))
+)
+
+
+def test_codes_are_rows_too_and_stay_next_to_their_product() -> None:
+    lowered = lowered_of(QUANTISED)
+    outcome = verify_pass(MergeRows(), lowered, tolerance=ALMOST, steps=2)
+    before = ["QuantizeLinear", "Reshape", "DequantizeLinear", "DequantizeLinear", "MatMul", "Add"]
+    assert ops_of(outcome.lowered.model) == [*before, "QuantizeLinear", "DequantizeLinear", "Relu", "Reshape"]
+
+
+def test_codes_on_a_grid_per_channel_stay_as_they_are() -> None:
+    text = QUANTISED.replace("QuantizeLinear(a, s, z)", "QuantizeLinear<axis = 2>(a, each, some)").replace(
+        "DequantizeLinear(k, s, z)", "DequantizeLinear<axis = 2>(k, each, some)"
+    )
+    text = text.replace("int8[8] none", "uint8[8] some = {9, 9, 9, 9, 9, 9, 9, 9}, int8[8] none")
+    outcome = verify_pass(MergeRows(), lowered_of(text), tolerance=ALMOST, steps=2)
+    assert ops_of(outcome.lowered.model)[-4:] == ["Reshape", "QuantizeLinear", "DequantizeLinear", "Relu"]
+
+
 @pytest.mark.parametrize(
     "lines",
     ["t = Transpose<perm = [0, 2, 1]>(x)  y = MatMul(x, t)", "y = MatMul(x, cube)", "y = Relu(x)"],

@@ -29,6 +29,4 @@ def test_what_must_have_run_before_a_pass_exists_and_waits_for_nothing_that_wait
 def test_the_standard_passes_stand_in_order() -> None:
     for index, name in enumerate(STANDARD_PASSES):
         assert not set(pass_kinds()[name].after) & set(STANDARD_PASSES[index + 1 :])
-        assert set(pass_kinds()[name].after) <= {*STANDARD_PASSES, "unstack_states"}, (
-            "no pass waits for one that is not there"
-        )
+        assert set(pass_kinds()[name].after) <= set(STANDARD_PASSES), "no pass waits for one that is not there"

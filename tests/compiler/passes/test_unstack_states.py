@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import ir as house
+from compiler.errors import RecipeError
 from compiler.passes.carry_contexts import CarryContexts
 from compiler.passes.simplify import Simplify
 from compiler.passes.unstack_states import UnstackStates
@@ -55,6 +56,18 @@ def test_members_are_carried_apart(take: str) -> None:
     states = [(each.input, each.output) for each in outcome.lowered.states]
     assert states == [("stack_0", "next_0"), ("stack_1", "next_1")]
     assert outcome.detail == "2 states in the place of 1"
+
+
+def test_a_stack_stays_where_a_step_may_not_have_so_many_states() -> None:
+    outcome = verify_untouched(UnstackStates(most=1), stacked(GATHERED))
+    assert outcome.detail == "apart there were 2 states, and a step may have 1"
+    assert verify_pass(UnstackStates(most=2), stacked(GATHERED), tolerance=0.0).rewritten == 1
+
+
+@pytest.mark.parametrize("most", [-1, True])
+def test_states_are_counted(most: int) -> None:
+    with pytest.raises(RecipeError, match="expected a number of states"):
+        UnstackStates(most=most)
 
 
 def test_a_stack_that_lies_before_the_rows_in_the_model_is_taken_apart() -> None:

@@ -1,0 +1,16 @@
+"""Nodes that round every entry alike, so that they commute with whatever only moves entries.
+
+Source: QuantizeLinear and DequantizeLinear, ONNX opset 13: one scale and one zero point for all entries.
+"""
+
+import onnx_ir as ir
+
+from compiler import ir as house
+
+
+def has_one_grid(node: ir.Node) -> bool:
+    """Whether a node turns numbers into codes, or codes into numbers, on one constant grid for all entries."""
+    if not house.is_op(node, "DequantizeLinear", "QuantizeLinear"):
+        return False
+    parameters = [house.array_of(value) for value in node.inputs[1:] if value is not None]
+    return all(array is not None and array.size == 1 for array in parameters)
