@@ -91,7 +91,8 @@ def test_what_is_not_done_row_by_row_stays_as_it_is(lines: str) -> None:
 
 QUANTISED = """(float[batch,6,2,2] x, float[8] bias) => (float[batch,6,n] y)
 <int64[3] merged = {0, 0, 4}, float s = {0.1}, uint8 z = {128},
- float[8] each = {0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2}, int8[8] none = {0, 0, 0, 0, 0, 0, 0, 0}, int8[4,8] codes = {LIST}>
+ float[8] each = {0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2}, int8[8] none = {0, 0, 0, 0, 0, 0, 0, 0},
+ int8[4,8] codes = {LIST}>
 { q = QuantizeLinear(x, s, z)  r = Reshape(q, merged)  d = DequantizeLinear(r, s, z)
   w = DequantizeLinear<axis = 1>(codes, each, none)  m = MatMul(d, w)  a = Add(m, bias)
   k = QuantizeLinear(a, s, z)  b = DequantizeLinear(k, s, z)  y = Relu(b) }""".replace(
