@@ -1,14 +1,16 @@
 """Times the forms of a target on a recipe's graph, lever by lever, in the smallest and the largest bucket.
 
     python -m benchmarks.levers --recipe full_edge.yaml --runs 5
-    python -m benchmarks.levers --recipe full_edge.yaml --search --target onnx_static openvino
+    python -m benchmarks.levers --recipe full_edge.yaml --passes --search --target onnx_static openvino
 
 The graph goes through the recipe's passes once. Then it is written as it would ship with every plan of the table:
 without forms, each form alone, all but it, all up to it in the order of the target, and with `--search` what a search
-on this machine chose. All run in turns in one process, on full windows and one thread, round after round; a time is
-that of the process while it computes. Ratios are per round, to the graph before the first pass that rounds, without
-forms, on the first target (without such a pass to the graph without forms): median (10th..90th percentile). With
-`--runs` above 1 each run is a process of its own, and figures are the median of their medians (smallest..largest).
+on this machine chose. With `--passes` the graph is made once more without each of the recipe's passes that serve speed
+alone, and once with its states packed, and written with the target's own plan. All run in turns in one process, on full
+windows and one thread, round after round; a time is that of the process while it computes. Ratios are per round, to the
+graph before the first pass that rounds, without forms, on the first target (without such a pass to the graph without
+forms): median (10th..90th percentile). With `--runs` above 1 each run is a process of its own, and figures are the
+median of their medians (smallest..largest).
 """
 
 import argparse
@@ -30,6 +32,7 @@ from compiler.capture.original import Original
 from compiler.errors import DataError
 from compiler.lowering.lowering import Lowering
 from compiler.pipeline import check
+from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import load_recipe
 from compiler.records.searches import pinned
 from compiler.report.progress import Progress
@@ -43,6 +46,12 @@ from compiler.verify.speed import full_feeds
 from runtime_lite.format.manifest import bucket_name
 
 CONTENDERS = "contenders.json"
+
+SERVE_SPEED = (
+    "unstack_states", "fold_factors", "carry_contexts", "lower_pointwise_convolutions", "sink_transposes",
+    "quantize_attention", "carry_codes",
+)  # fmt: skip
+"""Passes that a recipe may leave out: the same model is said without them."""
 
 NONE, ALL = "without forms", "all forms"
 
@@ -85,6 +94,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--graph", help="the recipe's first by default")
     parser.add_argument("--target", nargs="+", default=["onnx_static"], choices=sorted(TARGETS))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for a build")
+    parser.add_argument("--passes", action="store_true", help="leave out passes one by one, too")
     parser.add_argument("--search", action="store_true", help="search for the fastest plan, too")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=1, help="separate processes")
@@ -107,6 +117,10 @@ def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender]
             notes.append(f"{kind}: {lowering.searched.machine}; {pinned([lowering.searched])}")
         for labels, built in _built(lowering, plans):
             contenders.append(_write(built, labels, kind, folder / f"{len(contenders)}"))
+        for label, passes in _variants(lowering.original.passes) if options.passes else ():
+            other = _lowering(options, kind, passes)
+            built = other.target.emit(other.final(), _ends(other.buckets))
+            contenders.append(_write(built, (label,), kind, folder / f"{len(contenders)}"))
     if not contenders:
         raise DataError(f"expected a target that runs here, got {', '.join(notes)}", cure="name another one")
     content = [dataclasses.asdict(each) for each in contenders]
@@ -114,14 +128,36 @@ def _written(options: argparse.Namespace, folder: Path) -> tuple[list[Contender]
     return contenders, notes
 
 
-def _lowering(options: argparse.Namespace, kind: str) -> Lowering:
-    """The recipe's graph for a target, all passes run; with its forms searched for, where that is asked for."""
-    forms = ", forms: search" if options.search else ""
-    loaded = load_recipe(options.recipe, [*options.set, f"targets.0={{kind: {kind}{forms}}}"])
-    target, name = check(loaded)[0].target, options.graph or next(iter(loaded.recipe.graphs))
+def _variants(passes: Sequence[PassSpec]) -> Iterator[tuple[str, list[PassSpec]]]:
+    """The recipe's passes without one that serves speed alone, and with packed states, by the row of the table."""
+    for name in dict.fromkeys(each.name for each in passes if each.name in SERVE_SPEED):
+        yield f"standard forms, without pass {name}", [each for each in passes if each.name != name]
+    packed = [
+        PassSpec(name="pack_states", options={"most": 0}) if each.name == "pack_states" else each for each in passes
+    ]
+    if packed != list(passes):
+        yield "standard forms, states packed", packed
+
+
+def _lowering(options: argparse.Namespace, kind: str, passes: Sequence[PassSpec] | None = None) -> Lowering:
+    """The recipe's graph for a target, all passes run; with its forms searched for, where that is asked for.
+
+    Args:
+        options: of the command.
+        kind: of target.
+        passes: in the place of the recipe's; then no forms are searched for.
+    """
+    forms = ", forms: search" if options.search and passes is None else ""
+    changes = [*options.set, f"targets.0={{kind: {kind}{forms}}}"]
+    loaded = load_recipe(options.recipe, changes)
+    name = options.graph or next(iter(loaded.recipe.graphs))
     if name not in loaded.recipe.graphs:
         names = ", ".join(loaded.recipe.graphs)
         raise DataError(f"{options.recipe}: expected one of its graphs ({names}), got {name!r}", cure="correct --graph")
+    if passes is not None:
+        written = json.dumps([{each.name: dict(each.options)} for each in passes])
+        loaded = load_recipe(options.recipe, [*changes, f"graphs.{name}.passes={written}"])
+    target = check(loaded)[0].target
     original = Original(loaded, name, loaded.recipe.graphs[name], StageCache(default_folder()), Progress())
     lowering = Lowering(original, target)
     lowering.run()

@@ -13,6 +13,8 @@ from tests.kit.formed import LegalStatic
 from tests.kit.models.project import HERE
 from tests.kit.models.tiny_graph import write_stream
 
+STANDARD = ["--set", "graphs.net.passes=[standard]"]
+
 FIGURES = r"\d+\.\d{3} \(\d+\.\d{3}\.\.\d+\.\d{3}\)"
 
 
@@ -42,3 +44,16 @@ def test_each_lever_is_a_row_and_each_run_a_process(
     assert {"swap_operands alone", "refuse_all alone (no change: refuse_all)"} <= set(rows)
     assert "all but refuse_all" in rows and "all forms (no change: refuse_all)" in rows
     assert len(rows) == 1 + 3 * len(LegalStatic.offers) + 1
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_pass_that_is_left_out_is_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["levers", "--recipe", "stream.yaml", "--passes", "--rounds", "2", *STANDARD])
+    levers.main()
+    rows = re.findall(r"^\| `onnx_static` \| (standard forms, .*?) \|", capsys.readouterr().out, re.MULTILINE)
+    assert rows == [
+        "standard forms, without pass unstack_states",
+        "standard forms, without pass fold_factors",
+        "standard forms, without pass carry_contexts",
+        "standard forms, states packed",
+    ]
