@@ -2,8 +2,12 @@
 
     python -m benchmarks.streaming_conformer --layers 12 --out bundle
     python -m benchmarks.streaming_conformer --layers 12 --bundle bundle --rows 1 4 16
+    python -m benchmarks.streaming_conformer --layers 12 --int8 --steps 60 --out int8
+    python -m benchmarks.streaming_conformer --layers 12 --export plain.onnx
+    python build.py bench int8 --against plain.onnx --set-size cached=64
 
 The second command builds nothing: it runs a bundle in each of its buckets of rows beside the model's own PyTorch loop.
+The third builds it on 8-bit integers, the fourth writes the plain export that the last times it against.
 
 The model is written for one row and in no way for deployment: a convolutional subsampling by four, then Conformer
 layers with attention caches of all layers stacked in one tensor `[layers, heads, cached, keys and values]`, without
@@ -17,9 +21,10 @@ Source: Zhang et al., WeNet 2.0 (arXiv 2203.15455), the step of its streaming en
 
 import argparse
 import collections
+import itertools
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,11 @@ from compiler.runners.ahead import ahead
 WIDTH, HEADS, KERNEL, MELS = 256, 4, 15, 80
 CHUNK, FRAMES, WINDOW = 16, 67, 64
 """New frames behind the subsampling, frames in front of it, and frames that an attention cache keeps."""
+
+INT8_PASSES: tuple[str | dict[str, Any], ...] = (
+    "standard", "lower_pointwise_convolutions", "sink_transposes", "equalize_channels", "quantize_attention",
+    {"quantize_static": {"pins": []}}, "carry_codes",
+)  # fmt: skip
 
 CALLS = 60
 """Of one stream of data: 960 frames, 15 windows."""
@@ -175,9 +185,9 @@ def build_of_two() -> nn.Module:
     return build(2)
 
 
-def streams(calls: int = CALLS) -> Iterator[list[dict[str, np.ndarray]]]:
+def streams(calls: int = CALLS, *, seed: int = 0) -> Iterator[list[dict[str, np.ndarray]]]:
     """Two streams of different features; chunks overlap as the subsampling needs them."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     for _ in range(2):
         heard = random.standard_normal((1, 4 * CHUNK * calls + 3, MELS), dtype=np.float32)
         yield [
@@ -189,12 +199,18 @@ def streams(calls: int = CALLS) -> Iterator[list[dict[str, np.ndarray]]]:
         ]
 
 
-def recipe(layers: int, steps: int) -> dict[str, Any]:
+def calibration() -> Iterator[list[dict[str, np.ndarray]]]:
+    """Streams of their own for calibration."""
+    return streams(CALLS, seed=1)
+
+
+def recipe(layers: int, steps: int, *, int8: bool = False) -> dict[str, Any]:
     """The recipe: inputs, states and axes, and what the model has in the place of the batch.
 
     Args:
         layers: of the model, 2 or 12.
         steps: chained calls that are compared; those beyond one stream for drift.
+        int8: whether it ends in 8-bit integers.
     """
     parity: dict[str, Any] = {"max_abs": LIMIT, "chained_steps": min(steps, CALLS)}
     if steps > CALLS:
@@ -216,16 +232,21 @@ def recipe(layers: int, steps: int) -> dict[str, Any]:
             "original": convolution,
         },
     }
-    graph = {
+    graph: dict[str, Any] = {
         "source": {"factory": "benchmarks.streaming_conformer:" + {2: "build_of_two", 12: "build"}[layers]},
         "inputs": inputs,
         "outputs": ["encoded", "next_attention_cache", "next_convolution_cache"],
         "axes": {"batch": {"buckets": list(BUCKETS)}, "cached": {"window": WINDOW}},
     }
+    data = {"verification": {"feeds": "benchmarks.streaming_conformer:streams", "count": 2}}
+    if int8:
+        graph["passes"] = list(INT8_PASSES)
+        data["calibration"] = {"feeds": "benchmarks.streaming_conformer:calibration", "count": 2}
+        parity["lossy"] = {"max_abs": 0.5, "sqnr_db": 20.0}
     return {
         "name": f"streaming_conformer_{layers}",
         "graphs": {"encoder": graph},
-        "data": {"verification": {"feeds": "benchmarks.streaming_conformer:streams", "count": 2}},
+        "data": data,
         "targets": [{"kind": "onnx_static"}],
         "gates": {"parity": {"encoder": parity}},
     }
@@ -244,7 +265,7 @@ def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> 
         threads: that one run may use.
 
     Returns:
-        By output and state the largest difference.
+        By output and state the largest difference; without states in whose place others are carried.
     """
     errors, peaks = dict[str, float](), dict[str, float]()
     answers = collections.deque[dict[str, np.ndarray]](maxlen=rows)
@@ -259,12 +280,39 @@ def furthest(folder: Path, layers: int, calls: int, rows: int, threads: int) -> 
             for row, (outputs, state) in enumerate(results):
                 states[row] = state
                 for name, expected in answers[row].items():
-                    got = {**outputs, **state.values}[name][0]
+                    got = _stacked({**outputs, **state.values}, name)
+                    if got is None:
+                        continue
                     newest = got[:, :, -expected.shape[2] :] if name == "attention_cache" else got
                     error = float(np.max(np.abs(newest.astype(np.float64) - expected)))
                     errors[name] = max(errors.get(name, 0.0), float("inf") if np.isnan(error) else error)
                     peaks[name] = max(peaks.get(name, 1.0), float(np.max(np.abs(expected))))
     return {name: error / peaks[name] for name, error in errors.items()}
+
+
+def _stacked(values: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
+    """An output of one row, or the states of all layers as the model stacks them; None where others are carried."""
+    if name in values:
+        found: np.ndarray = values[name][0]
+        return found
+    layers = itertools.takewhile(values.__contains__, (f"{name}_{layer}" for layer in itertools.count()))
+    members = [values[each][0] for each in layers]
+    return np.stack(members) if members else None
+
+
+def export(layers: int, path: Path) -> None:
+    """Write the plain dynamic export that everybody starts from."""
+    model = build(layers) if layers > 2 else build_of_two()
+    attention = torch.zeros(layers, HEADS, WINDOW, 2 * WIDTH // HEADS)
+    given = (torch.zeros(1, FRAMES, MELS), torch.tensor(0), attention, torch.zeros(layers, 1, WIDTH, KERNEL - 1))
+    cached = {2: torch.export.Dim("cached")}
+    shapes: tuple[dict[int, Any], ...] = ({}, {}, cached, {})
+    with torch.no_grad():
+        program = torch.onnx.export(
+            model.eval(), given, dynamo=True, dynamic_shapes=shapes, opset_version=20, verbose=False
+        )
+    assert program is not None
+    program.save(path)
 
 
 def _torch_loop(model: nn.Module, feeds: Sequence[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
@@ -287,7 +335,7 @@ def _torch_loop(model: nn.Module, feeds: Sequence[dict[str, np.ndarray]]) -> Ite
 def _build(options: argparse.Namespace, folder: Path) -> int:
     """Build it and print the time of every stage; the exit code of the build."""
     written, report = folder / "streaming_conformer.yaml", folder / "report.json"
-    written.write_text(yaml.safe_dump(recipe(options.layers, options.steps), sort_keys=False))
+    written.write_text(yaml.safe_dump(recipe(options.layers, options.steps, int8=options.int8), sort_keys=False))
     places = ["--out", str(options.out or folder / "bundle"), "--no-cache", "--report", str(report)]
     code = front_door.main(["--recipe", str(written), *places])
     stages = json.loads(report.read_text())["stages"] if report.exists() else []
@@ -304,11 +352,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build of a cache-aware Conformer, stage by stage, and its calls.")
     parser.add_argument("--layers", type=int, choices=(2, 12), default=12)
     parser.add_argument("--steps", type=int, default=1000, help="chained calls that are compared")
+    parser.add_argument("--int8", action="store_true", help="on 8-bit integers")
+    parser.add_argument("--export", type=Path, help="write the plain dynamic export here, build nothing")
     parser.add_argument("--out", type=Path, help="where the bundle stays; it goes where none is given")
     parser.add_argument("--bundle", type=Path, help="one that is built already: compare it, build nothing")
     parser.add_argument("--rows", type=int, nargs="+", choices=BUCKETS, default=list(BUCKETS))
     parser.add_argument("--threads", type=int, default=1, help="of one run of a bundle")
     options = parser.parse_args(arguments)
+    if options.export is not None:
+        export(options.layers, options.export)
+        return 0
     if options.bundle is None:
         with tempfile.TemporaryDirectory() as scratch:
             return _build(options, Path(scratch))
