@@ -11,7 +11,7 @@ After:
 A step then reads a cache once and writes one frame of it, where it wrote all of it several times.
 
 Requires: one cache in which every frame has a slot of its own, along which all states lie (as steps are derived);
-    rows proved; states that are not packed.
+    rows proved; states that are not packed yet.
 Ensures: left-aligned caches to which calls append; their free slots hold zeros, as the runtime keeps them.
 Keeps: everything that does not touch cached frames.
 Numerics: order of summation.
@@ -136,7 +136,7 @@ def _cached(lowered: Lowered, state: State) -> Cached:
                 return Cached(value, node.inputs[1], state.frames_axis)
     raise Refused(
         f"expected new frames to be joined behind {state.input!r}",
-        cure="list the standard passes without pack_states, behind which no state lies alone",
+        cure="list append_states in front of pack_states, behind which no state lies alone",
         place=Place(graph=lowered.graph, tensor=state.input),
     )
 

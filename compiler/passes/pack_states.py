@@ -136,7 +136,8 @@ def _pack(model: ir.Model, members: list[State], name: str) -> State:
         joined = insert.op("Concat", [older, stacked], {"axis": frames_axis + 1}, name=f"{name}_next")
     else:
         joined = _stack(insert, fed, f"{name}_next")
-    joined.shape, joined.type = carrier.shape, carrier.type
+    each = list(fed[0].shape or shape)  # no more than the new frames, of caches to which calls append
+    joined.shape, joined.type = ir.Shape([each[0], len(members), *each[1:]]), carrier.type
     rename_output(model, fed[0], joined, f"next_{name}")
     for value in fed[1:]:
         model.graph.outputs.remove(value)

@@ -12,6 +12,7 @@ from compiler.errors import Refused
 from compiler.passes import make_pass
 from compiler.passes.append_states import AppendStates, LeftAligned
 from compiler.passes.freeze_axes import FreezeAxes
+from compiler.passes.pack_states import PackStates
 from compiler.recipe.tree.standard_passes import STANDARD_PASSES
 from compiler.runners.choose import runners_of
 from compiler.runners.session import session_of
@@ -79,6 +80,21 @@ def test_rows_of_any_age_get_the_same_answers(name: str) -> None:
             np.testing.assert_allclose(got[row, :length], expected[row, :length], rtol=0, atol=1e-5)
         for state in after.states:
             _same_frames(after, state.input, one, other)
+
+
+def test_appended_states_are_packed_behind() -> None:
+    apart = appended(lowered_steps(DRAWINGS["rotary, grouped heads"], "pack_states")).lowered
+    packed = PackStates().apply(copy_of(apart)).lowered
+    (state,) = packed.states
+    assert [state.input] == list(packed.parts)
+    given = house.outputs_named(packed.model)[state.output].shape
+    each = house.outputs_named(apart.model)[apart.states[0].output].shape
+    assert given is not None
+    assert each is not None
+    assert list(given) == [each[0], len(apart.states), *each[1:]]
+    one, other = runners_of(apart, ROWS)(), runners_of(packed, ROWS)()
+    for feed in calls():
+        np.testing.assert_array_equal(other.step(feed)["scores"], one.step(feed)["scores"])
 
 
 def _same_frames(after: Lowered, name: str, one: CallRunner, other: CallRunner) -> None:
