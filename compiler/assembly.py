@@ -26,6 +26,7 @@ from compiler.records.drift_curves import curve_of
 from compiler.report.build_record import BuildRecord
 from compiler.report.progress import Progress
 from compiler.targets.base import Built, Target
+from compiler.targets.forms import Form
 from compiler.verify.chunk_lengths import Flush
 from compiler.verify.gate import Artefacts, OriginalGraph, Phase, Shipped, ShippedGraph
 from compiler.verify.gates import run_gates
@@ -85,7 +86,8 @@ class Assembly:
         for name, lowering in self.lowerings.items():
             built = lowering.emit()
             write_files(self.folder, built.files)
-            graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, built, self.folder, self.loaded)}
+            forms = lowering.target.plan
+            graphs = {**self.shipped.graphs, name: _shipped_graph(lowering, forms, built, self.folder, self.loaded)}
             self.shipped = dataclasses.replace(self.shipped, graphs=graphs)
 
     def check(self, phase: Phase) -> None:
@@ -189,10 +191,11 @@ def _original_of(lowering: Lowering) -> OriginalGraph:
     )
 
 
-def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: LoadedRecipe) -> ShippedGraph:
-    """What gates look at of one graph whose artefacts lie in a folder."""
+def _shipped_graph(
+    lowering: Lowering, forms: Sequence[Form], built: Built, folder: Path, loaded: LoadedRecipe
+) -> ShippedGraph:
+    """What gates look at of one graph whose artefacts, made by some forms, lie in a folder."""
     final, steps = lowering.final(), lowering.original.steps(max(lowering.gate.chained_steps, 1))
-    forms = [form.name for form in lowering.target.plan]
     spec = loaded.recipe.graphs[lowering.name]
     limits, open_artifact = lowering.gate.limits(lossy=lowering.is_rounded), lowering.target.open
     artefacts: Artefacts = (
@@ -221,21 +224,23 @@ def _shipped_graph(lowering: Lowering, built: Built, folder: Path, loaded: Loade
         is_timed_here=built.engine is None and lowering.target.times_here,
         before_rounding=lowering.emit_exact,
         open_exact=lowering.target.unrounded().open,
-        forms=forms,
-        with_forms=lambda count: _in_part(lowering, loaded, forms, count),
+        forms=[form.name for form in forms],
+        rounding_forms=[form.name for form in forms if form.made.lossy],
+        with_forms=functools.partial(_in_part, lowering, loaded),
     )
 
 
 @contextlib.contextmanager
 def _in_part(
-    lowering: Lowering, loaded: LoadedRecipe, forms: Sequence[str], count: int
+    lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]
 ) -> Iterator[tuple[Path, ShippedGraph]]:
-    """A graph with so many of its forms, the first; a failure of it is explained by the last of these."""
-    before, built = lowering.emit_with(forms[: max(count - 1, 0)]), lowering.emit_with(forms[:count])
+    """A graph with some of its forms; a failure of it is explained by the last of these."""
+    forms = [form for form in lowering.target.plan if form.name in names]
+    built = lowering.emit_with(names)
     with tempfile.TemporaryDirectory() as scratch:
         write_files(Path(scratch), built.files)
-        graph = _shipped_graph(lowering, built, Path(scratch), loaded)
-        explain = functools.partial(lowering.explain_form, before, built) if count else lowering.explain
+        graph = _shipped_graph(lowering, forms, built, Path(scratch), loaded)
+        explain = functools.partial(lowering.explain_form, names[:-1], built) if forms else lowering.explain
         yield Path(scratch), dataclasses.replace(graph, explain=explain)
 
 

@@ -224,7 +224,7 @@ class Lowering:
 
     def explain_form(
         self,
-        before: Built,
+        forms: Sequence[str],
         after: Built,
         error: GateFailed,
         steps: Sequence[OriginalCall],
@@ -234,14 +234,14 @@ class Lowering:
         """A failure of what ships with the nodes of one form to blame; as it is where no artefact runs one row alone.
 
         Args:
-            before: the artefacts without that form.
-            after: those with it.
+            forms: names of those in front of it.
+            after: the artefacts with these and it.
             error: what does not hold.
             steps: the calls.
             limits: what is allowed.
             advance: called as the search goes on.
         """
-        first, second = before.artifacts[0], after.artifacts[0]
+        first, second = self.emit_with(forms).artifacts[0], after.artifacts[0]
         if first.sizes.get(str(second.lowered.batch_axis), 1) != 1 or second.lowered.padded_axes:
             return error
         return self.parity.explain(error, first.lowered, second.lowered, steps, limits, advance, optimize=True)

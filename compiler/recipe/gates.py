@@ -10,6 +10,10 @@ EdgeKind = Literal["silence", "constant", "impulse", "full_scale", "smallest"]
 """What an edge feed holds; compiler/verify/edge_feeds.py makes them."""
 
 
+MAX_FORM_LOSS_DB = 1.0
+"""A quarter more power of noise than without forms. Roundings that flip make other noise, not more."""
+
+
 class Tolerance(Record):
     """How far outputs and states may be from the original model's.
 
@@ -40,12 +44,15 @@ class ParityGate(Tolerance):
     Attributes:
         chained_steps: calls in a row, each fed with the states of the one before.
         lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
+        max_form_loss_db: largest loss of signal to noise by the target's forms, in dB, where something rounds on
+            purpose.
         drift: whether the artefact is run much longer, to see that errors do not grow; for graphs with states.
         edges: the kinds of edge feeds that every comparison runs besides.
     """
 
     chained_steps: Positive
     lossy: Tolerance | None = None
+    max_form_loss_db: Annotated[float, Field(ge=0)] = MAX_FORM_LOSS_DB
     drift: DriftGate | None = None
     edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
 

@@ -31,7 +31,7 @@ def _blamed(gate: Gate, shipped: Shipped, error: GateFailed, advance: Advance) -
 
 def _failure(gate: Gate, shipped: Shipped, count: int, advance: Advance) -> GateFailed | None:
     """How the gate fails on the graph with so many of its forms, the first; None where it holds."""
-    with shipped.graph.with_forms(count) as (folder, graph):
+    with shipped.graph.with_forms(shipped.graph.forms[:count]) as (folder, graph):
         in_part = dataclasses.replace(shipped, folder=folder, graphs={**shipped.graphs, shipped.name: graph})
         try:
             gate.run(in_part, advance)

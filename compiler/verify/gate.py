@@ -45,8 +45,8 @@ class Artefacts(Protocol):
         """The bucket that is compared with the original; empty where it is the smallest that fits each step."""
         ...
 
-    def differences(self, advance: Advance) -> list[Difference]:
-        """From the original, by output and state."""
+    def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
+        """From the original, by output and state, over all steps or so many at most."""
         ...
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
@@ -107,7 +107,8 @@ class ShippedGraph:
         before_rounding: the artefacts of the graph before the first pass that rounds.
         open_exact: opens what stands for one of these, by the path of its main file.
         forms: names of the forms that have made the artefacts, in order.
-        with_forms: the graph with so many of them, the first, as it would ship, and the folder where that lies.
+        rounding_forms: those of them that round on purpose.
+        with_forms: the graph with some of them, in order, as it would ship, and the folder where that lies.
     """
 
     lowered: Lowered
@@ -122,7 +123,8 @@ class ShippedGraph:
     before_rounding: Callable[[], Built]
     open_exact: Callable[[Path], Session]
     forms: Sequence[str]
-    with_forms: "Callable[[int], AbstractContextManager[tuple[Path, ShippedGraph]]]"
+    rounding_forms: Sequence[str]
+    with_forms: "Callable[[Sequence[str]], AbstractContextManager[tuple[Path, ShippedGraph]]]"
 
     @property
     def runs_here(self) -> bool:

@@ -68,9 +68,14 @@ class StreamArtefacts:
         """The smallest bucket."""
         return _name(self.artifacts[0])
 
-    def differences(self, advance: Advance) -> list[Difference]:
-        """From the original, of the smallest artefact over chained steps, with the runtime's own optimisations."""
-        emitted, steps = self.artifacts[0], self._repeated(self.steps)
+    def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
+        """From the original, of the smallest artefact over chained steps, with the runtime's own optimisations.
+
+        Args:
+            advance: called as the steps go by.
+            most: so many steps at most, the first; all without it.
+        """
+        emitted, steps = self.artifacts[0], self._repeated(self.steps[:most])
         return compare(
             self.runners.record(emitted), self.runners.runner(emitted), steps, lambda done: advance(done, len(steps))
         )

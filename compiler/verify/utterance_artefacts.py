@@ -100,14 +100,24 @@ class UtteranceArtefacts:
             self._answers[index] = self._alone(self.steps[index].feed)
         return self._answers[index]
 
-    def differences(self, advance: Advance) -> list[Difference]:
-        """From the original, of every utterance alone in its smallest bucket."""
+    def differences(self, advance: Advance, most: int | None = None) -> list[Difference]:
+        """From the original, of utterances alone in their smallest bucket.
+
+        Args:
+            advance: called as the utterances go by.
+            most: so many utterances at most, of all sizes; all without it.
+        """
         tallies: dict[str, Tally] = {}
-        for index, step in enumerate(self.steps):
+        chosen = range(len(self.steps)) if most is None else self._of_all_sizes(most)
+        for done, index in enumerate(chosen, start=1):
             for name, array in self.answer(index).items():
-                tallies.setdefault(name, Tally(name)).add(array, step.outputs[name])
-            advance(index + 1, len(self.steps))
+                tallies.setdefault(name, Tally(name)).add(array, self.steps[index].outputs[name])
+            advance(done, len(chosen))
         return [tally.difference() for tally in tallies.values()]
+
+    def _of_all_sizes(self, most: int) -> list[int]:
+        """So many utterances at most, the shortest and the longest among them."""
+        return sorted({*np.linspace(0, len(self.steps) - 1, most).astype(int).tolist()})
 
     def disagreement(self, cases: Sequence[EdgeCase], limits: Tolerance) -> Disagreement | None:
         """The first edge feed that an artefact answers otherwise than the original, alone in its smallest bucket."""
@@ -115,7 +125,7 @@ class UtteranceArtefacts:
 
     def golden(self) -> bytes:
         """The golden file: utterances of all sizes as the artefacts answer them, the shortest among them."""
-        chosen = sorted({*np.linspace(0, len(self.steps) - 1, GOLDEN_STEPS).astype(int).tolist()})
+        chosen = self._of_all_sizes(GOLDEN_STEPS)
         steps = tuple(GoldenStep(dict(self.steps[index].feed), self.answer(index)) for index in chosen)
         return npz_from_golden(Golden(steps, self.tolerance))
 

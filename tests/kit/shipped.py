@@ -69,6 +69,7 @@ def shipped(
         before_rounding=mock.Mock(),
         open_exact=OnnxStatic().open,
         forms=(),
+        rounding_forms=(),
         with_forms=mock.Mock(),
     )
     original = OriginalGraph(gate=GATE, run=mock.Mock(), streams=list, edges=lambda: cases, check_apart=mock.Mock())

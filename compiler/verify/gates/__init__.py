@@ -15,6 +15,7 @@ from compiler.verify.gates.budget import BUDGET
 from compiler.verify.gates.chunks import CHUNKS
 from compiler.verify.gates.drift import DRIFT
 from compiler.verify.gates.edges import EDGES
+from compiler.verify.gates.forms import FORMS
 from compiler.verify.gates.golden import REPLAY
 from compiler.verify.gates.integer_kernels import INTEGER_KERNELS
 from compiler.verify.gates.invariance import INVARIANCE
@@ -27,6 +28,7 @@ GATES: tuple[Gate, ...] = (
     PARITY,
     EDGES,
     BUCKETS,
+    FORMS,
     CHUNKS,
     DRIFT,
     STREAM_LENGTH,

@@ -100,8 +100,8 @@ def test_the_gate_runs_with_more_and_more_forms_until_it_fails(breaks_from: int,
         return Checked([])
 
     @contextlib.contextmanager
-    def with_forms(count: int) -> Iterator[tuple[Path, ShippedGraph]]:
-        yield tmp_path, dataclasses.replace(whole.graph, forms=("a", "b")[:count])
+    def with_forms(names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
+        yield tmp_path, dataclasses.replace(whole.graph, forms=names)
 
     first = emitted(tmp_path, relu(1), {"batch": 1})
     whole = shipped(tmp_path / "elsewhere", mock.Mock(), [first])

@@ -1,0 +1,96 @@
+"""The gate on a target's forms: what has been rounded on purpose is no noisier with them than without.
+
+The same graph with forms and without rounds other values up and down, so that the two are as far from each other as
+either is from the original. Therefore both are compared with the original, on the same calls, and then their ratios of
+signal to noise. The limits of parity leave room for what rounds on purpose, which a form that says the same in other
+operators has no right to. Forms that round on purpose themselves are on both sides.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from compiler.errors import GateFailed, Place
+from compiler.recipe.record import Recipe
+from compiler.records.findings import Finding, at_most
+from compiler.runners.stream import Advance
+from compiler.verify.differences import NO_PARTS, Difference, Parts, states_of
+from compiler.verify.gate import Checked, Gate, Shipped
+
+LOSS = "parity.max_form_loss_db"
+
+CALLS = 24
+"""Chained calls that are compared; of a window of 128 frames and chunks of 16 two thirds have full caches."""
+
+EXACT_DB = 100.0
+"""What is so far above its noise counts as exact: sums of float32 in another order leave more than 120 dB, and 16 bits
+no more than 98 (6.02 dB per bit and 1.76, of a full sine: W. R. Bennett, Spectra of Quantized Signals, 1948)."""
+
+
+def form_findings(
+    graph: str,
+    formed: Sequence[Difference],
+    plain: Sequence[Difference],
+    most_db: float,
+    parts: Parts = NO_PARTS,
+) -> Iterator[Finding]:
+    """What every output and state loses.
+
+    Args:
+        graph: its name.
+        formed: differences from the original with all forms.
+        plain: the same without those that do not round on purpose.
+        most_db: largest loss that holds.
+        parts: the model's states by the tensor that they are packed into.
+    """
+    without = {each.tensor: each.sqnr_db for each in plain}
+    for each in formed:
+        ratios = (each.sqnr_db, without[each.tensor])
+        yield at_most(
+            LOSS,
+            graph,
+            each.tensor,
+            limit=most_db,
+            measured=_counted(ratios[1]) - _counted(ratios[0]),
+            detail=f"{states_of(each.tensor, parts)}{_words(ratios[0])} with forms, {_words(ratios[1])} without",
+            figures={"steps": each.steps, "sqnr_db": ratios[0], "sqnr_db_without_forms": ratios[1]},
+        )
+
+
+def _counted(sqnr_db: float | None) -> float:
+    return EXACT_DB if sqnr_db is None else min(sqnr_db, EXACT_DB)
+
+
+def _words(sqnr_db: float | None) -> str:
+    return "no noise" if sqnr_db is None else f"{sqnr_db:.1f} dB"
+
+
+def _lost(finding: Finding) -> float:
+    return finding.measured or 0.0
+
+
+def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
+    """Whether something rounds on purpose that a form which does not has changed."""
+    graph = shipped.graph
+    changed = {each.form for each in graph.built.forms if each.rewritten}
+    return graph.is_rounded and bool(changed - set(graph.rounding_forms))
+
+
+def _check(shipped: Shipped, advance: Advance) -> Checked:
+    graph, limit = shipped.graph, shipped.original.gate.max_form_loss_db
+    formed = graph.artefacts.differences(advance, CALLS)
+    with graph.with_forms(graph.rounding_forms) as (_, other):
+        plain = other.artefacts.differences(advance, CALLS)
+    findings = list(form_findings(shipped.name, formed, plain, limit, graph.lowered.parts))
+    failed = max((each for each in findings if not each.holds), key=_lost, default=None)
+    if failed is not None:
+        raise GateFailed(
+            f"expected {failed.subject} with the target's forms at most {limit:g} dB noisier than without, got "
+            f"{failed.measured:.2f} dB: {failed.detail}",
+            cure="report the form; forms: [] builds without",
+            place=Place(stage="verify", graph=shipped.name, tensor=failed.subject),
+            findings=findings,
+        )
+    worst = max(findings, key=_lost)
+    return Checked(findings, f"forms: {worst.subject} {worst.detail}")
+
+
+FORMS = Gate("forms", _check, lambda recipe, graph: (), _wanted, stage="verify")
