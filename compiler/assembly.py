@@ -231,9 +231,7 @@ def _shipped_graph(
 
 
 @contextlib.contextmanager
-def _in_part(
-    lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]
-) -> Iterator[tuple[Path, ShippedGraph]]:
+def _in_part(lowering: Lowering, loaded: LoadedRecipe, names: Sequence[str]) -> Iterator[tuple[Path, ShippedGraph]]:
     """A graph with some of its forms; a failure of it is explained by the last of these."""
     forms = [form for form in lowering.target.plan if form.name in names]
     built = lowering.emit_with(names)

@@ -252,6 +252,7 @@ EXAMPLES: Mapping[str, Example] = {
     "ParityGate.max_abs": Example("1.0e-5", "gates.parity.recogniser.max_abs"),
     "ParityGate.sqnr_db": Example("60.0", "gates.parity.recogniser.sqnr_db"),
     "ParityGate.chained_steps": Example("30", "gates.parity.recogniser.chained_steps"),
+    "ParityGate.max_form_loss_db": Example("0.5", "gates.parity.recogniser.max_form_loss_db"),
     "ParityGate.edges": Example("[silence, impulse]", "gates.parity.recogniser.edges"),
     "DriftGate.steps": Example("2000", "gates.parity.recogniser.drift.steps"),
     "DriftGate.max_growth": Example("1.2", "gates.parity.recogniser.drift.max_growth"),

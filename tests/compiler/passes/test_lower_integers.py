@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
+from compiler.errors import InternalError
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.runners.session import open_session
@@ -79,6 +80,38 @@ def test_contract(bias: str) -> None:
 def test_what_has_no_fast_kernel_stays_and_is_named() -> None:
     outcome = verify_untouched(LowerIntegers(), around(product(kinds=("int8", "int8"))), refused="plain loops")
     assert "node sum_matmul" in str(outcome.refused[0])
+
+
+def test_constants_that_get_each_others_names_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two products of one shape: under one name the second would be scaled as the first."""
+    scales = [np.array([1, 2], np.float32), np.array([3, 1], np.float32)]
+    model = parse(
+        """(uint8[batch,2,2] x, float xs, uint8 xz, int8[2,2] w, int8[2] wz, float[2] s1, float[2] s2)
+        => (float[batch,2,2] y, float[batch,2,2] z)
+        { a = DequantizeLinear(x, xs, xz)  c = DequantizeLinear<axis = 1>(w, s1, wz)
+          d = DequantizeLinear<axis = 1>(w, s2, wz)  y = MatMul(a, c)  z = MatMul(a, d) }""",
+        {
+            "xs": np.array(0.5, np.float32),
+            "xz": np.array(7, np.uint8),
+            "w": np.arange(4, dtype=np.int8).reshape(2, 2),
+            "wz": np.zeros(2, np.int8),
+            "s1": scales[0],
+            "s2": scales[1],
+        },
+    )
+    lowered = Lowered("net", model, batch_axis="batch", data_outputs=("y", "z"))
+    constant = house.Inserter.constant
+
+    def of_one_name(self: house.Inserter, array: Array, name: str) -> ir.Value:
+        taken = [value for value in self.graph.initializers.values() if str(value.name).startswith(f"{name}_")]
+        alike = [value for value in taken if value.shape == ir.Shape(array.shape)]
+        return alike[0] if alike else constant(self, array, name)
+
+    whole = LowerIntegers().apply(dataclasses.replace(lowered, model=house.clone(model)))
+    assert whole.rewritten == 2
+    monkeypatch.setattr(house.Inserter, "constant", of_one_name)
+    with pytest.raises(InternalError, match="expected the weights of the graph before lowering, got 1 others for 1"):
+        LowerIntegers().apply(lowered)
 
 
 def test_a_quantised_recogniser_keeps_its_answers_and_its_shapes() -> None:
