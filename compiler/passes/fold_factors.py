@@ -5,8 +5,8 @@ Before:
 After:
     y = Add(MatMul(x, weights * 0.5), bias * 0.5);  scores = MatMul(q, keys) with q of weights / 8
 
-A factor goes through sums (into every summand), products (into one operand), and whatever only moves entries. It is
-taken along only where everything on its way is read by nothing else, and ends in constants.
+A factor goes through sums and joins (into every part), products (into one operand), and whatever only moves entries.
+It is taken along only where everything on its way is read by nothing else, and ends in constants.
 
 Requires: constant weights.
 Ensures: nothing; one node fewer per factor.
@@ -120,8 +120,8 @@ class _Way:
         if node is None or value.is_graph_output() or len(node.outputs) != 1:
             return False
         self.values.add(value)
-        if house.is_op(node, "Add", "Sub"):
-            return all(self._through(node, at) for at in (0, 1))
+        if house.is_op(node, "Add", "Sub", "Concat"):
+            return all(self._through(node, at) for at in range(len(node.inputs)))
         if house.is_op(node, "Neg", *MOVED):
             return self._through(node, 0)
         if house.is_op(node, "Conv", "Gemm"):

@@ -43,6 +43,29 @@ def test_scores_of_two_kinds_take_their_scale_from_one_query(*, swapped: bool) -
     assert "Div" not in ops_of(outcome.lowered.model)
 
 
+TURNED = """(float[batch,6,4] x, float[batch,4,6] keys, float[4,4] w, float[batch,6,2] cos, float[batch,6,2] sin)
+    => (float[batch,6,6] y) <float root = {0.125}, int64[1] zero = {0}, int64[1] two = {2}, int64[1] four = {4}>
+{
+    q = MatMul(x, w)
+    first = Slice(q, zero, two, two)  second = Slice(q, two, four, two)
+    a = Mul(first, cos)  b = Mul(second, sin)  left = Sub(a, b)
+    c = Mul(second, cos)  d = Mul(first, sin)  right = Add(c, d)
+    turned = Concat<axis = 2>(left, right)
+    scores = MatMul(turned, keys)
+    y = Mul(scores, root)
+}"""
+
+
+def test_queries_that_positions_turn_take_the_scale_of_their_scores() -> None:
+    outcome = verify_pass(FoldFactors(), lowered_of(TURNED), tolerance=0.0, steps=2)
+    assert ops_of(outcome.lowered.model).count("Mul") == 4
+
+
+def test_a_join_with_something_that_cannot_be_multiplied_stays() -> None:
+    joined = TURNED.replace("Concat<axis = 2>(left, right)", "Concat<axis = 2>(left, cos)")
+    verify_untouched(FoldFactors(), lowered_of(joined))
+
+
 def test_a_convolution_takes_it_with_its_bias() -> None:
     text = """(float[batch,4,6] x, float[4,4,3] kernel, float[4] bias) => (float[batch,4,4] y) <float half = {0.25}>
     { c = Conv(x, kernel, bias)  n = Neg(c)  y = Mul(half, n) }"""
