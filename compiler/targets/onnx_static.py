@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from compiler.passes.flatten_channels_last import FlattenChannelsLast
+from compiler.passes.fuse_attention import FuseAttention
 from compiler.passes.lower_integers import LowerIntegers
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
 from compiler.passes.merge_rows import MergeRows
@@ -39,6 +40,7 @@ class OnnxStatic(Target):
         Form(SinkTransposes(), is_standard=True),
         Form(FlattenChannelsLast(), is_standard=True),
         Form(MultiplyBeforeLookup(), is_standard=True),
+        Form(FuseAttention()),
         Form(MergeRows(), is_standard=True),
         Form(SplitHiddenChannels()),
         Form(LowerIntegers(), is_standard=True),

@@ -111,8 +111,11 @@ def write_prepared(target: Target, prepared: Prepared) -> Built:
             files[file] = weights.externalise(each.lowered.model)
         artifacts.append(Emitted(sizes, file, (f"graphs/{weights.name}",), each.lowered))
     files[f"graphs/{weights.name}"] = bytes(weights.content)
-    model = lowered.model
-    versions = {"opset": model.opset_imports[""], "ir_version": model.ir_version}
+    models = [each.lowered.model for each in done.values()]
+    versions = {
+        "opset": max(model.opset_imports[""] for model in models),
+        "ir_version": max(model.ir_version for model in models),
+    }
     refused = tuple(map(str, prepared.refused))
     return Built(tuple(artifacts), files, versions, refused=refused, forms=outcomes_of(done.values()))
 

@@ -72,6 +72,15 @@ def test_one_graph_per_bucket_and_one_weights_file() -> None:
     assert built.versions == {"opset": 20, "ir_version": 10}
 
 
+def test_the_opset_is_that_of_what_is_written() -> None:
+    text = """(float[batch,2,3,4] q, float[batch,2,4,5] k, float[batch,2,5,4] v) => (float[batch,2,3,4] y)
+        { s = MatMul(q, k)  p = Softmax<axis = -1>(s)  y = MatMul(p, v) }"""
+    lowered = Lowered("tiny", parse(text), batch_axis=BATCH)
+    built = write_static(OnnxStatic(forms=("fuse_attention",)), lowered, {BATCH: (1,)})
+    (proto,) = (onnx.load_model_from_string(built.files[each.file]) for each in built.artifacts)
+    assert [each.version for each in proto.opset_import] == [built.versions["opset"]] == [23]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_no_dimension_is_a_name_or_unknown(which: int) -> None:
     built = emitted(heavy()[which])

@@ -1,0 +1,184 @@
+"""Reads what attention does between its two products: factors, added terms, hidden places, a softmax.
+
+scores = MatMul(queries, keys) -> Mul, Div by a number | Add of a term | Where(seen, scores, a number that hides)
+       -> Softmax along the last axis -> Where(seen, weights, 0), or nothing -> MatMul(weights, values)
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from compiler import ir as house
+
+HIDES = -1e9
+"""The largest number that hides: as a score it gives a weight of 0 where another score of the row lies above -1e8."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operator between scores and softmax.
+
+    Attributes:
+        node: a Mul, Div, Add or Where.
+        at: which of its operands the scores are.
+    """
+
+    node: ir.Node
+    at: int
+
+    @property
+    def other(self) -> ir.Value:
+        """The factor, the term, or what tells which places are seen."""
+        value = self.node.inputs[1 - self.at]
+        assert value is not None
+        return value
+
+    @property
+    def number(self) -> float:
+        """What a factor multiplies with, or what hidden places get."""
+        array = house.array_of(self.node.inputs[2] if self.is_mask else self.other)
+        assert array is not None
+        number = float(array.reshape(()))
+        return 1.0 / number if self.node.op_type == "Div" else number
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it hides places."""
+        return self.node.op_type == "Where"
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether it multiplies with a number."""
+        return self.node.op_type in ("Mul", "Div")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """One attention, from its first product to its second.
+
+    Attributes:
+        product: of queries and keys.
+        steps: from the product to the softmax.
+        softmax: its node.
+        clears: the selection that gives rows in which nothing is seen weights of 0, by the same condition as the only
+            mask; or None.
+        context: the product with the values.
+    """
+
+    product: ir.Node
+    steps: tuple[Step, ...]
+    softmax: ir.Node
+    clears: ir.Node | None
+    context: ir.Node
+
+    @property
+    def masks(self) -> tuple[Step, ...]:
+        """The steps that hide places."""
+        return tuple(step for step in self.steps if step.is_mask)
+
+    @property
+    def scale(self) -> float:
+        """What the product is multiplied with."""
+        return self.factor_from(0)
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """What hidden places have at the softmax, by mask."""
+        return tuple(step.number * self.factor_from(at) for at, step in enumerate(self.steps) if step.is_mask)
+
+    def factor_from(self, place: int) -> float:
+        """What the result of a step's operand is multiplied with on its way to the softmax."""
+        return math.prod((step.number for step in self.steps[place:] if step.is_factor), start=1.0)
+
+
+def weights_for_values(softmax: ir.Node) -> ir.Node | None:
+    """The product of two computed values that reads a softmax as its first operand, through what may lie between."""
+    waiting = [softmax]
+    while waiting:
+        node = waiting.pop()
+        for reader in house.consumers_of(node.outputs[0]):
+            if house.is_op(reader, "MatMul") and reader.inputs[0] is node.outputs[0]:
+                return None if house.array_of(reader.inputs[1]) is not None else reader
+            if reader.op_type in ("Where", "QuantizeLinear", "DequantizeLinear", "Cast", "Identity"):
+                waiting.append(reader)
+    return None
+
+
+def read_scores(softmax: ir.Node) -> Scores | str:
+    """What lies around a softmax, or why it is no attention of this form."""
+    weights = softmax.outputs[0]
+    rank = len(house.dims_of(weights) or ())
+    if not rank or house.int_attribute(softmax, "axis", -1) % rank != rank - 1:
+        return "expected a softmax along the last axis"
+    found = _steps(softmax.inputs[0])
+    if isinstance(found, str):
+        return found
+    product, steps = found
+    if weights.dtype != ir.DataType.FLOAT:
+        return f"expected float32, got {weights.dtype}"
+    clears = next((node for node in house.consumers_of(weights) if _clears(node, weights, steps)), None)
+    if clears is not None and len(house.consumers_of(weights)) == 1:
+        weights = clears.outputs[0]
+    context = _only_reader(weights)
+    if context is None or not house.is_op(context, "MatMul") or context.inputs[0] is not weights:
+        readers = ", ".join(node.op_type for node in house.consumers_of(weights)) or "the caller"
+        return f"expected weights to be read by the product with values alone, got {readers}"
+    return _unquantised(Scores(product, tuple(steps), softmax, clears, context))
+
+
+def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
+    """The product that scores come from, and the steps from there up to a value; or why there is none."""
+    node = None if value is None else value.producer()
+    if value is None or node is None:
+        return "expected a product of queries and keys, got none"
+    if _only_reader(value) is None:
+        return f"{value.name} is read by more than the softmax"
+    if house.is_op(node, "MatMul"):
+        constant = any(house.array_of(operand) is not None for operand in node.inputs)
+        return "expected a product of queries and keys, got one with a constant" if constant else (node, [])
+    reason = f"{node.op_type} lies between scores and softmax"
+    for step in _read(node):
+        found = _steps(node.inputs[step.at])
+        if not isinstance(found, str):
+            return found[0], [*found[1], step]
+        reason = found
+    return reason
+
+
+def _read(node: ir.Node) -> list[Step]:
+    """The ways to see a node as a step."""
+    if house.is_op(node, "Add"):
+        return [Step(node, at) for at in (0, 1)]
+    if house.is_op(node, "Div"):
+        return [Step(node, 0)] if _is_number(node.inputs[1]) else []
+    if house.is_op(node, "Mul"):
+        return [Step(node, at) for at in (0, 1) if _is_number(node.inputs[1 - at])]
+    return [Step(node, 1)] if house.is_op(node, "Where") and _is_number(node.inputs[2]) else []
+
+
+def _is_number(value: ir.Value | None) -> bool:
+    array = house.array_of(value)
+    return array is not None and array.size == 1 and array.ndim <= 1
+
+
+def _clears(node: ir.Node, weights: ir.Value, steps: Sequence[Step]) -> bool:
+    """Whether a node gives rows in which nothing is seen weights of 0, by the only condition that hides scores."""
+    if not house.is_op(node, "Where") or node.inputs[1] is not weights or not _is_number(node.inputs[2]):
+        return False
+    seen = [step.other for step in steps if step.is_mask]
+    return Step(node, 1).number == 0.0 and len(seen) == 1 and seen[0] is node.inputs[0]
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    readers = house.consumers_of(value)
+    return readers[0] if len(value.uses()) == 1 and not value.is_graph_output() else None
+
+
+def _unquantised(scores: Scores) -> Scores | str:
+    operands = [*scores.product.inputs, scores.context.inputs[1]]
+    makers = [value.producer() for value in operands if value is not None]
+    return (
+        "a product of dequantised values" if any(house.is_op(node, "DequantizeLinear") for node in makers) else scores
+    )
