@@ -252,7 +252,7 @@ class _Writer:
         if scores.clears is not None or math.isinf(step.number):
             return -math.inf
         lower = {other for other in scores.fills if other < step.number * scores.factor_from(place)}
-        return LOWEST / 2 ** (1 + len(lower)) / max(1.0, scores.factor_from(place))
+        return float(LOWEST / 2.0 ** (1 + len(lower)) / max(1.0, scores.factor_from(place)))
 
     def _shaped(self, mask: ir.Value) -> ir.Value:
         """With four axes at most, and as many places as there are scores of a head."""
