@@ -8,7 +8,8 @@ with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our o
     Squeeze of Unsqueeze, Dropout at inference, If on a constant, sequences of known pieces, Size, Cast of
     ConstantOfShape; Mul and Div by 1; Add of -0.0 and Sub of 0.0; Add and Sub of an integer 0; Pad of zeros before Conv
 
-Of our own: zeros as initial states of a recurrence; counted padding of an AveragePool in ceil mode that pads nothing.
+Of our own: zeros as initial states of a recurrence; counted padding of an AveragePool in ceil mode that pads nothing;
+    padding behind a Conv whose results are cut off
 
 Left out, and why:
 
@@ -257,7 +258,12 @@ def expand(candidate: Candidate) -> ir.Value | None:
 
 
 def cut(candidate: Candidate) -> ir.Value | None:
-    """Slice of all entries."""
+    """Slice of all entries; of a convolution's, as many as went in."""
+    whole = _everything(candidate)
+    return _padded_less(candidate) if whole is None else whole
+
+
+def _everything(candidate: Candidate) -> ir.Value | None:
     value = candidate.value(0)
     starts, ends = candidate.constant(1), candidate.constant(2)
     if value is None or starts is None or ends is None or not starts.size:
@@ -275,6 +281,41 @@ def cut(candidate: Candidate) -> ir.Value | None:
         if not (from_the_first and to_the_last):
             return None
     return value
+
+
+def _padded_less(candidate: Candidate) -> ir.Value | None:
+    """The first entries of a convolution, as many as went in: it need not pad behind what gives them."""
+    made, bounds = candidate.alone(0, "Conv"), [candidate.constant(at) for at in (1, 3)]
+    bounds.append(np.ones(1) if candidate.value(4) is None else candidate.constant(4))
+    known = [int(each.item()) for each in bounds if each is not None and each.size == 1]
+    if made is None or len(known) < len(bounds) or not _is_plain(made):
+        return None
+    value, (start, axis, step) = made.inputs[0], known
+    dims, kernel = (None if each is None else house.dims_of(each) for each in made.inputs[:2])
+    if dims is None or kernel is None or (start, step) != (0, 1) or axis % len(dims) < 2:
+        return None
+    size, taps, count, at = dims[axis], kernel[axis], len(dims) - 2, axis % len(dims) - 2
+    strides, dilations = (house.ints_attribute(made, name) or (1,) * count for name in ("strides", "dilations"))
+    pads = list(house.ints_attribute(made, "pads") or (0,) * 2 * count)
+    needed = dilations[at] * (taps - 1) - pads[at] if isinstance(taps, int) else -1
+    if strides[at] != 1 or not 0 <= needed <= pads[at + count] or not _is_count(candidate, size):
+        return None
+    pads[at + count] = needed
+    attributes = [each for name, each in made.attributes.items() if name != "pads"]
+    node = ir.Node("", "Conv", made.inputs, [*attributes, ir.AttrInt64s("pads", pads)], num_outputs=1)
+    return _placed(candidate, node, f"{made.outputs[0].name}_uncut", None if value is None else value.dtype)
+
+
+def _is_plain(node: ir.Node) -> bool:
+    return str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
+
+
+def _is_count(candidate: Candidate, size: Dim) -> bool:
+    """Whether a Slice ends at a size, and nothing cuts what is counted."""
+    end = candidate.value(2)
+    maker = None if end is None else end.producer()
+    counts = candidate.constant(2) is not None or (maker is not None and _counts_no_cut(maker))
+    return counts and _is_counted(size) and numbers(end, candidate) == (size,)
 
 
 def unsqueeze(candidate: Candidate) -> ir.Value | None:
@@ -359,7 +400,7 @@ def conv(candidate: Candidate) -> ir.Value | None:
     if pad is None or value is None or value.shape is None or kernel is None or not np.isfinite(kernel).all():
         return None
     amounts = _amounts(pad, rank=len(value.shape))
-    if amounts is None or house.attribute(candidate.node, "auto_pad", "NOTSET") != "NOTSET":
+    if amounts is None or not _is_plain(candidate.node):
         return None
     rank = len(value.shape)
     outside = [*amounts[:2], *amounts[rank : rank + 2]]

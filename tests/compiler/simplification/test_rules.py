@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compiler import ir as house
 from tests.kit.graphs import ops_of, parse
 from tests.kit.same_bits import agree
 
@@ -128,6 +129,68 @@ def test_the_taken_rules_still_shorten() -> None:
         i = Squeeze(h, axis)  j = Concat<axis = 0>(i)  k = Dropout(j)  l = CastLike(k, one)  y = Relu(l) }"""
     simple = agree(parse(text), {"x": np.resize(EDGES, (3, 2, 4))})
     assert ops_of(simple) == ["Reshape", "Relu"]
+
+
+CAUSAL = """(float[1,1,time] x) => (float[1,1,cut] y) <float[1,1,3] w = {1, -2, 3}, int64[1] start = {START},
+    int64[1] axis = {AXIS}, int64[1] step = {STEP}, int64[1] one = {1}>
+    { n = Shape<start = 2, end = 3>(x)  less = Sub(n, one)  a = Conv<HOW>(x, w)
+    y = Slice(a, start, END, axis, step) }"""
+PLAIN = {"HOW": "pads = [2, 2]", "START": "0", "AXIS": "2", "STEP": "1", "END": "n"}
+
+
+@pytest.mark.parametrize(
+    ("change", "pads"),
+    [
+        ({}, (2, 0)),
+        ({"AXIS": "-1"}, (2, 0)),
+        ({"HOW": "pads = [4, 5], dilations = [2]"}, (4, 0)),
+        ({"HOW": "pads = [1, 2]"}, (1, 1)),
+        ({"HOW": "pads = [0, 2]"}, (0, 2)),  # as many come out as go in
+        ({"HOW": "pads = [3, 3]"}, None),  # the cut takes true entries away
+        ({"HOW": "pads = [1, 0]"}, None),  # fewer come out than go in
+        ({"HOW": "pads = [2, 2], strides = [2]"}, None),
+        ({"HOW": 'auto_pad = "SAME_UPPER"'}, None),
+        ({"START": "1"}, None),
+        ({"STEP": "2"}, None),
+        ({"END": "less"}, None),
+        ({"AXIS": "1"}, None),
+    ],
+)
+@pytest.mark.parametrize("length", [2, 9])
+def test_what_a_convolution_makes_of_padding_is_not_made_where_it_is_cut_off(
+    change: dict[str, str], pads: tuple[int, int] | None, length: int
+) -> None:
+    text = CAUSAL
+    for word, value in {**PLAIN, **change}.items():
+        text = text.replace(word, value)
+    simple = agree(parse(text), {"x": EDGES[-length:].reshape(1, 1, length)})
+    (node,) = [node for node in simple.graph if node.op_type == "Conv"]
+    assert ("Slice" not in ops_of(simple)) == (pads is not None)
+    assert pads is None or house.ints_attribute(node, "pads") == pads
+
+
+def test_all_that_a_convolution_gives_is_not_cut() -> None:
+    text = CAUSAL
+    for word, value in {**PLAIN, "HOW": "pads = [0, 1]", "END": "far"}.items():
+        text = text.replace(word, value)
+    text = text.replace("int64[1] one =", "int64[1] far = {9223372036854775807}, int64[1] one =")
+    assert ops_of(agree(parse(text), {"x": EDGES.reshape(1, 1, -1)})) == ["Conv"]
+
+
+@pytest.mark.parametrize(("step", "stays"), [(", steps", True), ("", False)])
+def test_a_cut_by_steps_that_callers_say_stays(step: str, stays: bool) -> None:
+    text = CAUSAL.replace(", step)", f"{step})").replace("time] x)", "time] x, int64[1] steps)")
+    for word, value in PLAIN.items():
+        text = text.replace(word, value)
+    simple = agree(parse(text), {"x": EDGES.reshape(1, 1, -1), "steps": np.array([2])})
+    assert ("Slice" in ops_of(simple)) == stays
+
+
+def test_a_convolution_that_others_read_pads_as_before() -> None:
+    text = CAUSAL.replace("float[1,1,cut] y)", "float[1,1,cut] y, float[1,1,all] a)")
+    for word, value in PLAIN.items():
+        text = text.replace(word, value)
+    assert "Slice" in ops_of(agree(parse(text), {"x": EDGES.reshape(1, 1, -1)}))
 
 
 RECURRENT = """(float[time,batch,2] x, float[1,8,2] w, float[1,8,2] r) => (float[a,b,c,d] y)
