@@ -11,6 +11,15 @@ from tests.zoo.families_text import BERT, T5
 from tests.zoo.library import pretrained
 
 LONG = {"max_position_embeddings": 640}
+LATENT = {
+    "first_k_dense_replace": 2,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "num_key_value_heads": 2,
+}
 SOURCE = 12
 TOKENS = {"tokens": Given((BATCH, TIME), "int64", 40)}
 MEMORY = {"memory": Given((BATCH, SOURCE, 32))}
@@ -137,6 +146,30 @@ FAMILIES = (
         {**LLAMA, **SPECIAL, **LONG},
         "rotary",
         "grouped heads, parallel blocks",
+    ),
+    _causal(
+        "deepseek_v3",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        {**BERT, **SPECIAL, **LONG, **LATENT},
+        "rotary, a part of each head",
+        "latent keys and values",
+    ),
+    _causal(
+        "diffllama",
+        "DiffLlamaForCausalLM",
+        "DiffLlamaConfig",
+        {**LLAMA, **LONG, "num_attention_heads": 4, "num_key_value_heads": 2},
+        "rotary",
+        "differences of two",
+    ),
+    _causal(
+        "lfm2",
+        "Lfm2ForCausalLM",
+        "Lfm2Config",
+        {**LLAMA, **LONG, "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
+        "rotary",
+        "grouped heads, a gated convolution of 3 taps before",
     ),
     _causal("bloom", "BloomForCausalLM", "BloomConfig", BLOOM, "ALiBi"),
     _causal("mpt", "MptForCausalLM", "MptConfig", {**MPT, "max_seq_len": 640}, "ALiBi, counted from the end"),
