@@ -43,17 +43,27 @@ class Way:
     shared: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-SHIFT = f"""all_keys = Concat<axis = 2>(keys, new_keys)  all_values = Concat<axis = 2>(values, new_values)
-    next_keys = Slice(all_keys, one, end, two)  next_values = Slice(all_values, one, end, two)  {ATTEND}"""
+JOIN = """all_keys = Concat<axis = 2>(keys, new_keys)  all_values = Concat<axis = 2>(values, new_values)
+    next_keys = Slice(all_keys, one, end, two)  next_values = Slice(all_values, one, end, two)  """
+SHIFT = JOIN + ATTEND
 SCATTER = (
     f"""next_keys = ScatterND(keys, slot, new_keys)  next_values = ScatterND(values, slot, new_values)  {ATTEND}"""
 )
-WRITE = f"""next_keys = TensorScatter<axis = 2>(keys, new_keys, place)
-    next_values = TensorScatter<axis = 2>(values, new_values, place)  {ATTEND}"""
+PUT = """next_keys = TensorScatter<axis = 2>(keys, new_keys, place)
+    next_values = TensorScatter<axis = 2>(values, new_values, place)  """
+WRITE = PUT + ATTEND
 GROUPED = """flat_query = Reshape(query, row)  flat_keys = Reshape(new_keys, row)
     flat_values = Reshape(new_values, row)
     y, next_keys, next_values = com.microsoft.GroupQueryAttention<num_heads = HEADS, kv_num_heads = GROUPS>(
         flat_query, flat_keys, flat_values, keys, values, length, total)"""
+FUSED = """heads = Reshape(query, apart)
+    y = Attention<scale = 1.0>(heads, next_keys, next_values, mask)"""
+JOINED_INSIDE = """heads = Reshape(query, apart)  seen = Slice(mask, nil, one, three)
+    wide = Concat<axis = 3>(mask, seen)
+    y, all_keys, all_values = Attention<scale = 1.0>(heads, new_keys, new_values, wide, keys, values)
+    next_keys = Slice(all_keys, one, end, two)  next_values = Slice(all_values, one, end, two)"""
+COUNTED = """heads = Reshape(query, apart)  valid = Add(place, one)
+    y = Attention<scale = 1.0>(heads, next_keys, next_values, , , , valid)"""
 APART = """turned = Transpose<perm = [0, 1, 3, 2]>(keys)  raw = MatMul(query, turned)  old = Add(raw, mask)
     new_turned = Transpose<perm = [0, 1, 3, 2]>(new_keys)  new = MatMul(query, new_turned)
     scores = Concat<axis = 3>(old, new)  weights = Softmax<axis = 3>(scores)
@@ -67,6 +77,10 @@ WAYS = {
     "TensorScatter in place": Way(WRITE, 24, IN_PLACE),
     "GroupQueryAttention": Way(GROUPED),
     "GroupQueryAttention in place": Way(GROUPED, shared=IN_PLACE),
+    "join, cut, Attention": Way(JOIN + FUSED, 23),
+    "Attention that joins, cut": Way(JOINED_INSIDE, 23),
+    "TensorScatter in place, Attention": Way(PUT + FUSED, 24, IN_PLACE),
+    "TensorScatter in place, Attention of as many frames as are valid": Way(PUT + COUNTED, 24, IN_PLACE),
     "cache and new frame apart, nothing written": Way(APART),
 }
 
@@ -83,6 +97,8 @@ def opened(way: Way, rows: int, groups: int, each: int) -> tuple[onnxruntime.Inf
       {new} new_values, float[{rows},1,1,{FRAMES}] mask, int64[{rows},{groups},1,3] slot, int64[{rows}] place,
       int32[{rows}] length, int32[1] total) => ({results})
     <int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] end = {{{FRAMES + 1}}}, int64[2] parts = {{{FRAMES}, 1}},
+     int64[1] nil = {{0}}, int64[1] three = {{3}},
+     int64[4] apart = {{{rows}, {heads}, 1, {CHANNELS}}},
      int64[3] row = {{{rows}, 1, -1}}> {{ {nodes} }}"""
     model = ir.from_onnx_text(text)
     options = onnxruntime.SessionOptions()
