@@ -8,7 +8,7 @@ After:
     y = Attention<scale = 0.125>(q, k, v, Where(seen, positions * 0.125, lowest / 2))
 
 What lies between scores and softmax is computed as before, on 0 in the place of the scores: the mask is what comes out.
-Heads that share keys and values, spread by axes of 1, are told to the operator by their numbers.
+Heads that share keys and values, spread by axes of 1 or repeated, are told to the operator by their numbers.
 
 Requires: sizes that are numbers but for the rows.
 Ensures: opset 23, where a place was rewritten.
@@ -33,6 +33,7 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.errors import Place
+from compiler.heads.repeated_heads import before_repeats
 from compiler.heads.scores import HIDES, Scores, Step, read_scores, weights_for_values
 from compiler.ir import Dim
 from compiler.stages import Lowered, Outcome, Refusal
@@ -90,6 +91,7 @@ class _Site:
         times: frames of queries, and of keys.
         apart: whether the queries that share a head have an axis of their own, [batch, groups, heads / groups, ..].
         guards: conditions by which keys are filled with 0.
+        repeated: keys and values before each head was repeated for the queries that share it, where they were.
     """
 
     scores: Scores
@@ -98,6 +100,7 @@ class _Site:
     times: tuple[int, int]
     apart: bool
     guards: tuple[ir.Value, ...]
+    repeated: tuple[ir.Value, ir.Value] | None = None
 
     @property
     def operands(self) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -187,12 +190,8 @@ class _Writer:
 
     def keys(self) -> ir.Value:
         """Keys [batch, groups, slots, d], in which no place that a mask hides from all queries holds anything but 0."""
-        turned = self.parted(self.site.operands[1])
-        maker = turned.producer()
-        perm = house.ints_attribute(maker, "perm") if maker is not None and house.is_op(maker, "Transpose") else ()
-        source = maker.inputs[0] if maker is not None and perm else turned
-        assert source is not None
-        order = tuple(perm[axis] if perm else axis for axis in (0, 1, 3, 2))
+        source, order = _turned_back(self.parted(self.site.operands[1]))
+        source = self.site.repeated[0] if self.site.repeated else source
         found = source if order == (0, 1, 2, 3) else self.op("Transpose", [source], {"perm": order})
         for seen in self.site.guards:
             first = 0 if len(house.dims_of(seen) or ()) > 3 else 1
@@ -202,7 +201,7 @@ class _Writer:
 
     def values(self) -> ir.Value:
         """Values [batch, groups, slots, d]."""
-        return self.parted(self.site.operands[2])
+        return self.site.repeated[1] if self.site.repeated else self.parted(self.site.operands[2])
 
     def parted(self, value: ir.Value) -> ir.Value:
         """Without an axis of 1 for the queries that share a head."""
@@ -285,7 +284,31 @@ def _site(scores: Scores, padded: frozenset[ir.Value]) -> _Site | str:
     if sizes[2][-2] != times[1] or sizes[1][-2] != sizes[0][-1]:
         return f"expected as many values as keys, got {sizes}"
     guards = _reason(scores, shared[0], times) or _guards(scores, keys, padded)
-    return guards if isinstance(guards, str) else _Site(scores, heads, shared[1][0], times, apart, guards)
+    if isinstance(guards, str):
+        return guards
+    site = _Site(scores, heads, shared[1][0], times, apart, guards)
+    return site if apart else _without_repeats(site)
+
+
+def _without_repeats(site: _Site) -> _Site:
+    """The same of the heads of keys and values that were repeated for the queries that share them."""
+    (source, order), values = _turned_back(site.operands[1]), site.operands[2]
+    found = before_repeats(source), before_repeats(values)
+    if order[:2] != (0, 1) or found[0] is None or found[1] is None:
+        return site
+    groups = [(house.dims_of(value) or (0, 0))[1] for value in found if value is not None]
+    if groups[0] != groups[1] or not isinstance(groups[0], int):
+        return site
+    return dataclasses.replace(site, groups=groups[0], repeated=(found[0], found[1]))
+
+
+def _turned_back(turned: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
+    """What a value is with its last two axes swapped: another one, in an order of its axes."""
+    maker = turned.producer()
+    perm = house.ints_attribute(maker, "perm") if maker is not None and house.is_op(maker, "Transpose") else ()
+    source = maker.inputs[0] if maker is not None and perm else turned
+    assert source is not None
+    return source, tuple(perm[axis] if perm else axis for axis in (0, 1, 3, 2))
 
 
 def _reason(scores: Scores, heads: Sequence[int], times: tuple[int, int]) -> str:

@@ -20,7 +20,10 @@ CONSTANTS = """float scale = {0.25}, float eight = {8.0}, float[2] pair = {1, 2}
     float lowest = {-3.4028234663852886e38}, float far = {-1e9},
     float near = {-1e4}, float negative = {-0.25}, float[5] places = {0.5, -1, 2, 0, 1}, float zero = {0},
     int64 none = {0}, int64[5] apart = {0, 2, 2, 3, 5},
-    float[4,1,1] slopes = {1, 2, 3, 4}, bool[5] front = {1, 0, 0, 0, 0}, int64[1] two = {2}, int64 last = {-1},
+    float[4,1,1] slopes = {1, 2, 3, 4}, bool[5] front = {1, 0, 0, 0, 0}, int64[1] two = {2},
+    int64[5] five = {1, 2, 2, 5, 8},
+    int64[5] fives = {1, 2, 2, 5, 6}, int64[4] four = {0, 4, 5, 8}, int64[4] fours = {0, 4, 5, 6},
+    int64[4] pairs = {0, 0, 1, 1}, int64[4] crossed = {0, 1, 0, 1}, int64 last = {-1},
     float[2,1,1,1] by_group = {1, 2}, float[2,2,1,1] by_head = {1, 2, 3, 4}"""
 TURN = "turned = Transpose<perm = [0, 1, 3, 2]>(k)  raw = MatMul(q, turned)"
 END = "weights = Softmax<axis = -1>(scores)  y = MatMul(weights, v)"
@@ -122,6 +125,26 @@ def test_heads_that_share_keys_are_not_spread(steps: str) -> None:
         if node.op_type == "Attention"
     )
     assert [value.name for value in node.inputs[1:3] if value is not None] == ["keys", "values"]
+
+
+EXPANDED = """ku = Unsqueeze(keys, two)  ke = Expand(ku, five)  k = Reshape(ke, four)
+    vu = Unsqueeze(values, two)  ve = Expand(vu, fives)  v = Reshape(ve, fours)"""
+GATHERED = "k = Gather<axis = 1>(keys, pairs)  v = Gather<axis = 1>(values, pairs)"
+
+
+@pytest.mark.parametrize("how", [EXPANDED, GATHERED])
+def test_heads_that_were_repeated_are_not_read_repeated(how: str) -> None:
+    given = ("float[batch,4,3,8] q", *APART[1:])
+    fused = verify_fused(attention(HIDDEN, given=given, turn=f"{how}  {TURN}"))
+    assert [value.name for value in inputs_of(fused)[:3]] == ["q", "keys", "values"]
+
+
+@pytest.mark.parametrize(
+    "how", [GATHERED.replace("pairs)", "crossed)"), GATHERED.replace("(keys, pairs)", "(keys, crossed)")]
+)
+def test_heads_in_another_order_are_read_as_they_are(how: str) -> None:
+    fused = verify_fused(attention(HIDDEN, given=("float[batch,4,3,8] q", *APART[1:]), turn=f"{how}  {TURN}"))
+    assert [value.name for value in inputs_of(fused)[:3]] == ["q", "k", "v"]
 
 
 def test_one_head_of_keys_serves_all() -> None:
