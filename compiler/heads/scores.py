@@ -15,6 +15,9 @@ from compiler import ir as house
 HIDES = -1e9
 """The largest number that hides: as a score it gives a weight of 0 where another score of the row lies above -1e8."""
 
+BEHIND = ("Where", "QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Slice", "Split")
+"""What may lie between weights and the product with values."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -98,10 +101,10 @@ def weights_for_values(softmax: ir.Node) -> ir.Node | None:
     waiting = [softmax]
     while waiting:
         node = waiting.pop()
-        for reader in house.consumers_of(node.outputs[0]):
-            if house.is_op(reader, "MatMul") and reader.inputs[0] is node.outputs[0]:
+        for reader in (each for value in node.outputs for each in house.consumers_of(value)):
+            if house.is_op(reader, "MatMul") and reader.inputs[0] in node.outputs:
                 return None if house.array_of(reader.inputs[1]) is not None else reader
-            if reader.op_type in ("Where", "QuantizeLinear", "DequantizeLinear", "Cast", "Identity"):
+            if house.is_op(reader, *BEHIND):
                 waiting.append(reader)
     return None
 

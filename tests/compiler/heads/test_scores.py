@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
@@ -16,7 +17,7 @@ END = "p = Softmax<axis = -1>(s)  y = MatMul(p, v)"
 
 
 def softmax_of(steps: str, end: str = END) -> ir.Node:
-    return node_named(parse(TEXT.format(steps=steps, end=end)), "p")
+    return node_named(parse(TEXT.format(steps=steps, end=end), {"w": np.ones((5, 4), np.float32)}), "p")
 
 
 def read(steps: str, end: str = END) -> Scores:
@@ -83,4 +84,6 @@ def test_the_product_behind_is_found_through_what_may_lie_between() -> None:
     softmax = softmax_of("s = Neg(raw)", coded)
     reader = weights_for_values(softmax)
     assert reader is not None and reader.outputs[0].name == "y"
-    assert weights_for_values(softmax_of("s = Neg(raw)", END.replace("p, v", "v, k").replace("v, k", "v, p"))) is None
+    parted = "p = Softmax<axis = -1>(s)  a, c = Split<axis = -1>(p, pair)  y = MatMul(c, v)"
+    assert weights_for_values(softmax_of("s = Neg(raw)", parted)) is not None
+    assert weights_for_values(softmax_of("s = Neg(raw)", END.replace("p, v", "p, w"))) is None
