@@ -16,7 +16,7 @@ HIDES = -1e9
 """The largest number that hides: as a score it gives a weight of 0 where another score of the row lies above -1e8."""
 
 BEHIND = ("Where", "QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Slice", "Split")
-"""What may lie between weights and the product with values."""
+"""A list of its own: what may lie between weights and the product with values."""
 
 
 @dataclasses.dataclass(frozen=True)
