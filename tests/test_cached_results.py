@@ -360,6 +360,7 @@ CHANGES: dict[str, list[Change]] = {
     "PipelineGate.max_abs": [("wired", at(*PIPELINE, "max_abs", value=1.0e-12))],
     "PipelineGate.files": [("wired", at(*PIPELINE, "files", value=["tiny_task.py"]))],
     "ParityGate.max_abs": [("stream", at(*PARITY, "max_abs", value=1.0e-12))],
+    "ParityGate.max_form_loss_db": [("stream", at(*PARITY, "max_form_loss_db", value=2.0))],
     "ParityGate.sqnr_db": [("stream", at(*PARITY, "sqnr_db", value=10.0))],
     "ParityGate.chained_steps": [
         ("stream", at(*PARITY, "chained_steps", value=8)),

@@ -19,7 +19,7 @@ PASSES = "      - pad_axes: {fill: 0.0}\n      - simplify\n"
     [
         ("window_stattes", "expected the name of a pass, got 'window_stattes'; did you mean 'window_states'?"),
         ("simplify: {round: 2}", "expected an option of simplify, got 'round'"),
-        ("merge_first_call", "expected merge_first_call before carry_contexts, got it behind"),
+        ("merge_first_call", "expected merge_first_call before unstack_states, got it behind"),
         ("quantize_dynamic: {placement: a}", "quantize_dynamic: expected a placement of cpu, tensorrt, got 'a'; write"),
         ("quantize_dynamic", "expected gates.parity.encoder.lossy, as quantize_dynamic rounds on purpose, got none"),
     ],
@@ -32,7 +32,7 @@ def test_a_pass_behind_standard_is_known_by_its_name_and_line(entry: str, words:
         check_passes(load_recipe(write(tmp_path, text)))
     place = f"tiny.yaml:{line}: graphs.encoder.passes.{entry.split(':')[0]}: "
     if "behind" in words:  # told where the pass stands that waits for it
-        place = f"tiny.yaml:{line - 1}: graphs.encoder.passes.carry_contexts: "
+        place = f"tiny.yaml:{line - 1}: graphs.encoder.passes.unstack_states: "
     assert place + words in str(refused.value)
 
 
