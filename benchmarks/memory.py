@@ -3,13 +3,16 @@
     python -m benchmarks.memory dist/streaming_asr-full_cpu
 
 Every contender is a process of its own, started in turn, round after round. It opens its buckets, runs each a few times
-and tells what it has resident, and the most it had, beyond what it had before it opened anything. What the rows of a
-bucket need while they run is memory, too, so the smallest and the largest bucket stand alone as well: to the largest
-alone, which runs as many rows, all buckets together should add little. What a stream holds is the growth from few open
-streams to many, beside the bytes of its states. Needs a bundle whose rows are open.
+and tells what it has taken since before it opened anything: what is resident, its share of that (Pss: pages that other
+processes have, too, in parts), and the most that was resident. What the rows of a bucket need while they run is
+memory, too, so the smallest and the largest bucket stand alone as well: to the largest alone, which runs as many rows,
+all buckets together should add little. What a stream holds is the growth from few open streams to many, beside the
+bytes of its states. What one call moves follows from the graph (`bytes_per_call.py`). Needs a bundle whose rows are
+open.
 """
 
 import argparse
+import dataclasses
 import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +26,7 @@ from rich.table import Table
 
 import runtime_lite
 from benchmarks import command
+from benchmarks.bytes_per_call import bytes_per_call
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import Graph, static_shape, tensor_bytes
 
@@ -35,21 +39,43 @@ FEW_STREAMS, MANY_STREAMS = 64, 192
 Measure = Callable[[Path, Sequence[int]], object]
 """Opens and runs the buckets of so many rows; what it returns is alive while memory is read."""
 
-Growth = tuple[float, float]
-"""MB resident at the end, and at most."""
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """Memory of a process, in MB; at its end it is what was added since before it opened anything.
+
+    Attributes:
+        resident: in pages that it has in memory (RSS).
+        share: the same, pages that other processes have, too, in parts (Pss).
+        most: resident, at most so far.
+    """
+
+    resident: float
+    share: float
+    most: float
+
+    def __sub__(self, before: "Taken") -> "Taken":
+        return Taken(self.resident - before.resident, self.share - before.share, self.most - before.resident)
+
+
+Measured = tuple[Taken, Taken]
+"""What a process had before it opened anything, and what it has taken since."""
 
 
 def main() -> None:
     """Measure every contender in turn and print the table."""
     options = _parse()
     contenders = dict(_contenders(_rows_of(options.bundle)))
-    found: dict[str, list[Growth]] = {name: [] for name in contenders}
+    found: dict[str, list[Measured]] = {name: [] for name in contenders}
     for _ in range(2 if options.quick else options.rounds):
         for name, (measure, rows) in contenders.items():
             found[name].append(_in_a_process(measure, options.bundle, rows))
-    Console().print(_table(found))
+    Console().print(_table({name: [taken for _, taken in rounds] for name, rounds in found.items()}))
+    before = [each for rounds in found.values() for each, _ in rounds]
+    resident, share = ([getattr(each, key) for each in before] for key in ("resident", "share"))
+    Console().print(f"before, MB: resident {_spread(resident, 1)}, share {_spread(share, 1)}")
     few, many = (
-        [_in_a_process(_streams, options.bundle, [count])[0] for _ in range(2 if options.quick else options.rounds)]
+        [_taken(_streams, options.bundle, [count]) for _ in range(2 if options.quick else options.rounds)]
         for count in (FEW_STREAMS, MANY_STREAMS)
     )
     states = _state_mb(options.bundle)
@@ -57,6 +83,7 @@ def main() -> None:
     Console().print(
         f"a stream, MB: {_spread(each, 2)}; its states: {states:.2f}; ratio: {_spread([mb / states for mb in each], 3)}"
     )
+    Console().print(_bytes_table(options.bundle))
 
 
 def _parse() -> argparse.Namespace:
@@ -80,7 +107,7 @@ def of_all_buckets_mb(bundle: Path) -> dict[str, float]:
     """MB resident with every bucket of a bundle open, by contender."""
     contenders = dict(_contenders(_rows_of(bundle)))
     return {
-        name.partition(":")[0]: _in_a_process(measure, bundle, rows)[0]
+        name.partition(":")[0]: _taken(measure, bundle, rows)
         for name, (measure, rows) in contenders.items()
         if name.endswith(": all")
     }
@@ -98,13 +125,19 @@ def _contenders(rows: Sequence[int]) -> Iterator[tuple[str, tuple[Measure, list[
             yield f"{name}: {label}", (measure, list(part))
 
 
-def _in_a_process(measure: Measure, bundle: Path, rows: Sequence[int]) -> Growth:
+def _taken(measure: Measure, bundle: Path, rows: Sequence[int]) -> float:
+    """MB resident beyond those before."""
+    _, taken = _in_a_process(measure, bundle, rows)
+    return taken.resident
+
+
+def _in_a_process(measure: Measure, bundle: Path, rows: Sequence[int]) -> Measured:
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("spawn").Process(target=_child, args=(theirs, measure, bundle, rows))
     child.start()
     theirs.close()
     try:
-        result: Growth = ours.recv()
+        result: Measured = ours.recv()
     except EOFError:
         raise SystemExit(f"{measure.__name__} with {list(rows)} rows failed") from None
     child.join()
@@ -112,14 +145,18 @@ def _in_a_process(measure: Measure, bundle: Path, rows: Sequence[int]) -> Growth
 
 
 def _child(answers: Connection, measure: Measure, bundle: Path, rows: list[int]) -> None:
-    before = _status_mb("VmRSS")
+    before = _now()
     held = measure(bundle, rows)
-    answers.send((_status_mb("VmRSS") - before, _status_mb("VmHWM") - before))
+    answers.send((before, _now() - before))
     del held
 
 
-def _status_mb(key: str) -> float:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+def _now() -> Taken:
+    return Taken(_mb("smaps_rollup", "Rss"), _mb("smaps_rollup", "Pss"), _mb("status", "VmHWM"))
+
+
+def _mb(file: str, key: str) -> float:
+    lines = Path("/proc/self", file).read_text(encoding="utf-8").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{key}:"))) / 1024
 
 
@@ -206,18 +243,31 @@ def _run(graph: Graph, session: onnxruntime.InferenceSession, rows: Sequence[int
     return session
 
 
-def _table(found: dict[str, list[Growth]]) -> Table:
+def _table(found: dict[str, list[Taken]]) -> Table:
     """MB as median (least..most), and per round the ratios to the smallest and to the largest bucket alone."""
     table = Table(box=None, pad_edge=False)
-    for title in ("", "resident, MB", "at most, MB", "to the smallest alone", "to the largest alone"):
+    for title in ("", "resident, MB", "share, MB", "at most, MB", "to the smallest alone", "to the largest alone"):
         table.add_column(title)
     for name, rounds in found.items():
         kind = name.partition(":")[0]
         ratios = [
-            _spread([ours[0] / theirs[0] for ours, theirs in zip(rounds, found[f"{kind}: {label}"], strict=True)], 2)
+            _spread([a.resident / b.resident for a, b in zip(rounds, found[f"{kind}: {label}"], strict=True)], 2)
             for label in ("smallest", "largest")
         ]
-        table.add_row(name, *(_spread([each[at] for each in rounds], 0) for at in (0, 1)), *ratios)
+        columns = ([each.resident for each in rounds], [each.share for each in rounds], [each.most for each in rounds])
+        table.add_row(name, *(_spread(column, 0) for column in columns), *ratios)
+    return table
+
+
+def _bytes_table(bundle: Path) -> Table:
+    """MB that one call of every bucket moves."""
+    graph, _ = _graph_of(bundle)
+    table = Table(box=None, pad_edge=False, title=f"{len(graph.states)} states; MB of one call", title_justify="left")
+    for title in ("", "states fed", "states returned", "weights", "values between nodes"):
+        table.add_column(title)
+    for each in bytes_per_call(bundle, graph):
+        counts = (each.fed, each.returned, each.weights, each.values)
+        table.add_row(each.bucket, *(f"{count / 2**20:.2f}" for count in counts))
     return table
 
 
