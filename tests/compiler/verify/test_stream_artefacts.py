@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.kit.shipped import MIXING, emitted, feeds, relu, stream_artefacts
+from compiler.runners.stream import OriginalCall
+from tests.kit.shipped import MIXING, emitted, feeds, relu, silent, stream_artefacts
 
 
 def test_every_bucket_is_run(tmp_path: Path) -> None:
@@ -12,6 +13,13 @@ def test_every_bucket_is_run(tmp_path: Path) -> None:
     check = stream_artefacts(tmp_path, [one, two], [feeds(3), feeds(2, 1)])
     assert {bucket: far for bucket, (_, far) in check.apart().items()} == {"batch=1": 0.0, "batch=2": 0.0}
     assert [(name, each.batch) for name, each in check.invariance().items()] == [("batch=1", 1), ("batch=2", 2)]
+
+
+def test_so_many_steps_are_compared_as_are_asked_for(tmp_path: Path) -> None:
+    one = emitted(tmp_path, relu(1), {"batch": 1})
+    steps = [OriginalCall(feed, {"y": np.maximum(feed["x"], 0.0)}, {}) for feed in feeds(5)]
+    check = stream_artefacts(tmp_path, [one], [feeds(3)], steps)
+    assert [each.steps for most in (2, 24, None) for each in check.differences(silent, most)] == [2, 5, 5]
 
 
 def test_the_output_that_is_furthest_apart_is_named(tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def test_a_padded_graph_holds_every_gate(tmp_path: Path) -> None:
     assert golden["step0000/feed/x"].shape == (1, 3, 4) and golden["step0003/output/y"].shape == (1, 4, 4)
 
 
+def test_of_few_utterances_the_shortest_and_the_longest_are_compared(tmp_path: Path) -> None:
+    check, seen = artefacts(tmp_path), list[tuple[int, int]]()
+    (difference,) = check.differences(lambda *done: seen.append(done), 2)
+    assert difference.steps == 2 and seen == [(1, 2), (2, 2)]
+    assert sorted(check._answers) == [0, 3]
+    assert check.differences(silent, 24) == check.differences(silent)
+
+
 def test_rows_that_mix_are_found(tmp_path: Path) -> None:
     check = artefacts(tmp_path, "rows")
     with pytest.raises(GateFailed, match=r"verify batch=3,time=4.*expected y of every row as alone"):
