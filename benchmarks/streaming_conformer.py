@@ -4,7 +4,7 @@
     python -m benchmarks.streaming_conformer --layers 12 --bundle bundle --rows 1 4 16
     python -m benchmarks.streaming_conformer --layers 12 --int8 --steps 60 --out int8
     python -m benchmarks.streaming_conformer --layers 12 --export plain.onnx
-    python build.py bench int8 --against plain.onnx --set-size cached=64
+    python build.py bench int8/graphs/encoder.batch.onnx --against plain.onnx --set-size batch=1 --set-size cached=64
 
 The second command builds nothing: it runs a bundle in each of its buckets of rows beside the model's own PyTorch loop.
 The third builds it on 8-bit integers, the fourth writes the plain export that the last times it against.
