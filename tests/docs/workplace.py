@@ -16,6 +16,7 @@ NOT_RUN = {
     ".venv/bin/pip": "changes the environment",
     ".venv/bin/python -m pip": "changes the environment",
     ".venv/bin/python -m benchmarks.": "measures for minutes",
+    ".venv/bin/python build.py bench int8/": "times what a benchmark builds for minutes",
     ".venv/bin/python -m examples.streaming_asr.evaluate": "decodes all recordings, for minutes",
     ".venv/bin/python -m examples.codec_tts.recordings": "speaks with a synthesizer that not every machine has",
     ".venv/bin/python -m examples.codec_tts.train_": "trains for half an hour",
