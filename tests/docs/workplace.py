@@ -13,6 +13,8 @@ NOT_RUN = {
     "make test": "runs this test",
     "make lock": "changes the checkout",
     "make build RECIPE=full_cpu.yaml": "builds for minutes, and the measurements behind it are not run",
+    "make build RECIPE=full_edge.yaml": "builds for minutes, and the measurements behind it are not run",
+    ".venv/bin/python build.py --recipe full_edge.yaml": "builds for minutes",
     ".venv/bin/pip": "changes the environment",
     ".venv/bin/python -m pip": "changes the environment",
     ".venv/bin/python -m benchmarks.": "measures for minutes",
