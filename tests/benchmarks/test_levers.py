@@ -10,8 +10,7 @@ from benchmarks import levers
 from compiler.cache import store
 from compiler.targets import TARGETS
 from tests.kit.formed import LegalStatic
-from tests.kit.models.project import HERE
-from tests.kit.models.tiny_graph import write_stream
+from tests.kit.models.project import stream_project
 
 STANDARD = ["--set", "graphs.net.passes=[standard]"]
 
@@ -25,9 +24,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     monkeypatch.chdir(tmp_path)
-    write_stream(tmp_path)
-    (tmp_path / "tiny_data.py").write_bytes((HERE / "tiny_data.py").read_bytes())
-    (tmp_path / "level.txt").write_text("1.0\n")
+    stream_project(tmp_path, tmp_path / "cache")
 
 
 @pytest.mark.usefixtures("stream")

@@ -11,8 +11,7 @@ from compiler.search.greedy import Plan
 from compiler.targets import TARGETS
 from compiler.verify.paired_rounds import ratio_of
 from tests.kit.formed import LegalStatic
-from tests.kit.models.project import HERE, Ended, Project, digest_of
-from tests.kit.models.tiny_graph import write_stream
+from tests.kit.models.project import Ended, Project, digest_of, stream_project
 
 FACTORS = {"swap_operands": 0.8, "scale_operand.by_one": 1.1, "round_operand": 0.9}
 
@@ -35,12 +34,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setitem(TARGETS, "onnx_static", LegalStatic)
     monkeypatch.setattr(FormBench, "compare", planted)
     ASKED.clear()
-    folder = tmp_path / "project"
-    folder.mkdir()
-    write_stream(folder)
-    (folder / "tiny_data.py").write_bytes((HERE / "tiny_data.py").read_bytes())
-    (folder / "level.txt").write_text("1.0\n")
-    return Project(folder, tmp_path / "cache")
+    return stream_project(tmp_path / "project", tmp_path / "cache")
 
 
 def build(project: Project, forms: str, *options: str, out: str = "bundle", cached: bool = True) -> Ended:

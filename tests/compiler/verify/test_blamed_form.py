@@ -15,8 +15,7 @@ from compiler.targets import TARGETS
 from compiler.verify.blamed_form import run_blaming
 from compiler.verify.gate import Checked, Gate, Shipped, ShippedGraph
 from tests.kit.formed import ToyStatic
-from tests.kit.models.project import HERE, Ended, Project, digest_of
-from tests.kit.models.tiny_graph import write_stream
+from tests.kit.models.project import Ended, Project, digest_of, stream_project
 from tests.kit.shipped import emitted, relu, shipped, silent
 
 
@@ -24,12 +23,7 @@ from tests.kit.shipped import emitted, relu, shipped, silent
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A graph of one screen, for a target with toy forms."""
     monkeypatch.setitem(TARGETS, "onnx_static", ToyStatic)
-    folder = tmp_path / "project"
-    folder.mkdir()
-    write_stream(folder)
-    (folder / "tiny_data.py").write_bytes((HERE / "tiny_data.py").read_bytes())
-    (folder / "level.txt").write_text("1.0\n")
-    return Project(folder, tmp_path / "cache")
+    return stream_project(tmp_path / "project", tmp_path / "cache")
 
 
 def build(project: Project, forms: str, *options: str, out: str = "bundle", cached: bool = True) -> Ended:

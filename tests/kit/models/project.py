@@ -19,6 +19,7 @@ import numpy as np
 import build
 import runtime_lite
 from compiler.cache.read_tracer import READ_TRACER
+from tests.kit.models.tiny_graph import write_stream
 
 HERE = Path(__file__).parent
 FILES = ("tiny_asr.py", "tiny_data.py", "tiny_task.py", "tiny.yaml")
@@ -161,3 +162,12 @@ def answers(bundle: Path, graph: str, chunks: list[dict[str, Any]], output: str 
 def largest_difference(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """Over all chunks."""
     return max(float(np.max(np.abs(a - b))) for a, b in zip(got, expected, strict=True))
+
+
+def stream_project(folder: Path, cache: Path) -> Project:
+    """A graph of one screen, `stream.yaml`, and the data that it is verified on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_stream(folder)
+    shutil.copyfile(HERE / "tiny_data.py", folder / "tiny_data.py")
+    (folder / "level.txt").write_text("1.0\n")
+    return Project(folder, cache)

@@ -17,9 +17,8 @@ from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.differences import Difference
 from compiler.verify.gates.forms import EXACT_DB, LOSS, form_findings
 from tests.kit.formed import ToyStatic
-from tests.kit.models.project import HERE, Ended, Project
+from tests.kit.models.project import Ended, Project, stream_project
 from tests.kit.models.quantised import quantised
-from tests.kit.models.tiny_graph import write_stream
 
 STATIC = "quantize_static: {pins: []}"
 
@@ -121,12 +120,7 @@ def test_a_wrong_scale_within_the_limits_of_parity_is_refused_and_the_form_named
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A graph of one screen that no pass rounds, for a target with toy forms."""
     monkeypatch.setitem(TARGETS, "onnx_static", ToyStatic)
-    folder = tmp_path / "project"
-    folder.mkdir()
-    write_stream(folder)
-    (folder / "tiny_data.py").write_bytes((HERE / "tiny_data.py").read_bytes())
-    (folder / "level.txt").write_text("1.0\n")
-    return Project(folder, tmp_path / "cache")
+    return stream_project(tmp_path / "project", tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
