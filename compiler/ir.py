@@ -174,6 +174,12 @@ def consumers_of(value: ir.Value) -> list[ir.Node]:
     return list(dict.fromkeys(use.node for use in value.uses()))
 
 
+def only_reader(value: ir.Value) -> ir.Node | None:
+    """The node that reads a value, if it is read once and is not given out."""
+    uses = value.uses()
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+
+
 def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
     """Graph outputs by name."""
     return {str(value.name): value for value in model.graph.outputs}

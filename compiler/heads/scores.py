@@ -124,7 +124,7 @@ def read_scores(softmax: ir.Node) -> Scores | str:
     clears = next((node for node in house.consumers_of(weights) if _clears(node, weights, steps)), None)
     if clears is not None and len(house.consumers_of(weights)) == 1:
         weights = clears.outputs[0]
-    context = _only_reader(weights)
+    context = house.only_reader(weights)
     if context is None or not house.is_op(context, "MatMul") or context.inputs[0] is not weights:
         readers = ", ".join(node.op_type for node in house.consumers_of(weights)) or "the caller"
         return f"expected weights to be read by the product with values alone, got {readers}"
@@ -136,7 +136,7 @@ def _steps(value: ir.Value | None) -> tuple[ir.Node, list[Step]] | str:
     node = None if value is None else value.producer()
     if value is None or node is None:
         return "expected a product of queries and keys, got none"
-    if _only_reader(value) is None:
+    if house.only_reader(value) is None:
         return f"{value.name} is read by more than the softmax"
     if house.is_op(node, "MatMul"):
         constant = any(house.array_of(operand) is not None for operand in node.inputs)
@@ -172,11 +172,6 @@ def _clears(node: ir.Node, weights: ir.Value, steps: Sequence[Step]) -> bool:
         return False
     seen = [step.other for step in steps if step.is_mask]
     return Step(node, 1).number == 0.0 and len(seen) == 1 and seen[0] is node.inputs[0]
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    readers = house.consumers_of(value)
-    return readers[0] if len(value.uses()) == 1 and not value.is_graph_output() else None
 
 
 def _unquantised(scores: Scores) -> Scores | str:

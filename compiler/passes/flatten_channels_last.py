@@ -72,7 +72,7 @@ def _turn_in_front(product: ir.Node) -> ir.Node | None:
 def _alone(node: ir.Node, op: str) -> ir.Node | None:
     """What makes the first operand of a node, if it is this operator and nothing else reads the operand."""
     value = node.inputs[0]
-    maker = None if value is None or len(value.uses()) != 1 or value.is_graph_output() else value.producer()
+    maker = None if value is None or house.only_reader(value) is not node else value.producer()
     return maker if maker is not None and house.is_op(maker, op) else None
 
 

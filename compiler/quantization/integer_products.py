@@ -107,7 +107,7 @@ def _product(node: ir.Node) -> IntegerProduct | None:
         return None
     result = node.outputs[0]
     width = (house.dims_of(second.codes) or (0,))[-1]
-    adding = _only_reader(result)
+    adding = house.only_reader(result)
     bias = None if adding is None or not isinstance(width, int) else _bias(adding, result, width)
     return IntegerProduct(node, first, second, bias, adding.outputs[0] if adding and bias is not None else result)
 
@@ -127,11 +127,6 @@ def factor_of(value: ir.Value | None) -> Factor | None:
     if scales.size == 1:
         return Factor(node, codes, scales.reshape(()), zeros.reshape(()), 0)
     return Factor(node, codes, scales, zeros, house.int_attribute(node, "axis", 1) % len(codes.shape))
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    readers = house.consumers_of(value)
-    return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
 
 
 def _bias(node: ir.Node, product: ir.Value, width: int) -> Array | None:

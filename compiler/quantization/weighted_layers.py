@@ -106,11 +106,11 @@ def _layer(node: ir.Node) -> Iterator[WeightedLayer]:
             return
         if groups not in (1, weights.shape[0]) or (groups > 1 and weights.shape[1] != 1):
             return
-        follower = _only_reader(node)
+        follower = house.only_reader(node.outputs[0])
         parts = (node, follower) if follower is not None and house.is_op(follower, "Relu") else (node,)
         yield WeightedLayer(node, weights, groups, bias, parts)
     elif weights.ndim == 2 and data.shape is not None and len(data.shape) > 2:
-        follower = _only_reader(node)
+        follower = house.only_reader(node.outputs[0])
         bias = None if follower is None else _bias(follower, node, weights.shape[1])
         yield WeightedLayer(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
 
@@ -133,12 +133,6 @@ def _reason(node: ir.Node) -> str:
     if node.op_type == "MatMul":
         return "its data are of rank 2, or its weights of another"
     return "its groups are neither one nor one channel each" if node.op_type == "Conv" else "write it as MatMul"
-
-
-def _only_reader(node: ir.Node) -> ir.Node | None:
-    output = node.outputs[0]
-    readers = [use.node for use in output.uses()]
-    return readers[0] if len(readers) == 1 and not output.is_graph_output() else None
 
 
 def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:

@@ -139,6 +139,25 @@ def test_a_copy_can_be_changed_alone() -> None:
     assert house.serialized(lowered.model) == house.serialized(streaming().model)
 
 
+@pytest.mark.parametrize(
+    ("shown", "read", "found"),
+    [
+        ("y", "y = Neg(h)", "y"),
+        ("y", "y = Add(h, h)", None),
+        ("y", "n = Neg(h)  y = Sub(n, h)", None),
+        ("h", "y = Neg(h)", None),
+    ],
+)
+def test_a_node_reads_a_value_alone_that_is_read_once_and_not_given_out(
+    shown: str, read: str, found: str | None
+) -> None:
+    outputs = "float[2] y" if shown == "y" else "float[2] y, float[2] h"
+    model = parse(f"(float[2] x) => ({outputs}) {{ h = Relu(x)  {read} }}")
+    relu = next(node for node in model.graph if node.op_type == "Relu")
+    reader = house.only_reader(relu.outputs[0])
+    assert (None if reader is None else reader.outputs[0].name) == found
+
+
 def test_nodes_go_right_behind_what_makes_a_value() -> None:
     model = parse("(float[3] x) => (float[3] y) { a = Relu(x) b = Neg(a) y = Abs(b) }")
     made, given = node_named(model, "a").outputs[0], model.graph.inputs[0]
