@@ -176,7 +176,7 @@ def consumers_of(value: ir.Value) -> list[ir.Node]:
 
 def only_reader(value: ir.Value) -> ir.Node | None:
     """The node that reads a value, if it is read once and is not given out."""
-    uses = value.uses()
+    uses = tuple(value.uses())
     return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
