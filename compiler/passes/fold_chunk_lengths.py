@@ -18,7 +18,6 @@ Source: evaluation at every length.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -26,9 +25,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.runners.instrumented import values_named
-from compiler.runners.session import session_of
-from compiler.stages import Array, Lowered, Outcome
+from compiler.analysis.every_length import EveryLength
+from compiler.stages import Lowered, Outcome
 
 Zeros = tuple[int, npt.NDArray[np.bool_]]
 """An axis, and which of its entries are zero at every length of the cache: bool [lengths, entries]."""
@@ -57,7 +55,7 @@ class FoldChunkLengths:
         if len(settled) < len(lowered.padded_axes) or not settled or len(lowered.caches) != 1:
             return Outcome(lowered)
         (cache,) = lowered.caches
-        work = _Folding(lowered.model, settled, cache.length_input, cache.slots, self.name)
+        work = _Folding(lowered.model, EveryLength(lowered.model, cache, settled), self.name)
         matched, changed = work.cut()
         wrote, dropped = work.drop_selections()
         house.prune(lowered.model)
@@ -65,9 +63,8 @@ class FoldChunkLengths:
 
 
 class _Folding:
-    def __init__(self, model: ir.Model, settled: Mapping[str, int], length_input: str, slots: int, stamp: str) -> None:
-        self.model, self.settled, self.length_input, self.slots, self.stamp = model, settled, length_input, slots, stamp
-        self.evaluated: dict[ir.Value, Array | None] = {}
+    def __init__(self, model: ir.Model, at_every_length: EveryLength, stamp: str) -> None:
+        self.model, self.at_every_length, self.stamp = model, at_every_length, stamp
         self.known: dict[ir.Value, Zeros | None] = {}
 
     def cut(self) -> tuple[int, int]:
@@ -79,7 +76,7 @@ class _Folding:
         data, places = node.inputs[0], node.inputs[1]
         if house.int_attribute(node, "batch_dims", 0) != 1 or data is None or places is None:
             return False
-        found = self.at_every_length(places)
+        found = self.at_every_length.of(places)
         if found is None or found.ndim != 3 or found.shape[2] != 1:
             return False
         first, count = int(found.flat[0]), found.shape[1]
@@ -128,7 +125,7 @@ class _Folding:
         zero, dims = house.array_of(node.inputs[2]), house.dims_of(node.outputs[0])
         if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) or dims is None:
             return None
-        condition = self.at_every_length(node.inputs[0])
+        condition = self.at_every_length.of(node.inputs[0])
         if condition is None or condition.ndim != len(dims):
             return None
         axes = [at for at in range(1, condition.ndim) if condition.shape[at] > 1]
@@ -159,43 +156,12 @@ class _Folding:
         return None
 
     def _joined(self, node: ir.Node) -> Zeros | None:
-        axis, parts = house.int_attribute(node, "axis", 0), []
+        axis, parts, count = house.int_attribute(node, "axis", 0), [], self.at_every_length.count
         for value in node.inputs:
             dims = None if value is None else house.dims_of(value)
             given = None if value is None else self.zeros(value)
             if dims is None or axis < 0 or not isinstance(dims[axis], int):
                 return None
             known = given is not None and given[0] == axis
-            parts.append(given[1] if known and given else np.zeros((self.slots + 1, int(dims[axis])), np.bool_))
+            parts.append(given[1] if known and given else np.zeros((count, int(dims[axis])), np.bool_))
         return axis, np.concatenate(parts, axis=1)
-
-    def at_every_length(self, value: ir.Value) -> Array | None:
-        """A value that depends on lengths alone, for every length of the cache; the first row of each, in front."""
-        if value not in self.evaluated:
-            self.evaluated[value] = self._at_every_length(value)
-        return self.evaluated[value]
-
-    def _at_every_length(self, value: ir.Value) -> Array | None:
-        copy = house.clone(self.model)
-        copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
-        house.prune(copy)
-        read = {each for each in copy.graph.inputs if each.uses()}
-        if any(str(each.name) not in {*self.settled, self.length_input} for each in read) or not copy.graph.outputs:
-            return None
-        for each in list(copy.graph.inputs):
-            if each not in read:
-                copy.graph.inputs.remove(each)
-        session, found = session_of(copy), []
-        for length in range(self.slots + 1):
-            numbers = {**self.settled, self.length_input: length}
-            found.append(
-                session.run(None, {str(each.name): _filled(each, numbers[str(each.name)]) for each in read})[0]
-            )
-        return np.concatenate([each[:1] for each in found]) if found[0].ndim else None
-
-
-def _filled(value: ir.Value, number: int) -> Array:
-    """One number for every row; one row where their number is open."""
-    dims = house.dims_of(value) or ()
-    assert value.dtype is not None
-    return np.full([dim if isinstance(dim, int) else 1 for dim in dims], number, value.dtype.numpy())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from compiler.passes.eliminate_fills import EliminateFills
 from compiler.passes.flatten_channels_last import FlattenChannelsLast
 from compiler.passes.fuse_attention import FuseAttention
 from compiler.passes.lower_integers import LowerIntegers
@@ -41,6 +42,7 @@ class OnnxStatic(Target):
         Form(FlattenChannelsLast(), is_standard=True),
         Form(MultiplyBeforeLookup(), is_standard=True),
         Form(FuseAttention()),
+        Form(EliminateFills(), is_standard=True),
         Form(MergeRows(), is_standard=True),
         Form(SplitHiddenChannels()),
         Form(LowerIntegers(), is_standard=True),

@@ -95,13 +95,29 @@ def _seen(runner: Runner, full: Feed, clean: Mapping[str, Array], active: Array)
 
 
 def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -> list[Array]:
-    """What is valid of an output, row by row where rows have chunks of different lengths."""
+    """What is valid of an output, row by row where rows have chunks or caches of different lengths."""
     kept = array if runner.lowered.batch_axis is None else array[active]
     lengths = {each.axis: full[each.length_input][active] for each in runner.lowered.padded_axes}
-    if not lengths or runner.lowered.batch_axis is None:
+    state = next((each for each in runner.lowered.states if each.output == name), None)
+    cache = None if state is None else runner.lowered.cache_of(state)
+    is_window = cache is not None and (cache.side, cache.update) == ("right", "replace")
+    if (not lengths and not is_window) or runner.lowered.batch_axis is None:
         return [kept[runner.valid(name, kept, full)]]
     rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(len(kept))]
-    return [kept[row : row + 1][runner.chunks.valid(name, kept, each)] for row, each in enumerate(rows)]
+    parts = [kept[row : row + 1] for row in range(len(kept))]
+    parts = [part[runner.chunks.valid(name, part, row)] for part, row in zip(parts, rows, strict=True)]
+    if state is None or cache is None or not is_window or state.frames_axis is None:
+        return parts
+    frames = [int(each) for each in full[cache.length_input][active]]
+    return [
+        _newest(part, state.frames_axis, before + cache.frames_of(row))
+        for part, row, before in zip(parts, rows, frames, strict=True)
+    ]
+
+
+def _newest(array: Array, axis: int, count: int) -> Array:
+    """The last frames; what lies in the slots in front of them is free in the next call, too."""
+    return array[(slice(None),) * axis + (slice(max(array.shape[axis] - count, 0), None),)]
 
 
 def _reset(runner: Runner, state: State, rows: Array) -> Array:

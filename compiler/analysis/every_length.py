@@ -1,0 +1,64 @@
+"""What of a graph depends on the true length of a cache alone, computed for every length that a row can have."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.runners.instrumented import values_named
+from compiler.runners.session import session_of
+from compiler.stages import Array
+from runtime_lite.format.cache_axis import CacheAxis
+
+
+class EveryLength:
+    """Values of a graph at every length of a cache, from none to all of its slots.
+
+    Args:
+        model: the graph.
+        cache: whose lengths, and the mask that goes with each, are tried.
+        settled: other inputs that hold one number for all rows and calls.
+    """
+
+    def __init__(self, model: ir.Model, cache: CacheAxis, settled: Mapping[str, int]) -> None:
+        self.model, self.cache, self.settled = model, cache, settled
+        self.known: dict[ir.Value, Array | None] = {}
+
+    @property
+    def count(self) -> int:
+        """How many lengths there are."""
+        return self.cache.slots + 1
+
+    def of(self, value: ir.Value) -> Array | None:
+        """A value at every length [lengths, ...]: of each its first row; None where it depends on something else."""
+        if value not in self.known:
+            self.known[value] = self._computed(value)
+        return self.known[value]
+
+    def _computed(self, value: ir.Value) -> Array | None:
+        copy = house.clone(self.model)
+        copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
+        house.prune(copy)
+        read = {each for each in copy.graph.inputs if each.uses()}
+        named = {*self.settled, self.cache.length_input, self.cache.mask_input}
+        if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
+            return None
+        for each in list(copy.graph.inputs):
+            if each not in read:
+                copy.graph.inputs.remove(each)
+        session, found = session_of(copy), []
+        for length in range(self.count):
+            found.append(session.run(None, {str(each.name): self._feed(each, length) for each in read})[0])
+        return np.concatenate([each[:1] for each in found]) if found[0].ndim else None
+
+    def _feed(self, value: ir.Value, length: int) -> Array:
+        """What an input holds at a length, the same for every row; one row where their number is open."""
+        dims, dtype = house.dims_of(value) or (), value.dtype
+        assert dtype is not None
+        sizes = [dim if isinstance(dim, int) else 1 for dim in dims]
+        if value.name == self.cache.mask_input:
+            mask = self.cache.mask(np.array([length]))
+            return np.broadcast_to(mask, (sizes[0], mask.shape[1])).astype(dtype.numpy())
+        numbers = {**self.settled, self.cache.length_input: length}
+        return np.full(sizes, numbers[str(value.name)], dtype.numpy())

@@ -1,0 +1,276 @@
+"""Follows what lies in free slots of a cache through a graph, and says whether any of it can be seen.
+
+Where a row's cache holds fewer frames than there are slots, the others are free, and hold anything. Entries along one
+axis of a value are followed, by length: through moves, through what is done entry by entry, and through products, of
+which another axis is summed over. They end where a selection takes something else in their place, where they are
+multiplied by a code of zero while they are codes themselves, and in free slots of the state of the next call.
+
+Source: an entry of a result depends on those entries of the operands alone that its operator reads for it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.every_length import EveryLength
+from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.runners.coded_states import Codes, grid_of
+from compiler.stages import Lowered
+
+LOWEST, FINEST = -1e30, 1e-30
+"""Scores of which a softmax makes shares below the second number, and what a scale of shares must be above of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Slots:
+    """Entries of a value along one axis.
+
+    Attributes:
+        axis: counted from the front, never that of the rows.
+        which: bool [lengths, entries], for every length of a row's cache.
+    """
+
+    axis: int
+    which: npt.NDArray[np.bool_]
+
+    def at(self, axis: int) -> "Slots":
+        """The same along another axis."""
+        return Slots(axis, self.which)
+
+
+Next = list[tuple[ir.Value, Slots]] | None
+"""Where entries go from a node; None where they may spread to others."""
+
+
+class FreeSlots:
+    """Follows entries of values.
+
+    Args:
+        lowered: the graph.
+        at_every_length: its values at every length of one of its caches.
+    """
+
+    def __init__(self, lowered: Lowered, at_every_length: EveryLength) -> None:
+        self.lowered, self.at_every_length = lowered, at_every_length
+        self.fed = {state.output: state for state in lowered.states}
+        lengths = house.inputs_named(lowered.model).get(at_every_length.cache.length_input)
+        mask = house.inputs_named(lowered.model).get(str(at_every_length.cache.mask_input))
+        self.rows = next(((house.dims_of(each) or (None,))[0] for each in (lengths, mask) if each is not None), None)
+
+    def filled(self, node: ir.Node) -> Slots | None:
+        """The slots in which a node writes a number of its own, given a length; None of anything else."""
+        if not house.is_op(node, "Where") or house.array_of(node.inputs[2]) is None:
+            return None
+        value, result = node.inputs[1], node.outputs[0]
+        dims = house.dims_of(result)
+        seen = self._condition(node)
+        if value is None or seen is None or dims is None or house.dims_of(value) != dims or dims[0] != self.rows:
+            return None
+        axes = [at for at in range(1, seen.ndim) if seen.shape[at] > 1]
+        if len(axes) != 1 or dims[axes[0]] != seen.shape[axes[0]] or seen.all():
+            return None
+        return Slots(axes[0], ~seen.reshape(len(seen), -1))
+
+    def are_hidden(self, value: ir.Value, slots: Slots) -> bool:
+        """Whether no valid place of an output changes, whatever these entries of a value hold."""
+        work, done = [(value, slots)], set[tuple[ir.Value, int, bytes]]()
+        while work:
+            value, slots = work.pop()
+            key = (value, slots.axis, slots.which.tobytes())
+            if key in done or not slots.which.any():
+                continue
+            done.add(key)
+            if value.is_graph_output() and not self._are_free(value, slots):
+                return False
+            for use in value.uses():
+                found = self._behind(use.node, use.idx, slots)
+                if found is None:
+                    return False
+                work += found
+        return True
+
+    def _are_free(self, value: ir.Value, slots: Slots) -> bool:
+        """Whether they are free slots of what a state is in the next call."""
+        state, cache = self.fed.get(str(value.name)), self.at_every_length.cache
+        if state is None or state.cache != cache.axis or state.frames_axis != slots.axis:
+            return False
+        moves_on = (cache.side, cache.update, cache.added, cache.is_whole, cache.chunk)
+        if moves_on != ("right", "replace", None, False, 1) or slots.which.shape[1] != cache.slots:
+            return False
+        valid = cache.after_call(np.arange(len(slots.which)), cache.step)
+        return not (slots.which & (np.arange(cache.slots) >= cache.slots - valid[:, None])).any()
+
+    def _behind(self, node: ir.Node, operand: int, slots: Slots) -> Next:
+        if node.graph is not self.lowered.model.graph or node.domain not in ("", "ai.onnx"):
+            return None
+        if any(house.dims_of(value) is None for value in (*node.inputs, *node.outputs) if value is not None):
+            return None
+        if house.is_op(node, "Where"):
+            return self._selected(node, operand, slots)
+        if house.is_op(node, "MatMul"):
+            return self._multiplied(node, operand, slots)
+        if house.is_op(node, *OF_ALIKE_SHAPES) or (_one_grid(node) is not None and operand == 0):
+            return _entry_by_entry(node, operand, slots)
+        rule = MOVES.get(node.op_type)
+        return None if rule is None or (operand and node.op_type != "Concat") else rule(node, operand, slots)
+
+    def _condition(self, node: ir.Node) -> npt.NDArray[np.bool_] | None:
+        """That of a selection, [lengths, ...] with the axes of its result behind the rows."""
+        condition, rank = node.inputs[0], len(node.outputs[0].shape or ())
+        found = None if condition is None else self.at_every_length.of(condition)
+        return None if found is None or found.ndim != rank or rank < 2 else found.astype(np.bool_)
+
+    def _selected(self, node: ir.Node, operand: int, slots: Slots) -> Next:
+        """Those that are chosen."""
+        if operand == 0:
+            return None
+        seen = self._condition(node)
+        result = node.outputs[0]
+        if seen is None or not _has_rank_of(result, node.inputs[operand]):
+            return _entry_by_entry(node, operand, slots)
+        chosen = seen if operand == 1 else ~seen
+        along = chosen.any(axis=tuple(at for at in range(1, seen.ndim) if at != slots.axis))
+        return [(result, Slots(slots.axis, slots.which & along))]
+
+    def _multiplied(self, node: ir.Node, operand: int, slots: Slots) -> Next:
+        """Other columns, or other rows, of a product; nothing where all that is multiplied is a code of zero."""
+        ranks = [len(value.shape or ()) for value in node.inputs if value is not None]
+        rank, result = ranks[operand], node.outputs[0]
+        if min(ranks) < 2:
+            return None
+        if slots.axis == (rank - 1, rank - 2)[operand]:
+            alone = operand == 1 and _are_codes(node.inputs[1]) and self._are_no_shares(node.inputs[0], slots)
+            return [] if alone else None
+        return [(result, slots)] if rank == len(result.shape or ()) else None
+
+    def _are_no_shares(self, value: ir.Value | None, slots: Slots) -> bool:
+        """Whether quantised shares, along the last axis, are codes of zero there, as a selection in front says."""
+        node, scale = None if value is None else value.producer(), 0.0
+        while node is not None and (grid := _one_grid(node)) is not None:
+            if node.op_type == "QuantizeLinear":
+                scale = float(grid.scales)
+            node = node.inputs[0].producer() if node.inputs[0] is not None else None
+        if scale <= FINEST or node is None or not house.is_op(node, "Softmax") or node.inputs[0] is None:
+            return False
+        rank, chosen = len(node.outputs[0].shape or ()), node.inputs[0].producer()
+        if house.int_attribute(node, "axis", -1) % rank != rank - 1 or not house.is_op(chosen, "Where"):
+            return False
+        assert chosen is not None
+        number, seen = house.array_of(chosen.inputs[2]), self._condition(chosen)
+        if number is None or seen is None or np.any(number > LOWEST) or not seen.any(axis=-1).all():
+            return False
+        along = seen.any(axis=tuple(range(1, seen.ndim - 1)))
+        return along.shape == slots.which.shape and not (slots.which & along).any()
+
+
+def _are_codes(value: ir.Value | None) -> bool:
+    """Whether numbers are those of codes, thus finite, whatever the codes are."""
+    maker = None if value is None else value.producer()
+    scales = house.array_of(maker.inputs[1]) if maker is not None and house.is_op(maker, "DequantizeLinear") else None
+    return scales is not None and bool(np.isfinite(scales).all())
+
+
+def _one_grid(node: ir.Node) -> Codes | None:
+    """The grid on which a node rounds every entry alike, or turns it back."""
+    grid = grid_of(node) if house.is_op(node, "DequantizeLinear", "QuantizeLinear") else None
+    return None if grid is None or grid.scales.ndim else grid
+
+
+def _has_rank_of(result: ir.Value, given: ir.Value | None) -> bool:
+    return given is not None and len(result.shape or ()) == len(given.shape or ())
+
+
+def _entry_by_entry(node: ir.Node, operand: int, slots: Slots) -> Next:
+    return [(node.outputs[0], slots)] if _has_rank_of(node.outputs[0], node.inputs[operand]) else None
+
+
+def _joined(node: ir.Node, operand: int, slots: Slots) -> Next:
+    axis = house.int_attribute(node, "axis", 0) % len(node.outputs[0].shape or (0,))
+    if axis != slots.axis:
+        return [(node.outputs[0], slots)] if axis else None
+    sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.inputs if value is not None]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    starts = np.cumsum([0, *sizes])
+    which = np.zeros((len(slots.which), starts[-1]), np.bool_)
+    which[:, starts[operand] : starts[operand + 1]] = slots.which
+    return [(node.outputs[0], Slots(slots.axis, which))]
+
+
+def _cut(node: ir.Node, operand: int, slots: Slots) -> Next:
+    bounds = [house.array_of(value) for value in node.inputs[1:]]
+    if len(bounds) < 3 or any(each is None for each in bounds):
+        return None
+    starts, ends, axes, steps = [*bounds, np.ones_like(bounds[0])][:4]
+    rank = len(node.outputs[0].shape or ())
+    cuts = {
+        axis % rank: slice(*bound)
+        for *bound, axis in zip(*(np.asarray(each).tolist() for each in (starts, ends, steps, axes)), strict=True)
+    }
+    if 0 in cuts:
+        return None
+    which = slots.which[:, cuts[slots.axis]] if slots.axis in cuts else slots.which
+    return [(node.outputs[0], Slots(slots.axis, which))]
+
+
+def _parted(node: ir.Node, operand: int, slots: Slots) -> Next:
+    axis = house.int_attribute(node, "axis", 0) % len(node.outputs[0].shape or (0,))
+    if axis != slots.axis:
+        return [(each, slots) for each in node.outputs] if axis else None
+    sizes = [(house.dims_of(value) or ())[slots.axis] for value in node.outputs]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    starts = np.cumsum([0, *sizes])
+    return [
+        (each, Slots(slots.axis, slots.which[:, first:last]))
+        for each, first, last in zip(node.outputs, starts[:-1], starts[1:], strict=True)
+    ]
+
+
+def _turned(node: ir.Node, operand: int, slots: Slots) -> Next:
+    rank = len(node.outputs[0].shape or ())
+    order = house.ints_attribute(node, "perm") or tuple(reversed(range(rank)))
+    return None if order[0] else [(node.outputs[0], slots.at(order.index(slots.axis)))]
+
+
+def _reshaped(node: ir.Node, operand: int, slots: Slots) -> Next:
+    """Where the axis stays, as as many entries of a row lie behind it as before."""
+    before, after = (house.dims_of(value) or () for value in (node.inputs[0], node.outputs[0]) if value is not None)
+    behind = _entries(before[slots.axis + 1 :])
+    places = [at for at, dim in enumerate(after) if dim == before[slots.axis] and _entries(after[at + 1 :]) == behind]
+    if behind is None or before[0] != after[0] or not places or not places[0]:
+        return None
+    return [(node.outputs[0], slots.at(places[0]))]
+
+
+def _entries(dims: tuple[house.Dim, ...]) -> int | None:
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return math.prod(numbers) if len(numbers) == len(dims) else None
+
+
+MOVES: Mapping[str, Callable[[ir.Node, int, Slots], Next]] = {
+    "Concat": _joined,
+    "Reshape": _reshaped,
+    "Slice": _cut,
+    "Split": _parted,
+    "Squeeze": _reshaped,
+    "Transpose": _turned,
+    "Unsqueeze": _reshaped,
+}
+
+
+def fills(lowered: Lowered, at_every_length: EveryLength) -> Iterator[tuple[ir.Node, bool]]:
+    """The nodes that write a number into free slots, and whether that can be left out without anything being seen.
+
+    The graph may be changed between one and the next.
+    """
+    free = FreeSlots(lowered, at_every_length)
+    for node in house.nodes_of(lowered.model):
+        slots = free.filled(node)
+        if slots is not None:
+            yield node, free.are_hidden(node.outputs[0], slots)
