@@ -8,16 +8,15 @@ After:
 
 Requires: calibration data; symbolic shapes.
 Ensures: the rows of a batch are independent, proved anew on the graph as it is afterwards.
-Keeps: layers that the recipe pins, and those that the task asks for: ranked by what quantising each alone does to the
-    outputs, decided by the task's distance on the development data. Softmax, normalisation, residual sums and
-    products of two computed values stay in float.
+Keeps: layers that the recipe pins, and, where the task minds all of them together, those that it asks for: ranked by
+    what quantising each alone does to the outputs, decided by the task's distance on the development data. Softmax,
+    normalisation, residual sums and products of two computed values stay in float.
 Numerics: rounds. Scales are constant, so a row's result does not depend on its partners.
 Source: Q/DQ as ONNX Runtime and vendors read it; ranges by the error behind the consumers, weights clipped by the
     square error weighted with E[x^2], bias corrected by E[W x - W_q x_q] (Nagel et al. 2019).
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ from compiler.analysis.rows_alone import prove_rows
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of
 from compiler.errors import Refused
-from compiler.quantization.choice import choose, pinned_layers
+from compiler.quantization.choice import Chosen, choose, pinned_layers
 from compiler.quantization.placement import CPU, Placement
 from compiler.quantization.plans import Plan, make_plans, ranges_chosen
 from compiler.quantization.recording import inputs_of, record
@@ -76,31 +75,41 @@ class QuantizeStatic:
         calibration = calibration_of(lowered, otherwise="use quantize_dynamic, which needs none")
         table = record(lowered, inputs_of(free), calibration.streams)
         plans = make_plans(free, table, placement)
-        losses = sensitivities(lowered, plans, placement, calibration.streams)
+
+        def losses_of() -> Mapping[str, float]:
+            return sensitivities(lowered, plans, placement, calibration.streams)
 
         def distance_of(names: frozenset[str]) -> float | None:
             copy = dataclasses.replace(lowered, model=house.clone(lowered.model))
             _write(copy, names, placement, plans)
             return calibration.task_distance(copy)
 
-        chosen = choose(free, losses, distance_of, self.max_task_increase)
+        chosen = choose(free, losses_of, distance_of, self.max_task_increase)
         ranges = ranges_chosen([layer for layer in free if layer.name in chosen.quantised], plans, table)
         _write(lowered, chosen.quantised, placement, plans)
         proof = () if lowered.batch_axis is None else (prove_rows(lowered),)
-        predicted = sum(losses[name] for name in chosen.quantised)
-        loudest = max(chosen.quantised, key=lambda name: losses[name], default="")
-        distance = "" if chosen.distance is None else f", task {chosen.distance:.4f} from the original's"
         return Outcome(
             lowered,
             matched=len(layers),
             rewritten=len(chosen.quantised),
             refused=tuple(left_out(lowered.model)),
             records=proof,
-            detail=f"{table.calls} calls, table {table.digest[:12]}, {decibels(predicted):.1f} dB predicted, "
-            f"{decibels(losses[loudest]) if loudest else math.inf:.1f} dB of them by {loudest or 'nothing'}{distance} "
-            f"in {chosen.evaluations} evaluations",
+            detail=f"{table.calls} calls, table {table.digest[:12]}{_words(chosen)}",
             precision=(*pins.values(), *chosen.pins, *ranges),
         )
+
+
+def _words(chosen: Chosen) -> str:
+    """How far off the task is; where layers were ranked for it, what those on integers lose."""
+    if chosen.distance is None:
+        return ""
+    said = f", task {chosen.distance:.4f} from the original's in {chosen.evaluations} evaluations"
+    losses = {name: chosen.losses[name] for name in chosen.quantised if name in chosen.losses}
+    if not losses:
+        return said
+    loudest = max(losses, key=losses.__getitem__)
+    predicted, most = decibels(sum(losses.values())), decibels(losses[loudest])
+    return f"{said}, {predicted:.1f} dB predicted, {most:.1f} dB of them by {loudest}"
 
 
 def _write(lowered: Lowered, names: frozenset[str], placement: Placement, plans: Mapping[str, Plan]) -> None:

@@ -1,7 +1,6 @@
 """Chooses which layers stay in float: what the recipe pins, and then what the task asks for, in a few evaluations."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler import ir as house
@@ -12,8 +11,8 @@ from compiler.quantization.placement import Placement
 from compiler.quantization.weighted_layers import WeightedLayer, kinds_of
 from compiler.records.precision import Pin
 
-SHARES = (0.0, 0.5, 0.75, 0.9, 0.97)
-"""Shares of the predicted loss that the evaluations take away, in this order, until the task agrees."""
+SHARES = (0.5, 0.75, 0.9, 0.97)
+"""Shares of the predicted loss that the evaluations after the first take away, in this order, until the task agrees."""
 
 REASONS = {
     "front": "a convolution at the front",
@@ -67,17 +66,19 @@ class Chosen:
         pins: why the others stay in float.
         distance: the task's distance from the original's, or None without a task.
         evaluations: how often the task was asked.
+        losses: noise over signal of each layer alone; empty where nothing hung on it.
     """
 
     quantised: frozenset[str]
     pins: tuple[Pin, ...]
     distance: float | None
     evaluations: int
+    losses: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def choose(
     layers: Sequence[WeightedLayer],
-    losses: Mapping[str, float],
+    losses_of: Callable[[], Mapping[str, float]],
     distance_of: Callable[[frozenset[str]], float | None],
     most: float,
 ) -> Chosen:
@@ -85,34 +86,31 @@ def choose(
 
     Args:
         layers: those that are free.
-        losses: noise over signal of each alone.
+        losses_of: noise over signal of each alone; asked once, and only where the task minds them all together.
         distance_of: the task's distance with these layers quantised; None where there is no task.
         most: largest distance to accept.
 
     Raises:
         Refused: no share of the predicted loss was enough.
     """
+    everything = frozenset(layer.name for layer in layers)
+    nearest = distance_of(everything)
+    if nearest is None or nearest <= most:
+        return Chosen(everything, (), nearest, 1)
+    losses, tried = losses_of(), {everything}
     total = sum(losses.values())
     ranked = sorted(layers, key=lambda layer: losses[layer.name] / layer.weights.size, reverse=True)
-    tried: set[frozenset[str]] = set()
-    nearest = math.inf
     for share in SHARES:
         kept = _first(ranked, losses, share * total)
-        quantised = frozenset(layer.name for layer in layers) - {layer.name for layer in kept}
+        quantised = everything - {layer.name for layer in kept}
         if quantised in tried:
             continue
         tried.add(quantised)
         distance = distance_of(quantised)
         if distance is None or distance <= most:
-            pins = tuple(
-                _pin(
-                    layer,
-                    f"loses most for the work it saves, and the task allows {most:g}",
-                    decibels(losses[layer.name]),
-                )
-                for layer in kept
-            )
-            return Chosen(quantised, pins, distance, len(tried))
+            reason = f"loses most for the work it saves, and the task allows {most:g}"
+            pins = tuple(_pin(layer, reason, decibels(losses[layer.name])) for layer in kept)
+            return Chosen(quantised, pins, distance, len(tried), losses)
         nearest = min(nearest, distance)
     raise Refused(
         f"expected a choice of layers that changes the task by at most {most:g} on the data to choose on, got "

@@ -9,8 +9,10 @@ import pytest
 from compiler.calib.watched_streams import noise_between
 from compiler.errors import GateFailed, Refused
 from compiler.lowering.certificates import replay_certificates
+from compiler.passes import quantize_static
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.records.precision import Pin, TensorRange
+from compiler.runners.structure import is_same
 from compiler.stages import Lowered
 from tests.kit.calibration import FixedCalibration
 from tests.kit.contract import verify_pass
@@ -32,7 +34,17 @@ def test_default_pins_stay_and_say_why() -> None:
     assert set(pins) == {"slid_conv", "depth_conv", "logits_matmul"} and outcome.rewritten == 4
     ranges = {each.tensor: each for each in outcome.precision if isinstance(each, TensorRange)}
     assert {"normed", "swish", "rows", "r"} <= set(ranges)
-    assert "24 calls" in outcome.detail and "dB predicted" in outcome.detail
+    assert "24 calls" in outcome.detail
+
+
+def test_layers_are_ranked_only_where_the_task_minds_them_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantize_static, "sensitivities", None)
+    graph = speech()
+    everything = QuantizeStatic(pins=()).apply(copy_of(graph))
+    content = dataclasses.replace(graph, calibration=FixedCalibration(streams(graph), lambda _: 0.001))
+    told = QuantizeStatic(pins=()).apply(copy_of(content))
+    assert is_same(told.lowered.model, everything.lowered.model)
+    assert told.detail == f"{everything.detail}, task 0.0010 from the original's in 1 evaluations"
 
 
 def test_the_task_decides_what_stays() -> None:
@@ -45,6 +57,7 @@ def test_the_task_decides_what_stays() -> None:
     kept = [each for each in outcome.precision if isinstance(each, Pin)]
     assert kept and all("the task allows 0.01" in each.reason and each.cost is not None for each in kept)
     assert outcome.rewritten + len(kept) == 7
+    assert "dB predicted" in outcome.detail
     assert distance(outcome.lowered) == 0.0
 
 
