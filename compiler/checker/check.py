@@ -45,7 +45,14 @@ ASSUMABLE = {
 """What a record may take for granted of valid entries, and of which operators; of all others nothing."""
 
 
-def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, *, seeds: int = 2) -> int:
+def check(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    certificate: Record,
+    *,
+    seeds: int = 2,
+    survived: set[bytes] | None = None,
+) -> int:
     """Replay a certificate.
 
     Args:
@@ -53,6 +60,8 @@ def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, 
         after: the padded graph, with the same axis names.
         certificate: header and records; or a record of what is computed once (`compiler.checker.once`).
         seeds: draws per distinct step.
+        survived: runs of steps of other certificates that were checked with it; those that are the same to the last
+            weight are not run again, and more is added.
 
     Returns:
         The number of steps replayed.
@@ -62,11 +71,18 @@ def check(before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, 
     """
     if certificate.get("kind") == KIND:
         return check_once(before, after, certificate, seeds=seeds)
-    return _Checker(before, after, certificate, seeds).run()
+    return _Checker(before, after, certificate, seeds, survived).run()
 
 
 class _Checker:
-    def __init__(self, before: onnx.ModelProto, after: onnx.ModelProto, certificate: Record, seeds: int) -> None:
+    def __init__(
+        self,
+        before: onnx.ModelProto,
+        after: onnx.ModelProto,
+        certificate: Record,
+        seeds: int,
+        survived: set[bytes] | None,
+    ) -> None:
         self.before, self.after = Graph(before), Graph(after)
         self.certificate = certificate
         self.sides: Mapping[str, str] = certificate["sides"]
@@ -75,7 +91,7 @@ class _Checker:
         self.told: Sequence[str] = certificate["assumes"]
         self.claims: dict[str, Record] = {}
         self.shapes: dict[str, Sequence[str | int]] = {}
-        self.steps = Replay(self.before, self.after, certificate, seeds)
+        self.steps = Replay(self.before, self.after, certificate, seeds, survived)
 
     def run(self) -> int:
         self._inputs()

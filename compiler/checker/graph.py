@@ -160,11 +160,15 @@ class Part:
         return helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
 
     @functools.cached_property
+    def content(self) -> bytes:
+        """The model, serialized."""
+        return bytes(self.model().SerializeToString(deterministic=True))
+
+    @functools.cached_property
     def _session(self) -> onnxruntime.InferenceSession:
         """Opened once for all draws: that takes longer than to run a step."""
-        model = self.model().SerializeToString()
         try:
-            return onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(self.content, OPTIONS, providers=["CPUExecutionProvider"])
         except ort_state.NotImplemented as error:
             raise NoKernel(f"node {self.nodes[-1].name!r} cannot be run: {error}") from None
         except (*STOPPED, ort_state.InvalidGraph) as error:

@@ -11,6 +11,7 @@ from compiler.checker.compare import DiffersFromAlone, compare_output
 from compiler.checker.double_precision import is_rounding
 from compiler.checker.free_axes import SHORTEST, free_size
 from compiler.checker.graph import Array, DoesNotRun, Graph, Part, Record, Rejected
+from compiler.checker.same_run import digest_of_run
 from compiler.checker.slots import Layout, Lengths, size_of
 from compiler.checker.values import count_positions, worst_values
 
@@ -39,10 +40,14 @@ class Replay:
         after: the padded graph.
         certificate: its header says what axes, lengths and masks there are.
         seeds: draws per distinct step.
+        survived: digests of runs, of other certificates too, that need not be run again; more is added.
     """
 
-    def __init__(self, before: Graph, after: Graph, certificate: Record, seeds: int) -> None:
+    def __init__(
+        self, before: Graph, after: Graph, certificate: Record, seeds: int, survived: set[bytes] | None = None
+    ) -> None:
         self.before, self.after, self.seeds = before, after, seeds
+        self.survived = set() if survived is None else survived
         self.batch: str | None = certificate["batch"]
         self.sides: Mapping[str, str] = certificate["sides"]
         self.lengths_of: Mapping[str, str] = certificate["length_inputs"]
@@ -89,10 +94,32 @@ class Replay:
         if key in self.replayed:
             return
         self.replayed.add(key)
+        run = self._run_of(record, alone, padded, kinds, assumed)
+        if run in self.survived:
+            return
         for seed in range(self.seeds):
             rng = np.random.default_rng(seed)
             lengths = self._lengths(rng, seed)
             self._compare(record, alone, padded, kinds, lengths, rng, assumed, edges=seed % 2 == 1)
+        self.survived.add(run)
+
+    def _run_of(
+        self, record: Record, alone: Part | None, padded: Part, kinds: Mapping[str, int], assumed: Mapping[str, str]
+    ) -> bytes:
+        """A digest of all that running a step is made from, names and weights included."""
+        axes = {axis: (side, self.minimum.get(axis), self._fixed_slots(axis)) for axis, side in self.sides.items()}
+        names = [*record["inputs"], *record["outputs"]]
+        told = [
+            self.seeds, self.batch, axes, self.lengths_of, self.masks, sorted(self.free), self.free_size, record, kinds,
+            assumed, [(self.becomes.get(name), self.was.get(name)) for name in names],
+        ]  # fmt: skip
+        parts = {"padded": (self.after, padded)} | ({} if alone is None else {"alone": (self.before, alone)})
+        for name in filter(self.is_size, kinds):  # computed of sizes, not drawn
+            now = self.becomes.get(name, name)
+            parts[f"{name} alone"] = (self.before, self._part(self.before, name))
+            if now in self.after.producers:
+                parts[f"{name} padded"] = (self.after, self._part(self.after, now))
+        return digest_of_run(told, parts)
 
     def _replaced(self, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
         """Inputs of records that another value had in the graph before."""

@@ -17,13 +17,14 @@ def replay_certificates(before: Lowered, outcome: Outcome) -> int:
     return replay_proof(proof_of("", before, outcome))
 
 
-def replay_proof(proof: Proof | None) -> int:
-    """The same of a proof whose graphs are written already; of none, no step."""
+def replay_proof(proof: Proof | None, survived: set[bytes] | None = None) -> int:
+    """The same of a proof whose graphs are written already; of none, no step. `survived` as in the checker."""
     if proof is None:
         return 0
     try:
         return sum(
-            check(proof.after if record.get(AFTER) else proof.before, proof.after, record) for record in proof.records
+            check(proof.after if record.get(AFTER) else proof.before, proof.after, record, survived=survived)
+            for record in proof.records
         )
     except Rejected as rejected:
         raise GateFailed(

@@ -62,6 +62,7 @@ class Lowering:
         self.parity, self.kept = PassParity(original, failures), KeptPasses(original)
         self.precision: list[PrecisionRecord] = []
         self.proofs: dict[str, Proof] = {}
+        self._survived: set[bytes] = set()
         self._exact: Lowered | None = None
         self._final: Lowered | None = None
         self._reports: list[StageReport] = []
@@ -191,7 +192,7 @@ class Lowering:
 
     def _replay(self, planned: PlannedPass) -> int:
         try:
-            return replay_proof(self.proofs.get(planned.key))
+            return replay_proof(self.proofs.get(planned.key), self._survived)
         except GateFailed as error:
             raise error.at(stage=planned.made.name, graph=self.name) from None
 

@@ -16,6 +16,7 @@ from compiler import ir as house
 from compiler.checker import graph as graph_of_checker
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
+from compiler.checker.replay import Replay
 from compiler.passes.pad_axes import PadAxes
 from compiler.stages import Lowered
 from tests.compiler.analysis.rules.test_recurrence import network, weights
@@ -172,6 +173,30 @@ def test_tampering_is_rejected(tamper: Callable[[onnx.ModelProto, dict[str, Any]
     tamper(after, certificate)
     with pytest.raises(Rejected):
         check(before, after, certificate)
+
+
+@pytest.mark.parametrize("tamper", TAMPERED, ids=lambda tamper: tamper.__name__.strip("_"))
+def test_tampering_is_rejected_although_every_run_survived_before(
+    tamper: Callable[[onnx.ModelProto, dict[str, Any]], None],
+) -> None:
+    before, after, certificate = attention()
+    survived = set[bytes]()
+    check(before, after, certificate, survived=survived)
+    tamper(after, certificate)
+    with pytest.raises(Rejected):
+        check(before, after, certificate, survived=survived)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_certificate_that_was_checked_before_runs_nothing_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after, certificate = GRAPHS[name]()
+    survived, compared = set[bytes](), list[str]()
+    monkeypatch.setattr(Replay, "_compare", lambda self, record, *_, **__: compared.append(record["node"]))
+    check(before, after, certificate, survived=survived)
+    count = len(compared)
+    assert count == 2 * len(survived) > 0
+    assert check(before, after, certificate, survived=survived) == len(certificate["records"])
+    assert len(compared) == count
 
 
 ALWAYS_NONE = """n = Shape<start = 1, end = 2>(x)  d = Mul(n, two)  k = Mod(d, by)  f = Cast<to = 1>(k)

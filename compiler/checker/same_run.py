@@ -1,0 +1,35 @@
+"""Tells runs of steps apart by everything that they are made from.
+
+What is drawn hangs on nothing else, so that a run which is the same to the last weight ends as it did before, whichever
+certificate it is of: several passes in a row prove anew what most of them have left as it was.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compiler.checker.graph import Graph, Part
+
+
+def digest_of_run(told: Sequence[Any], parts: Mapping[str, tuple[Graph, Part]]) -> bytes:
+    """A digest of what a run is made from.
+
+    Args:
+        told: what is said of the step, of lengths and of draws.
+        parts: what computes something, and the graph whose inputs it reads, by what it is for.
+    """
+    hasher = hashlib.sha256()
+    for content in _contents(told, parts):
+        hasher.update(len(content).to_bytes(8, "little"))
+        hasher.update(content)
+    return hasher.digest()
+
+
+def _contents(told: Sequence[Any], parts: Mapping[str, tuple[Graph, Part]]) -> Iterator[bytes]:
+    yield json.dumps([told, list(parts)], sort_keys=True, default=str).encode()
+    for graph, part in parts.values():
+        inputs = [graph.inputs[name] for name in part.sources if name in graph.inputs]
+        yield part.content
+        yield str(len(inputs)).encode()
+        yield from (each.SerializeToString(deterministic=True) for each in inputs)
