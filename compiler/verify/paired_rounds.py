@@ -16,7 +16,7 @@ Call = Callable[[], object]
 Clock = Callable[[], float]
 
 ROUNDS = 15
-"""Rounds after which a verdict is looked for; and again after as many more."""
+"""Rounds after which a verdict is looked for; and again after as many more, or when the span ends between them."""
 
 FEW_ROUNDS = 8
 """The fewest that say something of the median; and again after as many more."""
@@ -132,18 +132,27 @@ def judged_ratios(pairs: Mapping[str, Rounds], limit: float | None, wall: Clock 
         limit: of every ratio; None where there is none.
         wall: seconds, those of other processes included.
     """
-    started = wall()
+    ends = wall() + SPAN_S
     waiting = list(pairs)
     while waiting:
-        for sizes in waiting:
-            pairs[sizes].more(ROUNDS)
-        spent = wall() - started
+        _run_in_turns([pairs[sizes] for sizes in waiting], ends, wall)
+        spent = wall() - (ends - SPAN_S)
         waiting = [
             sizes
             for sizes in waiting
             if limit is not None and spent < MOST_S and not _is_known(pairs[sizes].ratio(), limit, spent)
         ]
     return [rounds.ratio(sizes) for sizes, rounds in pairs.items()]
+
+
+def _run_in_turns(pairs: Sequence[Rounds], ends: float, wall: Clock) -> None:
+    """Run more rounds: so many that it is worth looking, of later ones no more than until the span ends."""
+    for _ in range(ROUNDS):
+        is_before, has_enough = wall() < ends, all(len(rounds.times) >= ROUNDS for rounds in pairs)
+        for rounds in pairs:
+            rounds.more(1)
+        if is_before and has_enough and wall() >= ends:
+            return  # a verdict that had to wait for it need not wait any longer
 
 
 def _is_known(ratio: Ratio, limit: float, spent_s: float) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.records.timings import Ratio
+from compiler.verify import paired_rounds
 from compiler.verify.paired_rounds import (
     BUSY,
     FEW_ROUNDS,
@@ -164,7 +165,29 @@ def test_what_lies_at_the_limit_is_measured_until_the_time_is_up_and_the_median_
     found, spent = judged(LIMIT, noise(3, 0.05), noise(4, 0.05))
     assert found.least <= LIMIT <= found.most
     assert spent >= MOST_S
-    assert found.rounds % ROUNDS == 0
+
+
+@pytest.mark.parametrize("ratio", [LIMIT / BUSY * 1.01, LIMIT / 1.1, LIMIT * 1.1])
+def test_a_verdict_that_waits_for_the_end_of_the_span_comes_with_it(ratio: float) -> None:
+    found, spent = judged(ratio, quiet, quiet)
+    assert found.median == pytest.approx(ratio)
+    assert SPAN_S <= spent < SPAN_S + 2 * 0.1 * (1 + ratio)
+
+
+def test_nothing_is_said_of_fewer_rounds_however_long_they_take() -> None:
+    clock = Clock()
+    slow = Rounds([clock.slower(2.0, quiet), clock.slower(9.0, quiet)], clock)
+    (found,) = judged_ratios({"batch=1": slow}, LIMIT, clock)
+    assert found.rounds == ROUNDS
+
+
+def test_the_end_of_the_span_is_one_look_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[int]()
+    monkeypatch.setattr(paired_rounds, "_is_known", lambda ratio, *_: looks.append(ratio.rounds))
+    judged(LIMIT, quiet, quiet)
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise([0, *looks]))
+    assert 0 < gaps[0] < ROUNDS
+    assert set(gaps[1:]) == {ROUNDS}
 
 
 def test_without_a_limit_there_is_nothing_to_wait_for_and_each_pair_is_judged_alone() -> None:
