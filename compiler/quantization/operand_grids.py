@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from compiler.calib.grid import Grid
@@ -48,8 +47,7 @@ def grids_of(
     grids, ranges = {}, {}
     for (_, signed), names in alike.items():
         tensors = {name: table.tensors[str(wanted[name])] for name in names}
-        rows = [tensor.rows for tensor in tensors.values()]
-        behind = [(each, np.eye(each.shape[1], dtype=np.float32)) for each in rows]
+        behind = [(tensor.rows, None) for tensor in tensors.values()]
         widest = max(tensors.values(), key=lambda tensor: max(-tensor.low, tensor.high))
         grid, found = nearest_grid(widest, behind, signed=signed)
         for name, tensor in tensors.items():

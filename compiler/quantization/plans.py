@@ -71,15 +71,17 @@ def _choose(readers: Sequence[WeightedLayer], table: Table, placement: Placement
     return nearest_grid(tensor, behind, signed=placement.signed)
 
 
-def nearest_grid(tensor: Histogram, readers: Sequence[tuple[Array, Array]] = (), *, signed: bool) -> tuple[Grid, Range]:
+def nearest_grid(
+    tensor: Histogram, readers: Sequence[tuple[Array, Array | None]] = (), *, signed: bool
+) -> tuple[Grid, Range]:
     """The grid with the least square error behind readers, each given by rows of data and what multiplies them.
 
-    Without readers the error is that of the entries themselves.
+    Where nothing does, and without readers, the error is that of the entries themselves.
     """
     best: tuple[float, Grid, Range] | None = None
     for candidate in ranges_of(tensor):
         grid = grid_of(candidate.low, candidate.high, signed=signed)
-        behind = readers or [(tensor.rows, np.eye(tensor.rows.shape[1], dtype=np.float32))]
+        behind = readers or [(tensor.rows, None)]
         error = sum(_error(rows, matrix, grid) for rows, matrix in behind)
         if best is None or error < best[0]:
             best = (error, grid, candidate)
@@ -87,8 +89,9 @@ def nearest_grid(tensor: Histogram, readers: Sequence[tuple[Array, Array]] = (),
     return best[1], best[2]
 
 
-def _error(rows: Array, matrix: Array, grid: Grid) -> float:
-    return float(np.square((grid.rounded(rows) - rows) @ matrix).sum())
+def _error(rows: Array, matrix: Array | None, grid: Grid) -> float:
+    off = grid.rounded(rows) - rows
+    return float(np.square(off if matrix is None else off @ matrix).sum())
 
 
 def _importance(layer: WeightedLayer, tensor: Histogram) -> Array | None:

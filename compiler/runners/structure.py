@@ -4,7 +4,7 @@ A copy is written, compared and opened after every pass. With 100 MB of weights 
 than running the graph.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,20 +23,35 @@ ELSEWHERE = "weights"
 
 def split(model: ir.Model) -> tuple[bytes, dict[str, ir.TensorProtocol]]:
     """The model as one protobuf that refers to its large weights by name, and these, shared with the model."""
-    view = _WithoutWeights(model.graph)
-    whole = _WithGraph(model, view)
-    return bytes(ir.serde.serialize_model(whole).SerializeToString(deterministic=True)), view.weights  # type: ignore[arg-type]
+    view = _WithoutWeights(model.graph, _elsewhere)
+    return bytes(_written(model, view).SerializeToString(deterministic=True)), view.weights
+
+
+def _written(model: ir.Model, graph: "_WithoutWeights") -> onnx.ModelProto:
+    return ir.serde.serialize_model(_WithGraph(model, graph))  # type: ignore[arg-type]
+
+
+def _elsewhere(name: str, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A reference to a weight."""
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.ExternalTensor(ELSEWHERE, None, None, tensor.dtype, shape=shape, name=name)
+
+
+def _empty(name: str, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A weight of no number, of the same type."""
+    return ir.tensor(np.zeros(0, tensor.dtype.numpy()), name=name)
 
 
 class _WithoutWeights:
-    """A graph to be written, with a reference in the place of every large weight: neither is copied.
+    """A graph to be written, with something small in the place of every large weight: neither is copied.
 
     Args:
         graph: stays as it is.
+        stand_in: what is written in the place of a weight, by its name and content.
     """
 
-    def __init__(self, graph: ir.Graph) -> None:
-        self.graph, self.weights = graph, dict[str, ir.TensorProtocol]()
+    def __init__(self, graph: ir.Graph, stand_in: Callable[[str, ir.TensorProtocol], ir.TensorProtocol]) -> None:
+        self.graph, self.stand_in, self.weights = graph, stand_in, dict[str, ir.TensorProtocol]()
         self.initializers = {name: self._without(name, value) for name, value in graph.initializers.items()}
 
     def _without(self, name: str, value: ir.Value) -> ir.Value:
@@ -44,14 +59,12 @@ class _WithoutWeights:
         if tensor is None or not _is_weight(value, tensor):
             return value
         self.weights[name] = tensor
-        shape = ir.Shape(tensor.shape.numpy())
-        elsewhere = ir.ExternalTensor(ELSEWHERE, None, None, tensor.dtype, shape=shape, name=name)
         return ir.Value(
             name=value.name,
             shape=value.shape,
             type=value.type,
             doc_string=value.doc_string,
-            const_value=elsewhere,
+            const_value=self.stand_in(name, tensor),
             metadata_props=dict(value.metadata_props),
         )
 
@@ -104,10 +117,4 @@ def check_structure(model: ir.Model) -> None:
     Raises:
         onnx.checker.ValidationError: it breaks one.
     """
-    # Written whole: a malformed graph cannot be copied.
-    proto, weights = ir.serde.serialize_model(model), model.graph.initializers
-    for tensor in proto.graph.initializer:
-        held = weights[tensor.name].const_value
-        if held is not None and _is_weight(weights[tensor.name], held):
-            tensor.CopyFrom(onnx.numpy_helper.from_array(np.zeros(0, held.dtype.numpy()), tensor.name))
-    onnx.checker.check_model(proto)
+    onnx.checker.check_model(_written(model, _WithoutWeights(model.graph, _empty)))
