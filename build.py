@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler.analysis.garbage_collection import seldom
 from compiler.commands.arguments import ALLOW, make_parser
 from compiler.errors import GateFailed, Refused, blamed
 from compiler.interruption import signals_interrupt
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _parse(given)
     try:
-        with signals_interrupt():
+        with signals_interrupt(), seldom():
             code = _run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:

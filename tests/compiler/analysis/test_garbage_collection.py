@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from compiler.analysis.garbage_collection import paused
+from compiler.analysis.garbage_collection import SELDOM, paused, seldom
 
 
 def test_it_is_off_in_between_and_back_afterwards() -> None:
@@ -35,3 +35,18 @@ def test_functions_are_decorated() -> None:
         return gc.isenabled()
 
     assert not is_on() and not is_on() and gc.isenabled()
+
+
+def test_it_comes_seldom_in_between_and_as_often_as_before_afterwards() -> None:
+    before = gc.get_threshold()
+    with seldom():
+        assert gc.isenabled()
+        assert gc.get_threshold() == SELDOM != before
+    assert gc.get_threshold() == before
+
+
+def test_it_comes_as_often_as_before_after_an_error() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(ValueError, match="broken"), seldom():
+        raise ValueError("broken")
+    assert gc.get_threshold() == before
