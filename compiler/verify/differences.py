@@ -7,7 +7,7 @@ every output and every state, as the passes so far have reshaped it, in every st
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -134,9 +134,11 @@ def max_abs_difference(got: Array, expected: Array) -> float:
 
 
 def compare(
-    lowered: Lowered, runner: Stepper, steps: Iterable[OriginalCall], advance: Callable[[int], None] = lambda _: None
+    lowered: Lowered, runner: Stepper, steps: Sequence[OriginalCall], advance: Callable[[int], None] = lambda _: None
 ) -> list[Difference]:
     """Run the graph beside the recorded steps and tally every output and state.
+
+    What the original's states are after the passes takes as long as a call, and is computed beside the calls.
 
     Args:
         lowered: what the graph is now.
@@ -145,11 +147,9 @@ def compare(
         advance: called with the number of compared steps.
     """
     tallies: dict[str, Tally] = {}
-    answers = (
-        (expected_of(lowered, step), {**runner.step(step.feed), **states_in_numbers(lowered, runner.states)})
-        for step in steps
-    )
-    for count, (right, got) in enumerate(ahead(answers), start=1):
+    expectations = ahead(expected_of(lowered, step) for step in steps)
+    answers = ahead({**runner.step(step.feed), **states_in_numbers(lowered, runner.states)} for step in steps)
+    for count, (right, got) in enumerate(zip(expectations, answers, strict=True), start=1):
         for name, expected in right.items():
             if name in got:
                 tallies.setdefault(name, Tally(name)).add(got[name], expected)

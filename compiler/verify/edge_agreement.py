@@ -180,14 +180,15 @@ def first_disagreement(
 def _disagreement(lowered: Lowered, runner: Stepper, case: EdgeCase, limits: Tolerance) -> Disagreement | None:
     right = [expected_of(lowered, step) for step in case.steps]
     draws = [[expected_of(lowered, step) for step in draw] for draw in case.perturbed]
+    names = dict.fromkeys(name for each in right for name in each)
+    sizes = {name: max(_largest(each[name]) for each in right if name in each) for name in names}
     for number, step in enumerate(case.steps):
         try:
             got = {**runner.step(step.feed), **states_in_numbers(lowered, runner.states)}
         except Exception as error:  # noqa: BLE001  (a graph that does not run where the original does is a finding)
             return Disagreement(case, number, "", "which answers", _told(error))
         for name, expected in right[number].items():
-            size = max(_largest(each[name]) for each in right if name in each)
-            allowed = limits.max_abs * max(1.0, size)
+            allowed = limits.max_abs * max(1.0, sizes[name])
             moved = [draw[number][name] for draw in draws if name in draw[number]]
             words = None if name not in got else _difference(got[name], expected, moved, allowed)
             if words is not None:
@@ -202,12 +203,13 @@ def _difference(got: Array, expected: Array, moved: Sequence[Array], allowed: fl
     if got.shape != expected.shape:
         return f"of shape {list(expected.shape)}", f"{list(got.shape)}"
     wanted, came = _forms(expected), _forms(got)
-    sure = np.all([_same(each, expected) for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
+    sure = np.all([_same(each, expected, wanted) for each in moved], axis=0) if moved else np.ones(expected.shape, bool)
     wrong = sure & (wanted != came)
     if np.any(wrong):
         where = tuple(map(int, np.argwhere(wrong)[0]))
         return f"{_word(expected[where])} at {list(where)}", f"{_word(got[where])}"
     finite = sure & (wanted == 0) & (came == 0)
+    finite = ... if finite.all() else finite  # without copies
     exact = expected[finite].astype(np.float64)
     off = np.abs(got[finite].astype(np.float64) - exact)
     fine = moved[0][finite].astype(np.float64) if moved else exact
@@ -216,18 +218,18 @@ def _difference(got: Array, expected: Array, moved: Sequence[Array], allowed: fl
     return None if worst <= limit else (f"within {limit:.3g}", f"a difference of {worst:.3g}")
 
 
-def _same(moved: Array, expected: Array) -> npt.NDArray[np.bool_]:
-    """Whether rounding leaves a number finite or what it is; a whole number must stay."""
+def _same(moved: Array, expected: Array, forms: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Whether rounding leaves a number finite or what it is, in the form that is expected; a whole number must stay."""
     if expected.dtype.kind in "iub":
         return np.asarray(moved == expected)
-    return np.asarray(_forms(moved) == _forms(expected))
+    return np.asarray(_forms(moved) == forms)
 
 
 def _forms(array: Array) -> npt.NDArray[np.int8]:
     """0 for a finite number, 2 for NaN, the sign of an infinity."""
     if array.dtype.kind in "iub":
         return np.zeros(array.shape, np.int8)
-    wide = array.astype(np.float64)
+    wide = _wide(array)
     if np.all(np.isfinite(wide)):
         return np.zeros(array.shape, np.int8)
     found = np.where(np.isinf(wide), np.sign(wide), 0.0)
@@ -235,8 +237,14 @@ def _forms(array: Array) -> npt.NDArray[np.int8]:
 
 
 def _largest(array: Array) -> float:
-    wide = array.astype(np.float64)
-    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+    wide = _wide(array)
+    finite = np.isfinite(wide)
+    return float(np.max(np.abs(wide if finite.all() else wide[finite]), initial=0.0))
+
+
+def _wide(array: Array) -> Array:
+    """Real numbers as they are; others, and those of types that NumPy knows little of, in double precision."""
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
 def _word(number: Any) -> str:
