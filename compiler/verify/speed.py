@@ -1,6 +1,7 @@
 """How long a call of an artefact takes: alone, and beside the same bucket of another graph."""
 
 import functools
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -42,11 +43,11 @@ def measure_speed(folder: Path, artifacts: Sequence[Emitted], graph: str, opens:
         opens: opens an artefact as it runs, on one thread.
     """
     found = []
-    for emitted in artifacts:
-        ((sizes, call),) = bucket_calls(folder, [emitted], opens).items()
-        times_ms = _timed_calls(call)
-        p95 = statistics.quantiles(times_ms, n=20)[-1]
-        found.append(SpeedRow(graph, sizes, statistics.median(times_ms), p95, 1))
+    for _, alike in itertools.groupby(artifacts, lambda emitted: emitted.file):
+        for sizes, call in bucket_calls(folder, list(alike), opens).items():
+            times_ms = _timed_calls(call)
+            p95 = statistics.quantiles(times_ms, n=20)[-1]
+            found.append(SpeedRow(graph, sizes, statistics.median(times_ms), p95, 1))
     return found
 
 

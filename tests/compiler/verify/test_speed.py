@@ -1,5 +1,6 @@
 """How long a call takes: on every element type and with full windows; buckets of one file share what runs it."""
 
+import dataclasses
 from pathlib import Path
 from unittest import mock
 
@@ -50,6 +51,16 @@ def test_buckets_of_one_file_share_what_runs_it(tmp_path: Path) -> None:
     calls["batch=4"]()
     (_, feeds), _ = session.run.call_args
     assert feeds["x"].shape == (4, 2)
+
+
+def test_speed_is_measured_on_what_was_opened_once_per_file(tmp_path: Path) -> None:
+    lowered = Lowered("net", parse("(float[batch,2] x) => (float[batch,2] y) { y = Relu(x) }"), batch_axis="batch")
+    artifacts = OnnxStatic().emit(lowered, {"batch": (1, 4)}).artifacts
+    other = dataclasses.replace(artifacts[0], file="graphs/other.onnx", sizes={"batch": 9})
+    opens = mock.Mock(return_value=mock.Mock(spec=Session))
+    found = measure_speed(tmp_path, [*artifacts, other], "net", opens)
+    assert [row.sizes for row in found] == ["batch=1", "batch=4", "batch=9"]
+    assert [path.name for (path,), _ in opens.call_args_list] == ["net.batch.onnx", "other.onnx"]
 
 
 def test_two_graphs_are_compared_bucket_by_bucket(tmp_path: Path) -> None:
