@@ -41,6 +41,7 @@ def perturbed(lowered: Lowered) -> Lowered:
 
 def _perturbed(model: ir.Model) -> ir.Model:
     copy = house.clone(model)
+    _turn_weights(copy)
     computed = _computed(copy)
     size = ir.val(SIZE, ir.DataType.FLOAT, [])
     copy.graph.inputs.append(size)
@@ -52,6 +53,18 @@ def _perturbed(model: ir.Model) -> ir.Model:
             if is_array and (output.uses() or output.is_graph_output()):
                 _perturb(copy, insert, output, size, number=index + 1)
     return copy
+
+
+def _turn_weights(model: ir.Model) -> None:
+    """Write turned weights in the place of nodes that turn them in every call, which takes as long as multiplying."""
+    for node in [node for node in model.graph if house.is_op(node, "Transpose")]:
+        (weights,), turned = node.inputs, node.outputs[0]
+        array = None if weights is None or weights.is_graph_input() else house.array_of(weights)
+        if array is not None and not turned.is_graph_output():
+            axes = house.ints_attribute(node, "perm") or tuple(range(array.ndim))[::-1]
+            insert = house.Inserter(model, STAMP, before=node)
+            house.take_over(model, turned, insert.constant(np.ascontiguousarray(array.transpose(axes)), "turned"))
+    house.prune(model)
 
 
 def _computed(model: ir.Model) -> set[ir.Node]:

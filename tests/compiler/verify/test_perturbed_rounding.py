@@ -1,7 +1,9 @@
 """perturbed: roundings are off, what is exact is not."""
 
 import numpy as np
+import onnx_ir as ir
 
+from compiler import ir as house
 from compiler.runners.session import run_model
 from compiler.stages import Array, Lowered
 from compiler.verify.perturbed_rounding import FINE, SIZE, perturbed
@@ -50,3 +52,20 @@ def test_pieces_of_a_sequence_are_left_alone() -> None:
     feed = {"x": np.ones((2, 6), np.float32)}
     moved = run_model(perturbed(Lowered("net", parse(text))).model, {**feed, SIZE: np.array(FINE, np.float32)})["y"]
     assert 0 < np.abs(moved / np.exp(feed["x"][:, :3]) - 1).max() < 4e-6
+
+
+def test_weights_are_turned_once_and_nothing_else_is() -> None:
+    text = """(float[2,n] x, float[3,2] w, float[3,2] given) => (float[n,3] y, float[2,3] shown, float[n,3] z) {
+        turned = Transpose<perm = [1, 0]>(w)  across = Transpose(x)  y = MatMul(across, turned)
+        shown = Transpose(w)  asked = Transpose(given)  z = MatMul(across, asked) }"""
+    rng = np.random.default_rng(0)
+    w, x, given = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 2), (2, 5), (3, 2)))
+    model = parse(text, {"w": w})
+    default = house.inputs_named(model)["given"]
+    default.const_value = ir.tensor(np.zeros((3, 2), np.float32), name="given")
+    model.graph.initializers["given"] = default
+    copy = perturbed(Lowered("net", model)).model
+    assert [node.outputs[0].name for node in copy.graph if node.op_type == "Transpose"] == ["across", "shown", "asked"]
+    got = run_model(copy, {"x": x, "given": given, SIZE: np.array(0.0, np.float32)})
+    assert np.array_equal(got["shown"], w.T)
+    assert np.allclose(got["y"], x.T @ w.T, atol=1e-5) and np.allclose(got["z"], x.T @ given.T, atol=1e-5)
