@@ -19,8 +19,9 @@ from compiler.stages import Array, Lowered
 from compiler.targets.formed_graphs import formed
 from compiler.targets.forms import Form
 from compiler.targets.onnx_static import OnnxStatic
+from runtime_lite.format.cache_axis import CacheAxis
 
-FRAMES, WIDTH = 6, 16
+FRAMES, WIDTH, SLOTS = 6, 16, 4
 LIMIT = 2e-5
 """Of a difference, relative where values are large."""
 
@@ -36,10 +37,12 @@ class Net:
         self.rng = np.random.default_rng(seed)
         x = ir.Value(name="x", shape=ir.Shape(["batch", FRAMES, WIDTH]), type=ir.TensorType(ir.DataType.FLOAT))
         at = ir.Value(name="at", shape=ir.Shape(["batch", FRAMES]), type=ir.TensorType(ir.DataType.INT64))
-        self.graph = ir.Graph([x, at], [], nodes=[], opset_imports={"": 20}, name="net")
+        past = ir.Value(name="past", shape=ir.Shape(["batch", SLOTS, WIDTH]), type=ir.TensorType(ir.DataType.FLOAT))
+        length = ir.Value(name="length", shape=ir.Shape(["batch"]), type=ir.TensorType(ir.DataType.INT64))
+        self.graph = ir.Graph([x, at, past, length], [], nodes=[], opset_imports={"": 20}, name="net")
         self.model = ir.Model(self.graph, ir_version=10)
         self.insert = house.Inserter(self.model, "net")
-        self.values, self.at = [x], at
+        self.values, self.at, self.past, self.length = [x], at, past, length
 
     def weights(self, *shape: int) -> ir.Value:
         """Drawn once and for all."""
@@ -127,6 +130,30 @@ class Net:
         heard = self.op("MatMul", scores, self.op("Transpose", keys, perm=(0, 1, 3, 2)))
         return self.op("Reshape", self.op("Transpose", heard, perm=order), self.insert.int64s(0, FRAMES, WIDTH))
 
+    def remembering(self, value: ir.Value) -> ir.Value:
+        """Scores of cached frames and of new ones, whose free slots are filled and hidden; some sum cached frames."""
+        first = self.insert.op("Sub", [self.insert.int64s(SLOTS), self._wide(self.length, 1)], name="first")
+        seen, valid = (self._since(first, count) for count in (SLOTS + FRAMES, SLOTS))
+        nought, lowest = (self.insert.constant(np.array(each, np.float32), "number") for each in (0.0, -np.inf))
+        clean = self.op("Where", self._wide(valid, 2), self.past, nought)
+        keys = self.op("Concat", clean, value, axis=1)
+        scores = self.op("MatMul", self.op("Tanh", value), self.turned(keys))
+        scores = self.op("Where", self._wide(seen, 1), scores, lowest)
+        shares = self.op("Softmax", scores, axis=-1)
+        if self.rng.random() < 0.3:
+            return self.op("MatMul", shares, keys)
+        newest = self.op("Slice", shares, *(self.insert.int64s(at) for at in (SLOTS, house.END, 2)))
+        return self.op("MatMul", newest, value)
+
+    def _wide(self, value: ir.Value, axis: int) -> ir.Value:
+        """A value of any type with one more axis."""
+        return self.insert.op("Unsqueeze", [value, self.insert.int64s(axis)], name="wide")
+
+    def _since(self, first: ir.Value, count: int) -> ir.Value:
+        """Which of so many places are not in front of one, bool [batch, count]."""
+        places = self.insert.constant(np.arange(count).reshape(1, count), "places")
+        return self.insert.op("GreaterOrEqual", [places, first], name="seen", dtype=ir.DataType.BOOL)
+
     def entrywise(self, value: ir.Value) -> ir.Value:
         """A sum, an activation or a normalisation."""
         kind = self.rng.integers(4)
@@ -142,7 +169,7 @@ class Net:
         """One more layer."""
         layers: list[Callable[[ir.Value], ir.Value]] = [
             self.dense, self.pointwise, self.depthwise, self.attention, self.wide, self.image,
-            self.entrywise, self.entrywise,
+            self.remembering, self.entrywise, self.entrywise,
         ]  # fmt: skip
         found = layers[int(self.rng.integers(len(layers)))](self.pick())
         self.values.append(self.op("Tanh", found) if self.rng.random() < 0.3 else found)
@@ -164,6 +191,12 @@ REWRITES = (Form(FoldFactors()), *OnnxStatic.offers)
 """Forms, and the pass in front of them that a recipe runs."""
 
 
+def lowered(model: ir.Model) -> Lowered:
+    """The record of a graph."""
+    cache = CacheAxis("cache", SLOTS, FRAMES, "length", None)
+    return Lowered("net", model, caches=(cache,), batch_axis="batch", is_padded=True)
+
+
 def drawn_plan(seed: int) -> tuple[Form, ...]:
     """Every other time all forms, else some of them."""
     rng = np.random.default_rng(seed)
@@ -172,19 +205,23 @@ def drawn_plan(seed: int) -> tuple[Form, ...]:
 
 def changes(seed: int) -> dict[str, int]:
     """How many places each form of the drawn plan changes in one graph."""
-    outcomes = formed(drawn_plan(seed), Lowered("net", grown(seed), batch_axis="batch")).outcomes
+    outcomes = formed(drawn_plan(seed), lowered(grown(seed))).outcomes
     return {outcome.form: outcome.rewritten for outcome in outcomes}
 
 
 def differences(seed: int) -> tuple[list[str], int]:
     """The outputs of one graph that differ, and how many places forms have changed."""
     model = grown(seed)
-    found = formed(drawn_plan(seed), Lowered("net", house.clone(model), batch_axis="batch"))
+    found = formed(drawn_plan(seed), lowered(house.clone(model)))
     rng, wrong = np.random.default_rng(seed), []
     for rows in (1, 3):
         x = rng.standard_normal((rows, FRAMES, WIDTH)).astype(np.float32)
         x[rng.random(x.shape) < 0.02] = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32))
-        feeds: dict[str, Array] = {"x": x, "at": rng.integers(0, FRAMES, (rows, FRAMES))}
+        length, past = rng.integers(0, SLOTS + 1, rows), rng.standard_normal((rows, SLOTS, WIDTH)).astype(np.float32)
+        past[np.arange(SLOTS) < SLOTS - length[:, None]] = rng.choice([np.nan, np.inf, 1e30])
+        feeds: dict[str, Array] = {
+            "x": x, "at": rng.integers(0, FRAMES, (rows, FRAMES)), "past": past, "length": length,
+        }  # fmt: skip
         before = run_model(model, _read(model, feeds))
         after = run_model(found.lowered.model, _read(found.lowered.model, feeds))
         wrong += [name for name in before if not _alike(before[name], after[name])]
