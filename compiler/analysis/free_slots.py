@@ -43,6 +43,26 @@ class Slots:
         return Slots(axis, self.which)
 
 
+def selected_slots(node: ir.Node, at_every_length: EveryLength) -> Slots | None:
+    """Where along one axis a selection takes a constant in the place of a value; None of anything else."""
+    if not house.is_op(node, "Where") or house.array_of(node.inputs[2]) is None:
+        return None
+    seen, dims = _condition(node, at_every_length), house.dims_of(node.outputs[0])
+    if seen is None or dims is None:
+        return None
+    axes = [at for at in range(1, seen.ndim) if seen.shape[at] > 1]
+    if len(axes) != 1 or dims[axes[0]] != seen.shape[axes[0]]:
+        return None
+    return Slots(axes[0], ~seen.reshape(len(seen), -1))
+
+
+def _condition(node: ir.Node, at_every_length: EveryLength) -> npt.NDArray[np.bool_] | None:
+    """That of a selection, [lengths, ...] with the axes of its result behind the rows."""
+    condition, rank = node.inputs[0], len(node.outputs[0].shape or ())
+    found = None if condition is None else at_every_length.of(condition)
+    return None if found is None or found.ndim != rank or rank < 2 else found.astype(np.bool_)
+
+
 Next = list[tuple[ir.Value, Slots]] | None
 """Where entries go from a node; None where they may spread to others."""
 
@@ -64,17 +84,11 @@ class FreeSlots:
 
     def filled(self, node: ir.Node) -> Slots | None:
         """The slots in which a node writes a number of its own, given a length; None of anything else."""
-        if not house.is_op(node, "Where") or house.array_of(node.inputs[2]) is None:
+        slots, value = selected_slots(node, self.at_every_length), node.inputs[1] if len(node.inputs) > 1 else None
+        dims = house.dims_of(node.outputs[0])
+        if slots is None or value is None or dims is None or house.dims_of(value) != dims or dims[0] != self.rows:
             return None
-        value, result = node.inputs[1], node.outputs[0]
-        dims = house.dims_of(result)
-        seen = self._condition(node)
-        if value is None or seen is None or dims is None or house.dims_of(value) != dims or dims[0] != self.rows:
-            return None
-        axes = [at for at in range(1, seen.ndim) if seen.shape[at] > 1]
-        if len(axes) != 1 or dims[axes[0]] != seen.shape[axes[0]] or seen.all():
-            return None
-        return Slots(axes[0], ~seen.reshape(len(seen), -1))
+        return slots if slots.which.any() else None
 
     def are_hidden(self, value: ir.Value, slots: Slots) -> bool:
         """Whether no valid place of an output changes, whatever these entries of a value hold."""
@@ -119,17 +133,11 @@ class FreeSlots:
         rule = MOVES.get(node.op_type)
         return None if rule is None or (operand and node.op_type != "Concat") else rule(node, operand, slots)
 
-    def _condition(self, node: ir.Node) -> npt.NDArray[np.bool_] | None:
-        """That of a selection, [lengths, ...] with the axes of its result behind the rows."""
-        condition, rank = node.inputs[0], len(node.outputs[0].shape or ())
-        found = None if condition is None else self.at_every_length.of(condition)
-        return None if found is None or found.ndim != rank or rank < 2 else found.astype(np.bool_)
-
     def _selected(self, node: ir.Node, operand: int, slots: Slots) -> Next:
         """Those that are chosen."""
         if operand == 0:
             return None
-        seen = self._condition(node)
+        seen = _condition(node, self.at_every_length)
         result = node.outputs[0]
         if seen is None or not _has_rank_of(result, node.inputs[operand]):
             return _entry_by_entry(node, operand, slots)
@@ -161,7 +169,7 @@ class FreeSlots:
         if house.int_attribute(node, "axis", -1) % rank != rank - 1 or not house.is_op(chosen, "Where"):
             return False
         assert chosen is not None
-        number, seen = house.array_of(chosen.inputs[2]), self._condition(chosen)
+        number, seen = house.array_of(chosen.inputs[2]), _condition(chosen, self.at_every_length)
         if number is None or seen is None or np.any(number > LOWEST) or not seen.any(axis=-1).all():
             return False
         along = seen.any(axis=tuple(range(1, seen.ndim - 1)))

@@ -21,15 +21,12 @@ import dataclasses
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.analysis.every_length import EveryLength
+from compiler.analysis.free_slots import Slots, selected_slots
 from compiler.stages import Lowered, Outcome
-
-Zeros = tuple[int, npt.NDArray[np.bool_]]
-"""An axis, and which of its entries are zero at every length of the cache: bool [lengths, entries]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +62,7 @@ class FoldChunkLengths:
 class _Folding:
     def __init__(self, model: ir.Model, at_every_length: EveryLength, stamp: str) -> None:
         self.model, self.at_every_length, self.stamp = model, at_every_length, stamp
-        self.known: dict[ir.Value, Zeros | None] = {}
+        self.known: dict[ir.Value, Slots | None] = {}
 
     def cut(self) -> tuple[int, int]:
         """Fixed cuts in place of lookups of frames; how many lookups there are, and how many have gone."""
@@ -113,33 +110,24 @@ class _Folding:
             value = node.inputs[1]
             assert value is not None
             before = self.zeros(value)
-            if before is not None and before[0] == own[0] and bool((before[1] | ~own[1]).all()):
+            if before is not None and before.axis == own.axis and bool((before.which | ~own.which).all()):
                 house.take_over(self.model, node.outputs[0], value)
                 dropped += 1
         return matched, dropped
 
-    def _selected(self, node: ir.Node | None) -> Zeros | None:
+    def _selected(self, node: ir.Node | None) -> Slots | None:
         """Where a selection writes zeros."""
-        if node is None or not house.is_op(node, "Where") or node.inputs[0] is None:
-            return None
-        zero, dims = house.array_of(node.inputs[2]), house.dims_of(node.outputs[0])
-        if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) or dims is None:
-            return None
-        condition = self.at_every_length.of(node.inputs[0])
-        if condition is None or condition.ndim != len(dims):
-            return None
-        axes = [at for at in range(1, condition.ndim) if condition.shape[at] > 1]
-        if len(axes) != 1 or dims[axes[0]] != condition.shape[axes[0]]:
-            return None
-        return axes[0], ~condition.reshape(len(condition), -1).astype(np.bool_)
+        found = None if node is None else selected_slots(node, self.at_every_length)
+        zero = None if found is None or node is None else house.array_of(node.inputs[2])
+        return None if zero is None or np.any(zero != 0) or np.any(np.signbit(zero)) else found
 
-    def zeros(self, value: ir.Value) -> Zeros | None:
+    def zeros(self, value: ir.Value) -> Slots | None:
         """Which entries of a value are zero because they were written so."""
         if value not in self.known:
             self.known[value] = self._zeros(value)
         return self.known[value]
 
-    def _zeros(self, value: ir.Value) -> Zeros | None:
+    def _zeros(self, value: ir.Value) -> Slots | None:
         node = value.producer()
         own = self._selected(node)
         if own is not None or node is None:
@@ -152,16 +140,16 @@ class _Folding:
             if given is None or len(node.inputs) > 4 or any(each is None or len(each) != 1 for each in bounds):
                 return None
             start, end, axis = (int(each[0]) for each in bounds if each is not None and isinstance(each[0], int))
-            return (given[0], given[1][:, start:end]) if axis == given[0] else given
+            return Slots(given.axis, given.which[:, start:end]) if axis == given.axis else given
         return None
 
-    def _joined(self, node: ir.Node) -> Zeros | None:
+    def _joined(self, node: ir.Node) -> Slots | None:
         axis, parts, count = house.int_attribute(node, "axis", 0), [], self.at_every_length.count
         for value in node.inputs:
             dims = None if value is None else house.dims_of(value)
             given = None if value is None else self.zeros(value)
             if dims is None or axis < 0 or not isinstance(dims[axis], int):
                 return None
-            known = given is not None and given[0] == axis
-            parts.append(given[1] if known and given else np.zeros((count, int(dims[axis])), np.bool_))
-        return axis, np.concatenate(parts, axis=1)
+            known = given is not None and given.axis == axis
+            parts.append(given.which if known and given else np.zeros((count, int(dims[axis])), np.bool_))
+        return Slots(axis, np.concatenate(parts, axis=1))
