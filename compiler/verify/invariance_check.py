@@ -9,7 +9,8 @@ from compiler.errors import GateFailed, Place
 from compiler.records.findings import Finding
 from compiler.runners.padded_chunks import side_by_side
 from compiler.runners.stream import Runner, poisoned
-from compiler.stages import Array, Feed, State
+from compiler.stages import Array, Feed, Lowered, State
+from runtime_lite.format.cache_axis import CacheAxis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,21 +99,29 @@ def _valid(runner: Runner, name: str, array: Array, full: Feed, active: Array) -
     """What is valid of an output, row by row where rows have chunks or caches of different lengths."""
     kept = array if runner.lowered.batch_axis is None else array[active]
     lengths = {each.axis: full[each.length_input][active] for each in runner.lowered.padded_axes}
-    state = next((each for each in runner.lowered.states if each.output == name), None)
-    cache = None if state is None else runner.lowered.cache_of(state)
-    is_window = cache is not None and (cache.side, cache.update) == ("right", "replace")
-    if (not lengths and not is_window) or runner.lowered.batch_axis is None:
+    window = _window_of(runner.lowered, name)
+    if (not lengths and window is None) or runner.lowered.batch_axis is None:
         return [kept[runner.valid(name, kept, full)]]
     rows = [{axis: int(each[row]) for axis, each in lengths.items()} for row in range(len(kept))]
     parts = [kept[row : row + 1] for row in range(len(kept))]
     parts = [part[runner.chunks.valid(name, part, row)] for part, row in zip(parts, rows, strict=True)]
-    if state is None or cache is None or not is_window or state.frames_axis is None:
+    if window is None:
         return parts
+    cache, axis = window
     frames = [int(each) for each in full[cache.length_input][active]]
     return [
-        _newest(part, state.frames_axis, before + cache.frames_of(row))
+        _newest(part, axis, before + cache.frames_of(row))
         for part, row, before in zip(parts, rows, frames, strict=True)
     ]
+
+
+def _window_of(lowered: Lowered, name: str) -> tuple[CacheAxis, int] | None:
+    """The cache axis of a state whose newest frames lie in its last slots, and where in the output it is; or None."""
+    state = next((each for each in lowered.states if each.output == name), None)
+    cache = None if state is None else lowered.cache_of(state)
+    if state is None or cache is None or state.frames_axis is None:
+        return None
+    return (cache, state.frames_axis) if (cache.side, cache.update) == ("right", "replace") else None
 
 
 def _newest(array: Array, axis: int, count: int) -> Array:
