@@ -1,13 +1,13 @@
 """Puts runtimes for CPUs side by side on one model: float32, bfloat16 and integers, ours and what others quantise.
 
     .venv/bin/python -m benchmarks.cpu_runtimes --recipe full_edge.yaml
-    .venv/bin/python -m benchmarks.cpu_runtimes --recipe full_edge.yaml --nncf PYTHON   # of an environment with nncf
+    .venv/bin/python -m benchmarks.cpu_runtimes --recipe edge.yaml --task --nncf PYTHON   # of an environment with nncf
 
 The recipe has a pass that rounds: what is before it is the float32 of all contenders, and its calibration data serves
 all that calibrate. Every contender is written as files, opened as its runtime runs it, on one thread, and carries its
 own caches. SQNR is that of the data outputs over verification streams, beside float32 in ONNX Runtime. Times are those
 of one call on full windows while its thread computes, all contenders in one process, in turns; ratios are per round:
-median (10th..90th percentile).
+median (10th..90th percentile). `--task` decodes all recordings of the task with each.
 
 - ours: the bundles of `onnx_static` and `openvino`, all that their targets do included.
 - ONNX Runtime static, dynamic: `onnxruntime.quantization`, its defaults, of static graphs.
@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from benchmarks.quantization import Calls, frozen, quantized_by_peer
+from benchmarks.quantization import Calls, frozen, quantized_by_peer, task_metric
 from compiler.bundle.staged_folder import write_files
 from compiler.cache.store import StageCache, default_folder
 from compiler.calib.noise import Noise
@@ -111,8 +111,10 @@ def main() -> None:
             contenders["OpenVINO int8, NNCF"] = _by_nncf(exact, options.nncf, folder)
         streams = [stream[: options.calls] for stream in original.streams()[: options.streams]]
         noise = {label: _sqnr(contenders[FLOAT], each, streams) for label, each in contenders.items()}
+        judged = contenders if options.task else {}
+        metrics = {label: float(task_metric(loaded, each.lowered, each.opens(1))) for label, each in judged.items()}
         ratios = {rows: _ratios(contenders, rows, options.rounds) for rows in options.rows}
-    console.print(_table(options.recipe, noise, ratios))
+    console.print(_table(options.recipe, noise, metrics, ratios))
 
 
 def _parse() -> argparse.Namespace:
@@ -122,6 +124,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--streams", type=int, default=2, help="verification streams that SQNR is measured on")
     parser.add_argument("--calls", type=int, default=20, help="calls of each")
+    parser.add_argument("--task", action="store_true", help="decode all recordings with every contender")
     parser.add_argument("--cache", type=Path, help="of builds")
     parser.add_argument("--nncf", type=Path, help="interpreter of an environment with nncf and openvino")
     return parser.parse_args()
@@ -202,14 +205,19 @@ def _full_feed(lowered: Lowered, rows: int) -> dict[str, Array]:
     return full_feeds(Emitted(sizes, "", (), lowered))
 
 
-def _table(recipe: str, noise: Mapping[str, float | None], ratios: Mapping[int, Mapping[str, Ratio]]) -> Table:
+def _table(
+    recipe: str,
+    noise: Mapping[str, float | None],
+    metrics: Mapping[str, float],
+    ratios: Mapping[int, Mapping[str, Ratio]],
+) -> Table:
     table = Table(title=f"{recipe}: one thread, times beside {FLOAT}")
     table.add_column("contender")
-    for column in ("SQNR, dB", *(f"{rows} rows" for rows in ratios)):
+    for column in ("SQNR, dB", "task metric", *(f"{rows} rows" for rows in ratios)):
         table.add_column(column, justify="right")
     for label, found in noise.items():
-        times = [str(each[label]).strip() for each in ratios.values()]
-        table.add_row(label, "" if found is None else f"{found:.1f}", *times)
+        cells = ["" if found is None else f"{found:.1f}", f"{metrics[label]:.5f}" if label in metrics else ""]
+        table.add_row(label, *cells, *(str(each[label]).strip() for each in ratios.values()))
     return table
 
 

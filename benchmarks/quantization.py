@@ -41,14 +41,14 @@ from compiler import ir as house
 from compiler.cache.store import StageCache
 from compiler.calib.watched_streams import noise_between
 from compiler.capture.original import Original
-from compiler.errors import DataError
+from compiler.errors import DataError, RecipeError
 from compiler.passes import make_pass
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.quantize_dynamic import QuantizeDynamic
 from compiler.passes.quantize_static import QuantizeStatic
 from compiler.recipe.load import LoadedRecipe, load_recipe
 from compiler.report.progress import Progress
-from compiler.runners.session import open_session
+from compiler.runners.session import Session, open_session
 from compiler.runners.stream import Runner
 from compiler.stages import Array, Feed, Lowered
 from compiler.targets import placements
@@ -219,18 +219,22 @@ def _sqnr(exact: Lowered, rounded: Lowered, streams: Sequence[Sequence[Feed]]) -
 
 
 def _task(loaded: LoadedRecipe, lowered: Lowered) -> dict[str, Any]:
-    """The task's metric over all recordings."""
+    return {"metric": task_metric(loaded, lowered, open_session(house.serialized(lowered.model), optimize=True))}
+
+
+def task_metric(loaded: LoadedRecipe, lowered: Lowered, session: Session) -> Any:
+    """The task's metric over all recordings, each decoded alone from what a session of one row says."""
     gate = loaded.recipe.gates.task
-    assert gate is not None, "the recipe has no task gate"
+    if gate is None:
+        raise RecipeError(f"{loaded.where('gates')}: expected `task`, got none", cure="leave --task out")
     functions = task_functions(loaded, gate)
-    session = open_session(house.serialized(lowered.model), optimize=True)
     with importable(loaded.search_path()):
         references, texts = [], []
         for recording in functions["recordings"]():
             runner = Runner(lowered, session)
             texts.append(functions["decode"]([runner.step(chunk) for chunk in recording.chunks]))
             references.append(recording.reference)
-        return {"metric": functions["metric"](references, texts)}
+        return functions["metric"](references, texts)
 
 
 def _timed(
