@@ -11,8 +11,8 @@ Requires: nothing.
 Ensures: no Constant or Identity nodes between others, no unread nodes, initializers that are read.
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
 Numerics: exact, infinities, NaN and the sign of zero included. The rules, and those of onnxscript left out, are listed
-    in `rules.py`, `writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on one thread
-    of the building machine.
+    in `rules.py`, `added_axes.py`, `writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on
+    one thread of the building machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
 """
@@ -26,6 +26,7 @@ import onnx_ir.passes.common
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
+from compiler.simplification.added_axes import AXES
 from compiler.simplification.constants import fold
 from compiler.simplification.counts import COUNTS
 from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
@@ -98,7 +99,7 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
     return first is not node and _take_over(candidate, node.outputs, first.outputs)
 
 
-EVERY = {**RULES, **WRITES, **COUNTS}
+EVERY = {**RULES, **AXES, **WRITES, **COUNTS}
 """The rule of every operator that has one."""
 
 

@@ -9,7 +9,7 @@ with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our o
     ConstantOfShape; Mul and Div by 1; Add of -0.0 and Sub of 0.0; Add and Sub of an integer 0; Pad of zeros before Conv
 
 Of our own: zeros as initial states of a recurrence; counted padding of an AveragePool in ceil mode that pads nothing;
-    padding behind a Conv whose results are cut off
+    padding behind a Conv whose results are cut off; pieces of what Unsqueeze widened
 
 Left out, and why:
 
@@ -167,7 +167,7 @@ def transpose(candidate: Candidate) -> ir.Value | None:
         return inner.inputs[0]
     if candidate.alone(0, "Transpose") is None:
         return None
-    return candidate.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=_dtype(candidate))
+    return candidate.insert.op("Transpose", [inner.inputs[0]], {"perm": both}, name="turned", dtype=dtype_of(candidate))
 
 
 def _perm(node: ir.Node) -> tuple[int, ...] | None:
@@ -222,7 +222,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
         if inner is None or 0 in whole:
             return None
         return candidate.insert.op(
-            "Reshape", [inner.inputs[0], candidate.value(1)], name="reshaped", dtype=_dtype(candidate)
+            "Reshape", [inner.inputs[0], candidate.value(1)], name="reshaped", dtype=dtype_of(candidate)
         )
     if len(whole) < len(shape) - 1 or any(size <= 0 for size in whole) or not shape:
         return None
@@ -230,7 +230,7 @@ def reshape(candidate: Candidate) -> ir.Value | None:
     if maker is None or not _counts_no_cut(maker):
         return None
     constant = candidate.insert.int64s(*(size if isinstance(size, int) else -1 for size in shape))
-    return candidate.insert.op("Reshape", [value, constant], name="reshaped", dtype=_dtype(candidate))
+    return candidate.insert.op("Reshape", [value, constant], name="reshaped", dtype=dtype_of(candidate))
 
 
 def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> bool:
@@ -318,31 +318,6 @@ def _is_count(candidate: Candidate, size: Dim) -> bool:
     return counts and _is_counted(size) and numbers(end, candidate) == (size,)
 
 
-def unsqueeze(candidate: Candidate) -> ir.Value | None:
-    """Two that are one."""
-    inner = candidate.alone(0, "Unsqueeze")
-    second = candidate.constant(1)
-    if inner is None or second is None or len(inner.inputs) < 2:
-        return None
-    first = constant_of(inner.inputs[1])
-    if first is None or first.size != 1 or second.size != 1 or first.min() < 0 or second.min() < 0:
-        return None
-    one, two = int(first.reshape(-1)[0]), int(second.reshape(-1)[0])
-    axes = candidate.insert.int64s(*((one, two) if one < two else (two, one + 1)))
-    return candidate.insert.op("Unsqueeze", [inner.inputs[0], axes], name="unsqueezed", dtype=_dtype(candidate))
-
-
-def squeeze(candidate: Candidate) -> ir.Value | None:
-    """Squeeze of what Unsqueeze added."""
-    inner = candidate.made(0, "Unsqueeze")
-    axes = candidate.constant(1)
-    if inner is None or axes is None or len(inner.inputs) < 2:
-        return None
-    added = constant_of(inner.inputs[1])
-    same = added is not None and sorted(added.reshape(-1).tolist()) == sorted(axes.reshape(-1).tolist())
-    return inner.inputs[0] if same and axes.size else None
-
-
 def concat(candidate: Candidate) -> ir.Value | None:
     """Of one part, or with parts that are always empty."""
     values = [value for value in candidate.node.inputs if value is not None]
@@ -352,7 +327,7 @@ def concat(candidate: Candidate) -> ir.Value | None:
         return None
     if len(parts) == 1:
         return parts[0]
-    return candidate.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=_dtype(candidate))
+    return candidate.insert.op("Concat", parts, {"axis": axis}, name="joined", dtype=dtype_of(candidate))
 
 
 def _is_empty(value: ir.Value, axis: int) -> bool:
@@ -439,7 +414,7 @@ def average_pool(candidate: Candidate) -> ir.Value | None:
         return None
     attributes = [each for name, each in node.attributes.items() if name != "count_include_pad"]
     plain = ir.Node("", "AveragePool", [value], attributes, num_outputs=1)
-    return _placed(candidate, plain, f"{node.outputs[0].name}_uncounted", _dtype(candidate))
+    return _placed(candidate, plain, f"{node.outputs[0].name}_uncounted", dtype_of(candidate))
 
 
 def forget_zero_states(candidate: Candidate) -> bool:
@@ -521,7 +496,7 @@ def sequence_at(candidate: Candidate) -> ir.Value | None:
     start = int(cuts[: at % len(cuts)].sum()) if cuts.ndim else size * at
     insert = house.Inserter(candidate.model, candidate.stamp, before=candidate.node, source=house.source_of(source))
     bounds = [insert.int64s(each) for each in (start, start + size, axis)]
-    piece = insert.op("Slice", [data, *bounds], name="piece", dtype=_dtype(candidate))
+    piece = insert.op("Slice", [data, *bounds], name="piece", dtype=dtype_of(candidate))
     is_kept = is_sized or house.int_attribute(source, "keepdims", 1)
     return piece if is_kept else insert.op("Squeeze", [piece, bounds[-1]], name="entry")
 
@@ -607,7 +582,8 @@ def _placed(candidate: Candidate, node: ir.Node, name: str, dtype: ir.DataType |
     return output
 
 
-def _dtype(candidate: Candidate) -> ir.DataType | None:
+def dtype_of(candidate: Candidate) -> ir.DataType | None:
+    """The type of what the node makes."""
     return candidate.node.outputs[0].dtype
 
 
@@ -630,9 +606,7 @@ RULES: dict[str, Rule] = {
     "SequenceAt": sequence_at,
     "Size": size,
     "Slice": cut,
-    "Squeeze": squeeze,
     "Sub": shift,
     "Transpose": transpose,
-    "Unsqueeze": unsqueeze,
 }
 """The rules that apply to one operator."""

@@ -1,0 +1,64 @@
+"""Axes of one entry that come and go.
+
+    Unsqueeze(Unsqueeze(x, 1), 2)           ->  Unsqueeze(x, [1, 2])
+    Squeeze(Unsqueeze(x, 1), 1)             ->  x
+    Squeeze(Slice(Unsqueeze(x, 1), 4), 1)   ->  Slice(x, 3)
+
+The last is how pieces of a state are taken that was an entry of a stack.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.simplification.constants import constant_of
+from compiler.simplification.rules import Candidate, Rule, dtype_of
+
+
+def unsqueeze(candidate: Candidate) -> ir.Value | None:
+    """Two that are one."""
+    inner = candidate.alone(0, "Unsqueeze")
+    second = candidate.constant(1)
+    if inner is None or second is None or len(inner.inputs) < 2:
+        return None
+    first = constant_of(inner.inputs[1])
+    if first is None or first.size != 1 or second.size != 1 or first.min() < 0 or second.min() < 0:
+        return None
+    one, two = int(first.reshape(-1)[0]), int(second.reshape(-1)[0])
+    axes = candidate.insert.int64s(*((one, two) if one < two else (two, one + 1)))
+    return candidate.insert.op("Unsqueeze", [inner.inputs[0], axes], name="unsqueezed", dtype=dtype_of(candidate))
+
+
+def squeeze(candidate: Candidate) -> ir.Value | None:
+    """Squeeze of what Unsqueeze added, cut along another axis or not."""
+    removed = _axes(candidate.constant(1))
+    cut = candidate.alone(0, "Slice")
+    inner = candidate.made(0, "Unsqueeze") if cut is None else cut.inputs[0] and cut.inputs[0].producer()
+    if removed is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
+        return None
+    return inner.inputs[0] if cut is None else _cut_before(candidate, cut, inner.inputs[0], removed)
+
+
+def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
+    """The same entries of what has the axes not yet."""
+    along = _axes(constant_of(cut.inputs[3])) if len(cut.inputs) > 3 else None
+    if along is None or set(along) & set(added):
+        return None
+    axes = candidate.insert.int64s(*(axis - sum(each < axis for each in added) for axis in along))
+    bounds = [*cut.inputs[1:3], axes, *cut.inputs[4:]]
+    return candidate.insert.op("Slice", [value, *bounds], name="piece", dtype=dtype_of(candidate))
+
+
+def _added(node: ir.Node) -> list[int] | None:
+    return _axes(constant_of(node.inputs[1])) if len(node.inputs) > 1 else None
+
+
+def _axes(array: np.ndarray | None) -> list[int] | None:
+    """In their order; None where there are none, or they are not known without the rank."""
+    if array is None or not array.size or array.min() < 0:
+        return None
+    return [int(axis) for axis in array.reshape(-1)]
+
+
+AXES: dict[str, Rule] = {"Squeeze": squeeze, "Unsqueeze": unsqueeze}
+"""The rules that apply to one operator."""
