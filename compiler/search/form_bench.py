@@ -15,6 +15,7 @@ from compiler.runners.stream import OriginalCall
 from compiler.search.greedy import Candidate, Plan
 from compiler.stages import Lowered
 from compiler.targets.base import Built, Target
+from compiler.targets.forms import Form
 from compiler.targets.static_graphs import prepare_static, write_prepared
 from compiler.verify.chunk_lengths import Flush
 from compiler.verify.paired_rounds import Call, Rounds, compared
@@ -63,9 +64,16 @@ class FormBench:
     @property
     def candidates(self) -> list[Candidate]:
         """The forms, those that are standard first."""
-        able = [form for form in self.target.offers if self.answers is not None or not form.made.lossy]
-        ordered = sorted(able, key=lambda form: not form.is_standard)
+        ordered = sorted(self._able(), key=lambda form: not form.is_standard)
         return [Candidate(form.name, form.made.lossy) for form in ordered]
+
+    @property
+    def usual(self) -> Plan:
+        """The standard forms among them, in the order of the target."""
+        return tuple(form.name for form in self._able() if form.is_standard)
+
+    def _able(self) -> list[Form]:
+        return [form for form in self.target.offers if self.answers is not None or not form.made.lossy]
 
     def changes(self, plan: Plan, name: str) -> bool:
         """Whether the form rewrites anything behind those of a plan."""

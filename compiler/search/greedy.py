@@ -4,6 +4,8 @@
 2. In the order of what they save alone, those that round behind all others and by what they save for the noise that
    they add: each on top of what was kept so far, as candidates interact. It stays if it is faster beyond the spread.
    While nothing is kept, only what is not known yet is measured again, with the time that is left.
+3. The usual plan beside what was kept: gains that are too small to be seen one by one add up. It takes the place of
+   what was kept if it is faster beyond the spread, so that a search ends with nothing slower than what it began with.
 
 What a candidate is - a form, a form with other options, another way to run a pass - only the bench knows.
 """
@@ -24,6 +26,8 @@ SLOWER = "slower"
 WITHIN = "no gain beyond the spread"
 NOISY = "too much noise"
 LATE = "not measured: time was up"
+
+USUAL = "the standard plan, in its place"
 
 Plan = tuple[str, ...]
 Advance = Callable[[int, int], None]
@@ -48,6 +52,11 @@ class Bench(Protocol):
     @property
     def candidates(self) -> Sequence[Candidate]:
         """All there are; the most promising first, as time may be up."""
+        ...
+
+    @property
+    def usual(self) -> Plan:
+        """What is on where nobody searches."""
         ...
 
     def changes(self, plan: Plan, name: str) -> bool:
@@ -84,7 +93,7 @@ def search_plan(
 
     Args:
         bench: measures.
-        seconds: that all of it may take; a measurement that has begun is ended, and one of the whole plan comes last.
+        seconds: that all of it may take; a measurement that has begun is ended, and those of whole plans come last.
         most_noise: power of noise over that of signal that candidates which round may come to.
         wall: seconds.
         advance: called with the number of trials that are done, and of all.
@@ -100,7 +109,7 @@ class _Search:
             bench, deadline_s, most_noise, wall, advance,
         )  # fmt: skip
         self.trials: list[Trial] = []
-        self.left = 2 * len(bench.candidates) + 1
+        self.left = 2 * len(bench.candidates) + 1 + bool(bench.usual)
         self.all = self.left
 
     def run(self) -> Found:
@@ -111,8 +120,20 @@ class _Search:
             trial = self._trial(plan, candidate) if plan or known.verdict == WITHIN else self._again(known)
             if trial.verdict == KEPT:
                 plan = (*plan, candidate.name)
+        plan = self._or_usual(plan)
         total = self.bench.compare(plan, (), self._share()) if plan else None
         return Found(plan, tuple(self.trials), total)
+
+    def _or_usual(self, plan: Plan) -> Plan:
+        """The usual plan where that is faster; looked at even if time is up."""
+        usual = self.bench.usual
+        if set(usual) <= set(plan):
+            return plan
+        rounds = any(each.rounds for each in self.bench.candidates if each.name in usual)
+        trial = self._compared(USUAL, plan, usual, rounds)
+        self.trials.append(trial)
+        self._count()
+        return usual if trial.verdict == KEPT else plan
 
     def _trial(self, plan: Plan, candidate: Candidate) -> Trial:
         trial = self._measured(plan, candidate)
@@ -134,14 +155,17 @@ class _Search:
             return Trial(candidate.name, plan, LATE)
         if not self.bench.changes(plan, candidate.name):
             return Trial(candidate.name, plan, NOTHING)
-        with_it = (*plan, candidate.name)
-        noise = self.bench.noise(with_it) if candidate.rounds else 0.0
+        return self._compared(candidate.name, plan, (*plan, candidate.name), candidate.rounds)
+
+    def _compared(self, name: str, plan: Plan, other: Plan, rounds: bool) -> Trial:
+        """Another plan in the place of one, unless it is too noisy."""
+        noise = self.bench.noise(other) if rounds else 0.0
         noise_db = -10.0 * math.log10(noise) if noise else None
         if noise > self.most_noise:
-            return Trial(candidate.name, plan, NOISY, noise_db=noise_db)
-        compared = self.bench.compare(with_it, plan, self._share())
+            return Trial(name, plan, NOISY, noise_db=noise_db)
+        compared = self.bench.compare(other, plan, self._share())
         verdict = {True: KEPT, False: SLOWER, None: WITHIN}[is_faster(compared.together)]
-        return Trial(candidate.name, plan, verdict, compared, noise_db)
+        return Trial(name, plan, verdict, compared, noise_db)
 
     def _by_promise(self, alone: dict[str, Trial]) -> list[Candidate]:
         """What saves most first; of what rounds, behind the others, what saves most for its noise."""

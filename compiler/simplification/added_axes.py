@@ -31,10 +31,10 @@ def unsqueeze(candidate: Candidate) -> ir.Value | None:
 
 def squeeze(candidate: Candidate) -> ir.Value | None:
     """Squeeze of what Unsqueeze added, cut along another axis or not."""
-    removed = _axes(candidate.constant(1))
-    cut = candidate.alone(0, "Slice")
-    inner = candidate.made(0, "Unsqueeze") if cut is None else cut.inputs[0] and cut.inputs[0].producer()
-    if removed is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
+    removed, cut = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
+    wide = candidate.value(0) if cut is None else cut.inputs[0]
+    inner = None if wide is None else wide.producer()
+    if removed is None or inner is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
         return None
     return inner.inputs[0] if cut is None else _cut_before(candidate, cut, inner.inputs[0], removed)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from compiler.records.timings import Comparison
-from compiler.search.greedy import KEPT, LATE, NOISY, NOTHING, SLOWER, WITHIN, Candidate, Plan, search_plan
+from compiler.search.greedy import KEPT, LATE, NOISY, NOTHING, SLOWER, USUAL, WITHIN, Candidate, Plan, search_plan
 from compiler.verify.paired_rounds import ratio_of
 
 
@@ -22,6 +22,7 @@ class Truth:
         powers: of the noise that candidates add; those that have one round.
         spread: of every ratio.
         costs_s: seconds that a comparison takes.
+        usual: what is on where nobody searches.
     """
 
     factors: dict[str, float]
@@ -30,6 +31,7 @@ class Truth:
     powers: dict[str, float] = dataclasses.field(default_factory=dict)
     spread: float = 0.01
     costs_s: float = 1.0
+    usual: Plan = ()
     now: float = 0.0
     asked: list[tuple[Plan, Plan, float]] = dataclasses.field(default_factory=list)
 
@@ -133,6 +135,32 @@ def test_what_is_not_known_while_nothing_is_kept_is_measured_again() -> None:
     bench = Truth({"a": 0.99, "b": 0.995})
     assert verdicts(bench)[0] == ()
     assert [plan for plan, _, _ in bench.asked] == [("a",), ("b",), ("a",), ("b",)]
+
+
+def test_the_usual_plan_takes_the_place_of_a_slower_one() -> None:
+    small = {"a": 0.99, "b": 0.99, "c": 0.5}
+    bench = Truth(small, {frozenset({"a", "b"}): 0.7}, usual=("a", "b", "c"))
+    plan, trials = verdicts(bench)
+    assert plan == ("a", "b", "c")
+    assert trials[-1] == (USUAL, ("c",), KEPT)
+    assert bench.asked[-1][:2] == (("a", "b", "c"), ()), "the total is that of what is taken"
+    plan, trials = verdicts(Truth(small, {frozenset({"a", "b"}): 1.4}, usual=("a", "b", "c")))
+    assert (plan, trials[-1]) == (("c",), (USUAL, ("c",), SLOWER))
+    plan, trials = verdicts(Truth(small, usual=("a", "c")))
+    assert (plan, trials[-1]) == (("c",), (USUAL, ("c",), WITHIN))
+
+
+def test_the_usual_plan_is_measured_when_time_is_up_and_not_where_it_was_found() -> None:
+    bench = Truth({"a": 0.8, "b": 0.5}, costs_s=10.0, usual=("a", "b"))
+    assert verdicts(bench, seconds=1.0)[0] == ("a", "b")
+    _, trials = verdicts(Truth({"a": 0.8, "b": 0.5}, usual=("a", "b")))
+    assert USUAL not in [name for name, _, _ in trials]
+
+
+def test_a_usual_plan_that_is_too_noisy_is_not_taken() -> None:
+    bench = Truth({"a": 0.99, "b": 0.9}, {frozenset({"a", "b"}): 0.5}, powers={"a": 1e-3}, usual=("a", "b"))
+    plan, trials = verdicts(bench, most_noise=1e-4)
+    assert (plan, trials[-1]) == (("b",), (USUAL, ("b",), NOISY))
 
 
 def test_progress_ends_at_its_total() -> None:
