@@ -5,7 +5,7 @@
    they add: each on top of what was kept so far, as candidates interact. It stays if it is faster beyond the spread.
    While nothing is kept, only what is not known yet is measured again, with the time that is left.
 3. The usual plan beside what was kept: gains that are too small to be seen one by one add up. It takes the place of
-   what was kept if it is faster beyond the spread, so that a search ends with nothing slower than what it began with.
+   what was kept unless it is slower beyond the spread, so that a search on a busy machine ends where it began.
 
 What a candidate is - a form, a form with other options, another way to run a pass - only the bench knows.
 """
@@ -125,12 +125,14 @@ class _Search:
         return Found(plan, tuple(self.trials), total)
 
     def _or_usual(self, plan: Plan) -> Plan:
-        """The usual plan where that is faster; looked at even if time is up."""
+        """The usual plan unless that is slower; looked at even if time is up."""
         usual = self.bench.usual
         if set(usual) <= set(plan):
             return plan
         rounds = any(each.rounds for each in self.bench.candidates if each.name in usual)
         trial = self._compared(USUAL, plan, usual, rounds)
+        if trial.verdict == WITHIN:
+            trial = dataclasses.replace(trial, verdict=KEPT)
         self.trials.append(trial)
         self._count()
         return usual if trial.verdict == KEPT else plan
