@@ -128,6 +128,7 @@ class _Search:
         """The usual plan unless that is slower; looked at even if time is up."""
         usual = self.bench.usual
         if set(usual) <= set(plan):
+            self.left -= bool(usual)  # its share of the time is free
             return plan
         rounds = any(each.rounds for each in self.bench.candidates if each.name in usual)
         trial = self._compared(USUAL, plan, usual, rounds)

@@ -34,19 +34,25 @@ def squeeze(candidate: Candidate) -> ir.Value | None:
     removed, cut = _axes(candidate.constant(1)), candidate.alone(0, "Slice")
     wide = candidate.value(0) if cut is None else cut.inputs[0]
     inner = None if wide is None else wide.producer()
-    if removed is None or inner is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
+    if not removed or inner is None or not house.is_op(inner, "Unsqueeze") or _added(inner) != removed:
         return None
     return inner.inputs[0] if cut is None else _cut_before(candidate, cut, inner.inputs[0], removed)
 
 
 def _cut_before(candidate: Candidate, cut: ir.Node, value: ir.Value | None, added: list[int]) -> ir.Value | None:
-    """The same entries of what has the axes not yet."""
-    along = _axes(constant_of(cut.inputs[3])) if len(cut.inputs) > 3 else None
-    if along is None or set(along) & set(added):
+    """The same entries of what has the axes not yet, where all are counted from the front."""
+    along = [] if len(cut.inputs) < 4 else _along(cut)
+    if not along or min(*along, *added) < 0 or set(along) & set(added):
         return None
     axes = candidate.insert.int64s(*(axis - sum(each < axis for each in added) for axis in along))
     bounds = [*cut.inputs[1:3], axes, *cut.inputs[4:]]
     return candidate.insert.op("Slice", [value, *bounds], name="piece", dtype=dtype_of(candidate))
+
+
+def _along(cut: ir.Node) -> list[int]:
+    """Axes of a cut in the order of its bounds; none where they are not known."""
+    axes = constant_of(cut.inputs[3])
+    return [] if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
 def _added(node: ir.Node) -> list[int] | None:
@@ -54,10 +60,8 @@ def _added(node: ir.Node) -> list[int] | None:
 
 
 def _axes(array: np.ndarray | None) -> list[int] | None:
-    """In their order; None where there are none, or they are not known without the rank."""
-    if array is None or not array.size or array.min() < 0:
-        return None
-    return [int(axis) for axis in array.reshape(-1)]
+    """As a set is written: in any order they are the same."""
+    return None if array is None else sorted(int(axis) for axis in array.reshape(-1))
 
 
 AXES: dict[str, Rule] = {"Squeeze": squeeze, "Unsqueeze": unsqueeze}

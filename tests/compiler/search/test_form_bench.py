@@ -36,6 +36,8 @@ def test_what_rounds_is_a_candidate_only_where_noise_can_be_measured_and_standar
     tmp_path: Path,
 ) -> None:
     assert [each.name for each in bench(tmp_path).candidates] == ["swap_operands", "scale_operand.by_one", "refuse_all"]
+    assert bench(tmp_path).usual == ("swap_operands", "scale_operand.by_one")
+    assert "round_operand" in bench(tmp_path, answers()).usual
     told = {each.name: each.rounds for each in bench(tmp_path, answers()).candidates}
     assert list(told) == ["swap_operands", "scale_operand.by_one", "round_operand", "refuse_all"]
     assert [name for name, rounds in told.items() if rounds] == ["round_operand"]

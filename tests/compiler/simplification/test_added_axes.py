@@ -58,3 +58,12 @@ def test_a_piece_that_somebody_else_reads_stays() -> None:
     text = piece().replace("y = Squeeze(cut, removed)", "part = Squeeze(cut, removed)  y = Add(part, cut)")
     simple = agree(parse(text.replace(PLAIN["OUT"], "float[a,b,c,d]")), {"x": np.ones((2, 4, 6), np.float32)})
     assert "Unsqueeze" in ops_of(simple)
+
+
+@pytest.mark.parametrize(("added", "removed"), [("-1", "-1"), ("0, 2", "2, 0")])
+def test_axes_that_come_and_go_in_any_order_are_not_added(added: str, removed: str) -> None:
+    count = added.count(",") + 1
+    text = f"""(float[batch,4] x) => (float[batch,4] y) <int64[{count}] added = {{{added}}},
+        int64[{count}] removed = {{{removed}}}> {{ wide = Unsqueeze(x, added)
+        z = Squeeze(wide, removed)  y = Relu(z) }}"""
+    assert ops_of(agree(parse(text), {"x": np.ones((2, 4), np.float32)})) == ["Relu"]
