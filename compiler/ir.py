@@ -180,6 +180,17 @@ def only_reader(value: ir.Value) -> ir.Node | None:
     return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
+def makers_of(values: Iterable[ir.Value]) -> set[ir.Node]:
+    """The nodes that some values are computed by, and those that these need, of whichever graph they are."""
+    makers, pending = set[ir.Node](), list(values)
+    while pending:
+        node = pending.pop().producer()
+        if node is not None and node not in makers:
+            makers.add(node)
+            pending += [each for each in node.inputs if each is not None]
+    return makers
+
+
 def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
     """Graph outputs by name."""
     return {str(value.name): value for value in model.graph.outputs}

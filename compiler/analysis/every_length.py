@@ -40,7 +40,7 @@ class EveryLength:
         copy = house.clone(self.model)
         copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
         house.prune(copy)
-        read = {each for each in copy.graph.inputs if each.uses()}
+        read = {each for each in copy.graph.inputs if each.uses() or each.is_graph_output()}
         named = {*self.settled, self.cache.length_input, self.cache.mask_input}
         if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
             return None

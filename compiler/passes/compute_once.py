@@ -218,7 +218,7 @@ class _Writing:
 
     def _computed(self, kept: Sequence[ir.Value], states: Sequence[ir.Value], is_new: ir.Value) -> list[ir.Value]:
         """What the states are in a call in which some row is new: computed for those rows, as before for others."""
-        nodes = self._cone(kept)
+        nodes = house.makers_of(kept)
         copies = {value: self._filled(value) for value in (*self.given, *self._measured(nodes))}
         for node in _reached(self.model, nodes, copies):
             outputs = [
@@ -240,17 +240,6 @@ class _Writing:
             rows = self._spread(is_new, range(2, len(state.shape or ())))
             found.append(self._op("Where", [rows, copies[value], state], "kept", state.shape, state.dtype))
         return found
-
-    @staticmethod
-    def _cone(kept: Sequence[ir.Value]) -> set[ir.Node]:
-        """The nodes of which values are made."""
-        cone, stack = set[ir.Node](), list(kept)
-        while stack:
-            node = stack.pop().producer()
-            if node is not None and node not in cone:
-                cone.add(node)
-                stack += [each for each in node.inputs if each is not None]
-        return cone
 
     def _measured(self, nodes: Iterable[ir.Node]) -> list[ir.Value]:
         """Other inputs along the axes that are kept: sizes that are read of them are all slots in the branch, too."""

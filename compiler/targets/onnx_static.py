@@ -18,6 +18,7 @@ from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvoluti
 from compiler.passes.merge_rows import MergeRows
 from compiler.passes.multiply_before_lookup import MultiplyBeforeLookup
 from compiler.passes.sink_transposes import SinkTransposes
+from compiler.passes.specialize_full_caches import SpecializeFullCaches
 from compiler.passes.split_hidden_channels import SplitHiddenChannels
 from compiler.passes.widen_depthwise_convolutions import WidenDepthwiseConvolutions
 from compiler.quantization.placement import CPU, Placement
@@ -46,6 +47,7 @@ class OnnxStatic(Target):
         Form(MergeRows(), is_standard=True),
         Form(SplitHiddenChannels()),
         Form(LowerIntegers(), is_standard=True),
+        Form(SpecializeFullCaches(), is_standard=True),
     )
 
     def emit(self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]]) -> Built:

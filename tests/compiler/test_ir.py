@@ -220,3 +220,9 @@ def test_nodes_are_inserted_in_order(place: str, order: str) -> None:
     assert "".join(names.get(str(node.outputs[0].name), str(node.outputs[0].name)) for node in model.graph) == order
     sources = {house.source_of(node) for node in model.graph if node.op_type == "Abs"}
     assert sources == ({""} if place == "neither" else {"model.py:1"})
+
+
+def test_what_a_value_is_made_by() -> None:
+    model = parse("(float[2] x) => (float[2] y, float[2] z) { a = Neg(x)  b = Abs(a)  y = Add(a, b)  z = Sub(x, a) }")
+    made = {node.op_type for node in house.makers_of([house.outputs_named(model)["y"]])}
+    assert made == {"Neg", "Abs", "Add"}

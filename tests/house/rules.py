@@ -836,6 +836,7 @@ PASS_VERBS = frozenset(
         "rescale",
         "simplify",
         "sink",
+        "specialize",
         "split",
         "unstack",
         "widen",

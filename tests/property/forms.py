@@ -214,10 +214,11 @@ def differences(seed: int) -> tuple[list[str], int]:
     model = grown(seed)
     found = formed(drawn_plan(seed), lowered(house.clone(model)))
     rng, wrong = np.random.default_rng(seed), []
-    for rows in (1, 3):
+    for rows, is_full in ((1, False), (3, False), (2, True)):
         x = rng.standard_normal((rows, FRAMES, WIDTH)).astype(np.float32)
         x[rng.random(x.shape) < 0.02] = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32))
-        length, past = rng.integers(0, SLOTS + 1, rows), rng.standard_normal((rows, SLOTS, WIDTH)).astype(np.float32)
+        length = np.full(rows, SLOTS) if is_full else rng.integers(0, SLOTS + 1, rows)
+        past = rng.standard_normal((rows, SLOTS, WIDTH)).astype(np.float32)
         past[np.arange(SLOTS) < SLOTS - length[:, None]] = rng.choice([np.nan, np.inf, 1e30])
         feeds: dict[str, Array] = {
             "x": x, "at": rng.integers(0, FRAMES, (rows, FRAMES)), "past": past, "length": length,

@@ -41,3 +41,13 @@ def test_a_number_is_none_of_a_row() -> None:
         f"(int64[{BATCH}] length) => (int64 y) <int64[1] zero = {{0}}> {{ y = ReduceSum<keepdims = 0>(length, zero) }}"
     )
     assert EveryLength(model, CACHE, {}).of(node_named(model, "y").outputs[0]) is None
+
+
+def test_inputs_themselves() -> None:
+    model = parse(TEXT)
+    x, length, mask, _ = model.graph.inputs
+    known = EveryLength(model, CACHE, {})
+    found, masks = known.of(length), known.of(mask)
+    assert found is not None and found.tolist() == [0, 1, 2, 3]
+    assert masks is not None and masks.shape == (4, 5)
+    assert known.of(x) is None

@@ -1,0 +1,352 @@
+"""Compute apart, in calls in which every row's caches are full, what then selects everything and looks up fixed places.
+
+Before:
+    shares = Softmax(Where(seen, scores + GatherElements(by_place, places), lowest))
+    values = Concat(Where(valid, cache, 0), new)
+After:
+    is_full = all of seen, of valid, and of places = 0, 1, 2, ...     once per call
+    shares = If(is_full) {Softmax(scores + by_place)} else {as before}
+    values = If(is_full) {Concat(cache, new)} else {as before}
+
+A stream fills its caches once, and they are full from then on until it ends.
+
+Requires: caches that are padded, whose oldest frames make room for new ones.
+Ensures: what a call computes is what it computed; a branch is taken by what conditions and places are in that call.
+Keeps: conditions and places that depend on anything but one cache's lengths and masks, or that hide slots of a full
+    one; products with large weights, which a runtime would keep once for each branch.
+Numerics: exact.
+Source: a selection of everything, and a lookup of every entry at its own place, give their operand.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.every_length import EveryLength
+from compiler.operator_traits import BROADCASTING, REARRANGING
+from compiler.simplification.constants import fold
+from compiler.stages import Array, Lowered, Outcome
+from runtime_lite.format.cache_axis import CacheAxis
+
+SMALL = 1 << 12
+"""Entries of a constant that an operator in a branch may read: a gain or a scale, not the weights of a product."""
+
+PRODUCTS = ("MatMul", "MatMulIntegerToFloat")
+"""Spread operands over the rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecializeFullCaches:
+    """Branches for calls in which all caches are full."""
+
+    name: ClassVar[str] = "specialize_full_caches"
+    lossy: ClassVar[bool] = False
+    after: ClassVar[tuple[str, ...]] = ("pad_axes",)
+    expensive: ClassVar[bool] = False
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Rewrite the graph in place."""
+        model = lowered.model
+        house.infer_shapes(model)
+        found = {each.node: each for each in _settled(lowered)}
+        asking = house.makers_of(each.asked for each in found.values())
+        settled = {node: each for node, each in found.items() if not asking.intersection((node, *each.behind))}
+        regions = [_Region(nodes, settled) for nodes in _regions(model, settled, asking)]
+        is_full, written = _condition(model, settled.values()), list[_Region]()
+        for region in regions:
+            if is_full is not None and region.is_convex(model):
+                region.write(model, is_full)
+                written.append(region)
+        if settled:
+            house.prune(model)
+        count = sum(len(region.settled) for region in written)
+        detail = f"{count} in {len(written)} branches" if count else ""
+        return Outcome(lowered, len(found), count, detail=detail)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settled:
+    """A node whose result is settled where caches are full.
+
+    Attributes:
+        node: a selection or a lookup.
+        asked: the value that settles it: a condition, or places in front of what spreads them.
+        holds: what that is for a row whose cache is full.
+        gives: the operand that is then the result; None of a lookup in a constant, which gives a constant.
+        behind: nodes that only move that constant on.
+    """
+
+    node: ir.Node
+    asked: ir.Value
+    holds: Array
+    gives: ir.Value | None
+    behind: tuple[ir.Node, ...] = ()
+
+
+def _settled(lowered: Lowered) -> Iterator[_Settled]:
+    found = set[ir.Node]()
+    for cache in lowered.caches if lowered.is_padded else ():
+        if not _makes_room(cache):
+            continue
+        at_every_length = EveryLength(lowered.model, cache, {})
+        for node in house.nodes_of(lowered.model):
+            settled = _selection(node, at_every_length) or _lookup(node, at_every_length, lowered)
+            if settled is not None and node not in found and _is_read(node.outputs[0]):
+                found.add(node)
+                yield settled
+
+
+def _is_read(value: ir.Value) -> bool:
+    return value.is_graph_output() or bool(value.uses())
+
+
+def _makes_room(cache: CacheAxis) -> bool:
+    """Whether it stays full, as its oldest frames make room."""
+    return (cache.side, cache.update, cache.is_whole) == ("right", "replace", False)
+
+
+def _when_full(value: ir.Value | None, at_every_length: EveryLength) -> Array | None:
+    """Of a row of a value [rows, ...] that follows from the length of a cache: what it is when that is full."""
+    if value is None or len(house.dims_of(value) or ()) < 2 or house.array_of(value) is not None:
+        return None
+    found = at_every_length.of(value)
+    if found is None or found.ndim != len(value.shape or ()) or (found == found[-1:]).all():
+        return None
+    return found[-1:]
+
+
+def _selection(node: ir.Node, at_every_length: EveryLength) -> _Settled | None:
+    """A selection that takes everything from one of its operands."""
+    if not house.is_op(node, "Where"):
+        return None
+    asked, dims = node.inputs[0], house.dims_of(node.outputs[0])
+    holds = _when_full(asked, at_every_length)
+    if asked is None or holds is None or holds.min() != holds.max():
+        return None
+    gives = node.inputs[1 if holds.all() else 2]
+    if gives is None or house.array_of(gives) is not None or dims is None or house.dims_of(gives) != dims:
+        return None
+    return _Settled(node, asked, holds[(slice(0, 1),) * holds.ndim], gives)
+
+
+def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _Settled | None:
+    """A lookup of every entry at its own place, or of entries of a constant, which are spread over rows behind."""
+    if not house.is_op(node, "Gather", "GatherElements") or None in node.inputs:
+        return None
+    data, places = node.inputs
+    assert data is not None and places is not None
+    asked = _in_front_of_spreading(places)
+    holds = _when_full(asked, at_every_length)
+    dims, axis = house.dims_of(node.outputs[0]), house.int_attribute(node, "axis", 0)
+    if holds is None or dims is None:
+        return None
+    if house.is_op(node, "GatherElements"):
+        own = np.arange(holds.shape[axis]).reshape([-1 if at == axis % holds.ndim else 1 for at in range(holds.ndim)])
+        is_own = house.dims_of(data) == dims and dims[axis] == holds.shape[axis] and bool((holds == own).all())
+        return _Settled(node, asked, holds, data) if is_own else None
+    rows = house.symbol(str(lowered.batch_axis))
+    behind = _moves(node, rows) if asked is places and house.array_of(data) is not None else None
+    return None if behind is None else _Settled(node, asked, holds, None, behind)
+
+
+def _in_front_of_spreading(value: ir.Value) -> ir.Value:
+    maker = value.producer()
+    return value if maker is None or maker.op_type != "Expand" else maker.inputs[0] or value
+
+
+def _moves(lookup: ir.Node, rows: house.Dim) -> tuple[ir.Node, ...] | None:
+    """The nodes that only move what was looked up, row by row; None where what reads it does not spread it."""
+    moving, behind = [lookup], list[ir.Node]()
+    for node in moving:
+        value = node.outputs[0]
+        if value.is_graph_output() or (house.dims_of(value) or (0,))[0] != rows:
+            return None
+        for reader in house.consumers_of(value):
+            if house.is_op(reader, *REARRANGING) and reader.inputs[0] is value:
+                moving.append(reader)
+                behind.append(reader)
+            elif not _spreads(reader, value):
+                return None
+    return tuple(behind)
+
+
+def _spreads(node: ir.Node, value: ir.Value) -> bool:
+    """Whether an operand with one row gives what the same operand gives in every row."""
+    if node.op_type not in PRODUCTS and not house.is_op(node, *BROADCASTING):
+        return False
+    dims = house.dims_of(node.outputs[0])
+    others = [house.dims_of(each) for each in node.inputs if each is not None and each is not value]
+    return dims is not None and any(
+        each is not None and each[:1] == dims[:1] and len(each) == len(dims) for each in others
+    )
+
+
+def _regions(model: ir.Model, settled: Mapping[ir.Node, _Settled], asking: Collection[ir.Node]) -> list[list[ir.Node]]:
+    """What goes into one branch: settled nodes, what reads them, and what lies between two such; in order."""
+    found = _Groups()
+    for node, each in settled.items():
+        found.join(node, *each.behind)
+        for value in (node.outputs[0], *(move.outputs[0] for move in each.behind)):
+            for reader in house.consumers_of(value):
+                if reader in settled or _may_join(model, reader, asking):
+                    found.join(node, reader)
+    for node in house.nodes_of(model):
+        around = [maker for value in node.inputs if value is not None and (maker := value.producer()) in found.parent]
+        readers = [reader for value in node.outputs for reader in house.consumers_of(value) if reader in found.parent]
+        parts = {found.first(maker) for maker in around if maker is not None}
+        joins = node in found.parent or ((len(parts) > 1 or (parts and readers)) and _may_join(model, node, asking))
+        if joins:
+            found.join(node, *parts, *readers)
+    groups: dict[ir.Node, list[ir.Node]] = {}
+    for node in house.nodes_of(model):
+        if node in found.parent:
+            groups.setdefault(found.first(node), []).append(node)
+    return list(groups.values())
+
+
+def _may_join(model: ir.Model, node: ir.Node, asking: Collection[ir.Node]) -> bool:
+    """Whether a node may be there twice: it holds no graph, no weights, and nothing that says which branch is taken.
+
+    Integers and their scale stay where a runtime sees both.
+    """
+    if node.graph is not model.graph or node in asking or house.has_body(node) or house.is_op(node, "DequantizeLinear"):
+        return False
+    return all(array.size <= SMALL for value in node.inputs if (array := house.array_of(value)) is not None)
+
+
+class _Groups:
+    """Nodes that belong together."""
+
+    def __init__(self) -> None:
+        self.parent: dict[ir.Node, ir.Node] = {}
+
+    def first(self, node: ir.Node) -> ir.Node:
+        """The one that stands for its group."""
+        while self.parent.setdefault(node, node) is not node:
+            node = self.parent[node]
+        return node
+
+    def join(self, node: ir.Node, *others: ir.Node) -> None:
+        """Let them be of one group."""
+        for other in others:
+            self.parent[self.first(other)] = self.first(node)
+        self.first(node)
+
+
+class _Region:
+    """Nodes that are computed in a branch.
+
+    Args:
+        nodes: in order.
+        settled: nodes that are settled, these and others.
+    """
+
+    def __init__(self, nodes: Sequence[ir.Node], settled: Mapping[ir.Node, _Settled]) -> None:
+        self.nodes = nodes
+        self.settled = {node: settled[node] for node in nodes if node in settled}
+        inside = set(nodes)
+        self.results = [
+            value
+            for node in nodes
+            for value in node.outputs
+            if value.is_graph_output() or any(use.node not in inside for use in value.uses())
+        ]
+
+    def is_convex(self, model: ir.Model) -> bool:
+        """Whether nothing outside is computed of it that it reads."""
+        inside, behind = set(self.nodes), set(self.results)
+        for node in model.graph:
+            if node not in inside and behind.intersection((*node.inputs, *house.read_inside(node))):
+                behind |= set(node.outputs)
+        read = {value for node in self.nodes for value in node.inputs}
+        return not read & (behind - set(self.results))
+
+    def write(self, model: ir.Model, is_full: ir.Value) -> None:
+        """Put a branch in the place of the nodes."""
+        branches = [
+            ir.AttrGraph("then_branch", self._branch(model, "full", self.settled)),
+            ir.AttrGraph("else_branch", self._branch(model, "filling", {})),
+        ]
+        chosen = [
+            ir.Value(name=house.fresh_name(model.graph, f"{old.name}_chosen"), type=old.type, shape=old.shape)
+            for old in self.results
+        ]
+        insert = house.Inserter(model, SpecializeFullCaches.name, source=house.source_of(self.nodes[-1]))
+        insert.place(ir.Node("", "If", [is_full], branches, outputs=chosen, name=f"{chosen[0].name}_node"))
+        bodies = {inner for branch in branches for inner in branch.as_graph()}
+        for old, new in zip(self.results, chosen, strict=True):
+            house.take_over(model, old, new, except_in={*self.nodes, *bodies})
+        model.graph.remove(self.nodes, safe=True)
+        model.graph.sort()
+
+    def _branch(self, model: ir.Model, name: str, settled: Mapping[ir.Node, _Settled]) -> ir.Graph:
+        """The nodes as a graph of its own, without those that are settled."""
+        made: dict[ir.Value, ir.Value] = {}
+        nodes = list[ir.Node]()
+        for node in self.nodes:
+            known = settled.get(node)
+            if known is not None and known.gives is not None:
+                made[node.outputs[0]] = made.get(known.gives, known.gives)
+                continue
+            copy = _copied(model, node, made, known)
+            folded = fold(copy) if settled else None
+            if folded is not None:
+                model.graph.remove(copy)
+                constants = house.Inserter(model, SpecializeFullCaches.name)
+                new = [constants.constant(array, "when_full") for array in folded]
+            else:
+                nodes.append(copy)
+                new = list(copy.outputs)
+            made |= dict(zip(node.outputs, new, strict=True))
+        results = []
+        for old in self.results:
+            if made[old].producer() not in nodes or made[old] in results:
+                copy = _placed(
+                    model, ir.Node("", "Identity", [made[old]], outputs=[_fresh(model, old)]), self.nodes[-1]
+                )
+                nodes.append(copy)
+                results.append(copy.outputs[0])
+            else:
+                results.append(made[old])
+        model.graph.remove(nodes)
+        return ir.Graph([], results, nodes=nodes, name=name, opset_imports=dict(model.graph.opset_imports))
+
+
+def _copied(model: ir.Model, node: ir.Node, made: Mapping[ir.Value, ir.Value], known: _Settled | None) -> ir.Node:
+    """A node once more, at the end of the graph; a lookup whose places are known has them as a constant."""
+    operands = [None if value is None else made.get(value, value) for value in node.inputs]
+    if known is not None:
+        operands[1] = house.Inserter(model, SpecializeFullCaches.name).constant(known.holds, "places")
+    outputs = [_fresh(model, old) for old in node.outputs]
+    copy = ir.Node(node.domain, node.op_type, operands, list(node.attributes.values()), outputs=outputs,
+                   version=node.version)  # fmt: skip
+    return _placed(model, copy, node)
+
+
+def _fresh(model: ir.Model, old: ir.Value) -> ir.Value:
+    return ir.Value(name=house.fresh_name(model.graph, f"{old.name}_in_branch"), type=old.type, shape=old.shape)
+
+
+def _placed(model: ir.Model, node: ir.Node, like: ir.Node) -> ir.Node:
+    node.name = f"{node.outputs[0].name}_node"
+    house.Inserter(model, SpecializeFullCaches.name, source=house.source_of(like)).place(node)
+    return node
+
+
+def _condition(model: ir.Model, settled: Collection[_Settled]) -> ir.Value | None:
+    """Whether all that settles a node is, in every row, what it is where caches are full; None of no node."""
+    is_full: ir.Value | None = None
+    for value, (holds, node) in {each.asked: (each.holds, each.node) for each in settled}.items():
+        source = house.source_of(value.producer() or node)
+        insert = house.Inserter(model, SpecializeFullCaches.name, source=source)
+        same = insert.op("Equal", [value, insert.constant(holds, "when_full")], name="same", dtype=ir.DataType.BOOL)
+        number = insert.op("Cast", [same], {"to": ir.DataType.FLOAT}, name="same_number")
+        least = insert.op("ReduceMin", [number], {"keepdims": 0}, name="least_same", shape=[])
+        held = insert.op("Cast", [least], {"to": ir.DataType.BOOL}, name="all_same", shape=[])
+        is_full = held if is_full is None else insert.op("And", [is_full, held], name="is_full", shape=[])
+    house.infer_shapes(model)
+    return is_full
