@@ -6,7 +6,7 @@ After:
     b, c = Split(x, axis 2); y = Mul(b, Sigmoid(c))
 
 Parts of a Concat that are not transposed alike are transposed in front of it where fewer entries are moved then, as
-those of a short cache.
+those of a short cache. The context of a convolution is carried in the order in which its new frames are computed.
 
 Requires: known ranks.
 Ensures: no operator that works entry by entry, and no Concat, Slice or Split, reads transposed values alone.
@@ -24,6 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.carrying.turned import turn_states
 from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.stages import Lowered, Outcome
 
@@ -35,23 +36,42 @@ Order = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class SinkTransposes:
-    """Transposes as late as can be, each at most once."""
+    """Transposes as late as can be, each at most once.
+
+    Attributes:
+        turns_states: whether contexts may be carried in another order of axes; see `compiler.carrying.turned`.
+    """
 
     name: ClassVar[str] = "sink_transposes"
     lossy: ClassVar[bool] = False
     after: ClassVar[tuple[str, ...]] = ()
     expensive: ClassVar[bool] = False
+    turns_states: bool = True
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Rewrite the graph in place."""
-        model, count = lowered.model, 0
+        model = lowered.model
         house.infer_shapes(model)
         matched = sum(_order(node) is not None for node in model.graph)
-        while moved := sum(_join(model, node) or _sink(model, node) for node in house.nodes_of(model)):
-            count += moved
+        count, turned = _sunk(model), 0
+        if self.turns_states:
+            lowered, turned = turn_states(lowered, self.name)
+        if turned:
             house.prune(model)
-            house.infer_shapes(model)
-        return Outcome(lowered, max(matched, count), count)
+            count += turned + _sunk(model)
+        detail = f"{turned} states turned" if turned else ""
+        return Outcome(lowered, max(matched, count), count, detail=detail)
+
+
+def _sunk(model: ir.Model) -> int:
+    """Move transposes until none can be; how many moves that were."""
+    count = 0
+    house.infer_shapes(model)
+    while moved := sum(_join(model, node) or _sink(model, node) for node in house.nodes_of(model)):
+        count += moved
+        house.prune(model)
+        house.infer_shapes(model)
+    return count
 
 
 def _order(node: ir.Node | None) -> Order | None:

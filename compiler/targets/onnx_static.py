@@ -39,7 +39,7 @@ class OnnxStatic(Target):
     offers: ClassVar[tuple[Form, ...]] = (
         Form(LowerPointwiseConvolutions(), is_standard=True),
         Form(WidenDepthwiseConvolutions(), is_standard=True),
-        Form(SinkTransposes(), is_standard=True),
+        Form(SinkTransposes(turns_states=False), is_standard=True),
         Form(FlattenChannelsLast(), is_standard=True),
         Form(MultiplyBeforeLookup(), is_standard=True),
         Form(FuseAttention()),

@@ -1,0 +1,155 @@
+"""Carries the context of a convolution in the order of axes in which its new frames are computed.
+
+Before:
+    joined = Concat(context [batch, 256, 14], Transpose(x [batch, 16, 256]));  next_context = joined[:, :, -14:]
+    y = Conv(joined)
+After:
+    joined = Concat(context [batch, 14, 256], x);  next_context = joined[:, -14:];  y = Conv(Transpose(joined))
+
+New frames are joined as they come, and the transpose is where backends that compute convolutions with channels last
+have none to make.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.stages import Array, Lowered, State, StateMap
+from runtime_lite.format.initial_value import Initial, array_of_initial, initial_of_array
+
+Order = tuple[int, ...]
+"""Of axes, as the attribute of a Transpose."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Turned(StateMap):
+    """State map: states in another order of axes.
+
+    Attributes:
+        orders: by input.
+    """
+
+    orders: tuple[tuple[str, Order], ...]
+
+    def apply(self, states: Mapping[str, Array]) -> dict[str, Array]:
+        """Map state values by input name."""
+        return dict(states) | {name: np.transpose(states[name], order) for name, order in self.orders}
+
+
+def turn_states(lowered: Lowered, stamp: str) -> tuple[Lowered, int]:
+    """Turn every context that there is; the graph is rewritten in place.
+
+    Args:
+        lowered: the graph, of known ranks.
+        stamp: name of the pass.
+
+    Returns:
+        The record with the turned states, and how many they are.
+    """
+    turned, orders = dict[str, State](), list[tuple[str, Order]]()
+    for state in lowered.states if lowered.first_call is None else ():
+        context = _Context.of(lowered, state)
+        if context is not None:
+            context.write(lowered.model, stamp)
+            turned[state.input] = dataclasses.replace(state, initial=_turned(state.initial, context))
+            orders.append((state.input, context.back))
+    if not turned:
+        return lowered, 0
+    states = tuple(turned.get(state.input, state) for state in lowered.states)
+    maps = (*lowered.state_maps, Turned(tuple(orders)))
+    return dataclasses.replace(lowered, states=states, state_maps=maps), len(turned)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Context:
+    """A context that is joined with transposed frames.
+
+    Attributes:
+        old: the graph input.
+        joined: the Concat.
+        cut: the Slice that gives the next one.
+        order: in which the new frames are transposed; rows stay in front.
+    """
+
+    old: ir.Value
+    joined: ir.Node
+    cut: ir.Node
+    order: Order
+
+    @classmethod
+    def of(cls, lowered: Lowered, state: State) -> "_Context | None":
+        """A state as a context; None where something reads it that is no convolution, or the frames are not turned."""
+        old, kept = (
+            house.inputs_named(lowered.model)[state.input],
+            house.outputs_named(lowered.model)[state.output],
+        )
+        joined, cut = house.only_reader(old), kept.producer()
+        if state.frames_axis is not None or joined is None or not house.is_op(joined, "Concat") or kept.uses():
+            return None
+        value = joined.outputs[0]
+        if cut is None or not house.is_op(cut, "Slice") or cut.inputs[0] is not value or value.is_graph_output():
+            return None
+        readers = [node for node in house.consumers_of(value) if node is not cut]
+        orders = {_order(each, joined) for each in joined.inputs if each is not old}
+        order = orders.pop() if len(orders) == 1 else None
+        if order is None or order[0] != 0 or len(order) != len(old.shape or ()) or _axes(cut) is None:
+            return None
+        convolved = [house.is_op(node, "Conv") and node.inputs[0] is value for node in readers]
+        return cls(old, joined, cut, order) if convolved and all(convolved) else None
+
+    @property
+    def back(self) -> Order:
+        """The order of the context's axes from now on, of those that it had."""
+        return tuple(int(at) for at in np.argsort(self.order))
+
+    def write(self, model: ir.Model, stamp: str) -> None:
+        """Join in front of the transpose."""
+        value, kept = self.joined.outputs[0], self.cut.outputs[0]
+        insert = house.Inserter(model, stamp, before=self.joined)
+        self.old.shape = self._turned(self.old)
+        parts = [each if each is self.old else _source(each) for each in self.joined.inputs]
+        axis = self.order[house.int_attribute(self.joined, "axis", 0)]
+        joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
+        joined.shape = self._turned(value)
+        axes = insert.int64s(*(self.order[at] for at in _axes(self.cut) or ()))
+        bounds = [*self.cut.inputs[1:3], axes, *self.cut.inputs[4:]]
+        cut = insert.op("Slice", [joined, *bounds], name=f"{kept.name}_in_order", dtype=kept.dtype)
+        cut.shape = self._turned(kept)
+        turned = insert.op("Transpose", [joined], {"perm": self.order}, name=f"{value.name}_turned", dtype=value.dtype)
+        turned.shape = value.shape
+        house.take_over(model, kept, cut)
+        house.take_over(model, value, turned, except_in=[self.cut])
+
+    def _turned(self, value: ir.Value) -> ir.Shape | None:
+        return None if value.shape is None else ir.Shape([value.shape[at] for at in self.back])
+
+
+def _order(value: ir.Value | None, reader: ir.Node) -> Order | None:
+    """That of a Transpose whose result one node alone reads, once."""
+    maker = None if value is None else value.producer()
+    if value is None or maker is None or not house.is_op(maker, "Transpose") or house.only_reader(value) is not reader:
+        return None
+    return house.ints_attribute(maker, "perm") or None
+
+
+def _source(value: ir.Value | None) -> ir.Value | None:
+    maker = None if value is None else value.producer()
+    return None if maker is None else maker.inputs[0]
+
+
+def _axes(cut: ir.Node) -> Order | None:
+    """The axes that a Slice names, counted from the front."""
+    named = house.integers_of(cut.inputs[3]) if len(cut.inputs) > 3 else None
+    rank, axes = len(cut.outputs[0].shape or ()), [axis for axis in named or () if isinstance(axis, int)]
+    return tuple(axis % rank for axis in axes) if rank and axes and len(axes) == len(named or ()) else None
+
+
+def _turned(initial: Initial, context: _Context) -> Initial:
+    """What a state begins with, in its new order of axes."""
+    dtype = context.old.dtype
+    assert dtype is not None
+    numbers = array_of_initial(initial, dtype.numpy().name)
+    return initial if numbers.ndim == 0 else initial_of_array(np.transpose(numbers, context.back))
