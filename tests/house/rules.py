@@ -296,6 +296,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "compiler.runners",
             "compiler.analysis",
             "compiler.carrying",
+            "runtime_lite.format.initial_value",
         ),
     ),
     (
