@@ -1,7 +1,8 @@
 """Writes feeds into the static shape of a bucket, and cuts the outputs back to what is valid.
 
 What lies in padded places and free rows is zero by default; that it reaches no valid output is what the certificate
-says, so any other filler gives the same answers. Free rows have the smallest length that was proved.
+says, so any other filler gives the same answers. Free rows have the smallest length that was proved, and caches as
+full as the emptiest of the rows in use: a graph that computes apart what is full (`specialize_full_caches`) then does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ def full_feed(
     """Return every input of a graph in the static shape of a bucket.
 
     What has that shape already is not copied: a feed that fills the bucket, and states that fill a block together.
-    Free rows hold the filler, initial states, the smallest length, caches of length 0 and the masks that belong to it.
+    Free rows hold the filler, initial states, the smallest length, that of the emptiest cache in use and its masks.
 
     Args:
         bucket: large enough for all of them.
@@ -69,8 +70,8 @@ def _cache_lengths(graph: Graph, states: Sequence[StreamState], sizes: Mapping[s
     full: dict[str, Array] = {}
     for cache in graph.caches:
         tensor = tensors[cache.length_input]
-        lengths = np.zeros(static_shape(tensor.shape, sizes), tensor.dtype)
         valid = np.concatenate([state.lengths[cache.axis] for state in states])
+        lengths = np.full(static_shape(tensor.shape, sizes), valid.min(), tensor.dtype)
         lengths[slice(None) if graph.rows_at(tensor) is None else slice(len(valid))] = valid
         full[cache.length_input] = lengths
         if cache.mask_input is not None:

@@ -50,21 +50,21 @@ def mask_of(real_length: int) -> list[int]:
 
 
 @pytest.mark.parametrize("real_length", [0, 1, 3, 5])
-def test_length_and_mask_come_from_one_count_and_free_rows_have_none(real_length: int) -> None:
+def test_length_and_mask_come_from_one_count_and_free_rows_are_as_full(real_length: int) -> None:
     state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.full(3, real_length)})
     feed = fed(GRAPH, chunk(3), [state], {"batch": 4})
-    assert feed["real_length"].tolist() == [real_length] * 3 + [0]
-    assert feed["mask"].tolist() == [mask_of(real_length)] * 3 + [mask_of(0)]
+    assert feed["real_length"].tolist() == [real_length] * 4
+    assert feed["mask"].tolist() == [mask_of(real_length)] * 4
     assert (feed["x"][3] == 0).all()
     for tensor in GRAPH.inputs:
         assert feed[tensor.name].dtype == np.dtype(tensor.dtype)
 
 
-def test_rows_of_one_call_may_be_streams_of_different_ages() -> None:
-    state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.array([5, 0, 3])})
+def test_rows_of_one_call_may_be_streams_of_different_ages_and_free_rows_are_as_the_youngest() -> None:
+    state = dataclasses.replace(initial_state(GRAPH, 3), lengths={"cache": np.array([5, 1, 3])})
     feed = fed(GRAPH, chunk(3), [state], {"batch": 4})
-    assert feed["real_length"].tolist() == [5, 0, 3, 0]
-    assert feed["mask"].tolist() == [mask_of(5), mask_of(0), mask_of(3), mask_of(0)]
+    assert feed["real_length"].tolist() == [5, 1, 3, 1]
+    assert feed["mask"].tolist() == [mask_of(5), mask_of(1), mask_of(3), mask_of(1)]
 
 
 def test_free_rows_hold_the_initial_state() -> None:
