@@ -4,7 +4,7 @@ A pattern that the runtime does not recognise runs in float with roundings on to
 """
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -37,9 +37,18 @@ FUSED_STEPS = 4
 
 def integer_layers(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Products and convolutions that a pass has written to run on integers."""
-    made = {name: node for node in model.graph.node for name in node.output}
+    made = {name: node for node in _nodes(model.graph) for name in node.output}
     stored = {tensor.name for tensor in model.graph.initializer}
-    return [node for node in model.graph.node if node.op_type in INTEGER or _reads_codes(node, made, stored)]
+    return [node for node in _nodes(model.graph) if node.op_type in INTEGER or _reads_codes(node, made, stored)]
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those inside of branches too, whose values have names of their own."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
 
 
 def _reads_codes(node: onnx.NodeProto, made: Mapping[str, onnx.NodeProto], stored: set[str]) -> bool:
@@ -71,7 +80,7 @@ def check_integer_kernels(file: Path, graph: str) -> int:
         onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         run = onnx.load(path, load_external_data=False)
     left = _left_real(shipped, layers, run)
-    integer = sum(node.op_type in INTEGER for node in run.graph.node)
+    integer = sum(node.op_type in INTEGER for node in _nodes(run.graph))
     if left or integer < len(layers):
         raise _failed(graph, len(layers), integer, left)
     return len(layers)
@@ -90,10 +99,10 @@ def _failed(graph: str, wanted: int, got: int, left: Sequence[str]) -> GateFaile
 
 def _left_real(shipped: onnx.ModelProto, layers: Sequence[onnx.NodeProto], run: onnx.ModelProto) -> list[str]:
     """Names of the layers whose result, or what is fused to it, comes from a product of real numbers."""
-    real = {name for node in run.graph.node if node.op_type in REAL for name in node.output}
-    real |= {node.output[0] for node in run.graph.node if node.op_type in MOVED and node.input[0] in real}
+    real = {name for node in _nodes(run.graph) if node.op_type in REAL for name in node.output}
+    real |= {node.output[0] for node in _nodes(run.graph) if node.op_type in MOVED and node.input[0] in real}
     readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in shipped.graph.node:
+    for node in _nodes(shipped.graph):
         for name in node.input:
             readers.setdefault(name, []).append(node)
     found = []

@@ -73,6 +73,28 @@ def test_weights_alone_are_caught(tmp_path: Path) -> None:
         check_integer_kernels(written(tmp_path, lowered), "speech")
 
 
+def test_products_in_branches_are_looked_at(tmp_path: Path) -> None:
+    """Apart from what dequantises their operands they run on real numbers."""
+    lowered = QuantizeStatic(pins=()).apply(copy_of(speech())).lowered
+    model = lowered.model
+    layer = next(
+        node for node in house.nodes_of(model) if "_int8_" in str(node.name) and house.is_op(node, "Gemm", "MatMul")
+    )
+    is_first, old = ir.val("is_first", ir.DataType.BOOL, []), layer.outputs[0]
+    model.graph.inputs.append(is_first)
+    branches = []
+    for name in ("then_branch", "else_branch"):
+        made = ir.Value(name=f"{old.name}_{name}", type=old.type, shape=old.shape)
+        copy = ir.Node("", layer.op_type, layer.inputs, list(layer.attributes.values()), outputs=[made], name=name)
+        branches.append(ir.AttrGraph(name, ir.Graph([], [made], nodes=[copy], name=name, opset_imports={"": 20})))
+    chosen = ir.Value(name="chosen", type=old.type, shape=old.shape)
+    model.graph.insert_before(layer, ir.Node("", "If", [is_first], branches, outputs=[chosen], name="chosen_node"))
+    house.take_over(model, old, chosen, except_in=[layer])
+    house.prune(model)
+    with pytest.raises(GateFailed, match=r"expected 8 products .*, got 6; in float stay then_branch, else_branch"):
+        check_integer_kernels(written(tmp_path, lowered), "speech")
+
+
 def test_weights_of_any_size_lie_outside(tmp_path: Path) -> None:
     wide = speech({"expand": random_weights({"w": (8, 512)})["w"], "expand_b": random_weights({"b": (512,)})["b"],
                    "reduce": random_weights({"w": (512, 8)})["w"]})  # fmt: skip
