@@ -95,10 +95,15 @@ def bucket_call(runner: GraphRunner, artifact: Artifact) -> Callable[[], object]
 
 
 def _full_state(graph: Graph, rows: int, sizes: Mapping[str, int]) -> StreamState:
-    """Caches as full as they may be before a call."""
-    room = {each: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
-    lengths = {each.axis: np.full(rows, valid // each.chunk * each.chunk) for each, valid in room.items()}
+    """What a stream carries with full caches."""
+    lengths = {axis: np.full(rows, valid) for axis, valid in full_caches(graph, sizes).items()}
     return replace(initial_state(graph, rows), lengths=lengths)
+
+
+def full_caches(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return by cache axis the most valid frames that a row may have before a call of some sizes."""
+    room = {each: each.slots - (each.frames_of(sizes) if each.is_whole else 0) for each in graph.caches}
+    return {each.axis: valid // each.chunk * each.chunk for each, valid in room.items()}
 
 
 def feed_arrays(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Array]:

@@ -1,7 +1,8 @@
 """`build.py bench FILE.onnx|BUNDLE`: time of one call, alone or in turns with something else.
 
 Calls of both are timed in turns, in alternating order, so that what else the machine does falls on both; beside their
-times stands the ratio of rounds of them, which a busy machine disturbs least.
+times stands the ratio of rounds of them, which a busy machine disturbs least. All of a call is in use: rows are as long
+as they may be, and caches full, in a file of a bundle too.
 """
 
 import dataclasses
@@ -11,10 +12,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
 from compiler.commands.example_feeds import OPTION, random_feeds, require_sizes, unanswered
+from compiler.commands.file_of_bundle import counts_in_use
 from compiler.commands.onnx_signature import open_file, read_file
 from compiler.commands.shared_axes import axes_that_meet
 from compiler.commands.subjects import named_graph
@@ -122,8 +125,10 @@ def _file_call(path: Path, sizes: Mapping[str, int], threads: int, known: set[st
     own = {name: size for name, size in sizes.items() if name in axes}
     require_sizes(shown_path(path), signature.inputs, own, lambda: axes_that_meet(model))
     session = open_file(path, STAGE, optimize=True, threads=threads)
-    (feed,) = random_feeds(signature.inputs, own, 0, 1)
-    call = functools.partial(session.run, None, dict(feed))
+    (drawn,) = random_feeds(signature.inputs, own, 0, 1)
+    counts = counts_in_use(path)
+    feed = {name: np.full_like(each, counts[name]) if name in counts else each for name, each in drawn.items()}
+    call = functools.partial(session.run, None, feed)
     try:
         call()
     except Exception as error:
