@@ -94,6 +94,18 @@ def test_short_calls_are_run_more_often_per_round() -> None:
     assert rounds.times[0] == pytest.approx((0.001, 0.004))
 
 
+def test_what_others_have_left_in_the_caches_of_the_processor_is_not_timed() -> None:
+    clock, last = Clock(), [""]
+
+    def call(name: str, seconds: float) -> None:
+        clock.now += seconds if last[0] == name else 3 * seconds
+        last[0] = name
+
+    rounds = Rounds([lambda: call("a", 0.005), lambda: call("b", 0.010)], clock)
+    rounds.more(4)
+    assert [round(time, 6) for turn in rounds.times for time in turn] == [0.005, 0.01] * 4
+
+
 @pytest.mark.parametrize("count", range(2, 8))
 def test_few_rounds_say_nothing_of_the_median(count: int) -> None:
     assert median_interval([1.0] * count) == (0.0, math.inf)
