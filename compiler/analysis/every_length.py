@@ -37,11 +37,14 @@ class EveryLength:
         return self.known[value]
 
     def _computed(self, value: ir.Value) -> Array | None:
+        named = {*self.settled, self.cache.length_input, self.cache.mask_input}
+        given = (each for node in house.makers_of([value]) for each in node.inputs if each is not None)
+        if any(each.is_graph_input() and str(each.name) not in named for each in (value, *given)):
+            return None
         copy = house.clone(self.model)
         copy.graph.outputs[:] = list(values_named(copy, [str(value.name)]).values())
         house.prune(copy)
         read = {each for each in copy.graph.inputs if each.uses() or each.is_graph_output()}
-        named = {*self.settled, self.cache.length_input, self.cache.mask_input}
         if any(str(each.name) not in named for each in read) or not copy.graph.outputs:
             return None
         for each in list(copy.graph.inputs):
