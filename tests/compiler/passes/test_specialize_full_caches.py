@@ -17,6 +17,8 @@ from tests.kit.guarded import guarded
 
 STEP, SLOTS, WIDTH, PLACES = 2, 4, 3, 6
 FAT = SMALL // WIDTH + 1
+ROUNDED = 1e-6
+"""A product with one table for all rows may be summed otherwise than with one for each."""
 
 PARTS = {
     "at": "at = Sub(all_places, first)",
@@ -90,7 +92,7 @@ def test_full_caches_are_neither_filled_nor_hidden() -> None:
 
 
 def test_places_are_not_looked_up_and_tables_are_as_they_are_then() -> None:
-    outcome = verify_pass(SpecializeFullCaches(), placed(), tolerance=0.0)
+    outcome = verify_pass(SpecializeFullCaches(), placed(), tolerance=ROUNDED)
     assert outcome.rewritten == outcome.matched == 3
     branches = branches_of(outcome.lowered.model)
     assert not any({"Gather", "GatherElements", "Transpose", "Where"} & set(full) for full, _ in branches)
@@ -107,9 +109,8 @@ def test_one_row_that_still_fills_its_cache_is_enough(lengths: tuple[int, ...]) 
     }  # fmt: skip
     feeds["past"][np.arange(SLOTS) < SLOTS - np.array(lengths)[:, None]] = np.nan
     found, right = run_model(after.model, feeds), run_model(before.model, feeds)
-    assert {name: array.tobytes() for name, array in found.items()} == {
-        name: array.tobytes() for name, array in right.items()
-    }
+    for name, array in right.items():
+        np.testing.assert_allclose(found[name], array, rtol=ROUNDED, atol=ROUNDED)
 
 
 def test_each_branch_is_taken_when_it_says_so() -> None:
@@ -128,8 +129,9 @@ def test_each_branch_is_taken_when_it_says_so() -> None:
                 body.append(lost)
                 body.outputs[at] = lost.outputs[0]
     lost_full, filling = (run_model(after.model, feeds | {"real_length": np.array([each])})["y"] for each in (SLOTS, 1))
-    assert not np.array_equal(lost_full, right)
-    assert np.array_equal(filling, run_model(placed().model, feeds | {"real_length": np.array([1])})["y"])
+    assert np.abs(lost_full - right).max() > 0.1
+    truth = run_model(placed().model, feeds | {"real_length": np.array([1])})["y"]
+    np.testing.assert_allclose(filling, truth, rtol=ROUNDED, atol=ROUNDED)
 
 
 def test_what_follows_from_data_is_asked_in_no_call() -> None:
@@ -148,14 +150,14 @@ def test_a_selection_that_hides_slots_of_a_full_cache_stays() -> None:
 
 def test_a_lookup_at_other_places_stays() -> None:
     other = placed({"at": "back = Sub(all_places, first)  at = Sub(back, one)"})
-    outcome = verify_pass(SpecializeFullCaches(), other, tolerance=0.0)
+    outcome = verify_pass(SpecializeFullCaches(), other, tolerance=ROUNDED)
     assert "GatherElements" in ops_of(outcome.lowered.model)
     assert "Gather" not in ops_of(outcome.lowered.model)
 
 
 def test_what_else_reads_a_table_keeps_its_lookup() -> None:
     shown = placed({"sum": "mean = ReduceMean<keepdims = 1>(rows)  part = Add(own, mean)  sum = Add(part, more)"})
-    outcome = verify_pass(SpecializeFullCaches(), shown, tolerance=0.0)
+    outcome = verify_pass(SpecializeFullCaches(), shown, tolerance=ROUNDED)
     assert "Gather" in ops_of(outcome.lowered.model)
 
 
@@ -163,14 +165,14 @@ def test_a_lookup_whose_rows_are_merged_with_places_stays() -> None:
     merged = """rows = Gather(table, safe)  flat = Reshape(rows, frames)  three = Concat<axis = 1>(x, x, x)
         others = Reshape(three, frames)  sum_of_both = Add(flat, others)  again = Reshape(sum_of_both, apart_again)
         moved = Transpose<perm = [0, 2, 1]>(again)"""
-    outcome = verify_pass(SpecializeFullCaches(), placed({"moved": merged}), tolerance=0.0)
+    outcome = verify_pass(SpecializeFullCaches(), placed({"moved": merged}), tolerance=ROUNDED)
     assert "Gather" in ops_of(outcome.lowered.model)
 
 
 def test_large_weights_are_in_no_branch() -> None:
     heavy = "heavy = MatMul(clean, wide)  top = ReduceMax<keepdims = 1>(heavy, last_two)  low = Tanh(top)"
     weighted = placed({"next": f"newest = Slice(all, two, six, one)  {heavy}  next_past = Add(newest, low)"})
-    outcome = verify_pass(SpecializeFullCaches(), weighted, tolerance=0.0)
+    outcome = verify_pass(SpecializeFullCaches(), weighted, tolerance=ROUNDED)
     assert outcome.rewritten == 3
     assert any("Identity" in full for full, _ in branches_of(outcome.lowered.model))
     assert not any("ReduceMax" in filling for _, filling in branches_of(outcome.lowered.model))
@@ -186,7 +188,7 @@ def test_caches_that_never_make_room_are_left_alone() -> None:
 def test_what_goes_out_and_comes_back_is_in_no_branch() -> None:
     detour = "heavy = MatMul(clean, wide)  back = MatMul(heavy, narrow)  both = Add(clean, back)"
     outcome = verify_pass(
-        SpecializeFullCaches(), placed({"all": f"{detour}  all = Concat<axis = 1>(both, x)"}), tolerance=0.0
+        SpecializeFullCaches(), placed({"all": f"{detour}  all = Concat<axis = 1>(both, x)"}), tolerance=ROUNDED
     )
     assert (outcome.matched, outcome.rewritten) == (3, 2)
 
