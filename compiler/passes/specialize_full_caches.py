@@ -88,15 +88,13 @@ class _Settled:
 
 
 def _settled(lowered: Lowered) -> Iterator[_Settled]:
-    found = set[ir.Node]()
     for cache in lowered.caches if lowered.is_padded else ():
         if not _makes_room(cache):
             continue
         at_every_length = EveryLength(lowered.model, cache, {})
         for node in house.nodes_of(lowered.model):
             settled = _selection(node, at_every_length) or _lookup(node, at_every_length, lowered)
-            if settled is not None and node not in found and _is_read(node.outputs[0]):
-                found.add(node)
+            if settled is not None and _is_read(node.outputs[0]):
                 yield settled
 
 
@@ -145,17 +143,24 @@ def _lookup(node: ir.Node, at_every_length: EveryLength, lowered: Lowered) -> _S
     if holds is None or dims is None:
         return None
     if house.is_op(node, "GatherElements"):
-        own = np.arange(holds.shape[axis]).reshape([-1 if at == axis % holds.ndim else 1 for at in range(holds.ndim)])
-        is_own = house.dims_of(data) == dims and dims[axis] == holds.shape[axis] and bool((holds == own).all())
+        is_own = house.dims_of(data) == dims and _are_own(holds, axis % len(dims) - len(dims), dims)
         return _Settled(node, asked, holds, data) if is_own else None
     rows = house.symbol(str(lowered.batch_axis))
     behind = _moves(node, rows) if asked is places and house.array_of(data) is not None else None
     return None if behind is None else _Settled(node, asked, holds, None, behind)
 
 
+def _are_own(places: Array, axis: int, dims: Sequence[house.Dim]) -> bool:
+    """Whether places, spread over a shape, are those of the entries themselves along an axis counted from the end."""
+    if places.ndim < -axis or places.shape[axis] != dims[axis]:
+        return False
+    own = np.arange(places.shape[axis]).reshape(-1, *(1,) * (-axis - 1))
+    return bool((places == own).all())
+
+
 def _in_front_of_spreading(value: ir.Value) -> ir.Value:
     maker = value.producer()
-    return value if maker is None or maker.op_type != "Expand" else maker.inputs[0] or value
+    return maker.inputs[0] or value if maker is not None and house.is_op(maker, "Expand") else value
 
 
 def _moves(lookup: ir.Node, rows: house.Dim) -> tuple[ir.Node, ...] | None:
@@ -277,9 +282,8 @@ class _Region:
         ]
         insert = house.Inserter(model, SpecializeFullCaches.name, source=house.source_of(self.nodes[-1]))
         insert.place(ir.Node("", "If", [is_full], branches, outputs=chosen, name=f"{chosen[0].name}_node"))
-        bodies = {inner for branch in branches for inner in branch.as_graph()}
         for old, new in zip(self.results, chosen, strict=True):
-            house.take_over(model, old, new, except_in={*self.nodes, *bodies})
+            house.take_over(model, old, new, except_in=self.nodes)
         model.graph.remove(self.nodes, safe=True)
         model.graph.sort()
 

@@ -208,3 +208,21 @@ def test_all_conditions_must_hold_not_the_first_to_do_so() -> None:
 def test_what_nobody_reads_is_no_reason_for_a_branch() -> None:
     outcome = SpecializeFullCaches().apply(guarded({"z": "z = Neg(x)  unread = Where(wide, keys, nil)"}))
     assert (outcome.matched, outcome.rewritten) == (3, 3)
+
+
+@pytest.mark.parametrize("axis", [2, -1])
+def test_places_that_are_spread_over_more_axes(axis: int) -> None:
+    text = f"""(float[1,2,6] x, int64[1] real_length) => (float[1,2,6] y)
+    <int64[1] one = {{1}}, int64[1] slots = {{4}}, int64[1] nil = {{0}}, int64[1,6] all_places = {{0, 1, 2, 3, 4, 5}}>
+    {{
+        length = Unsqueeze(real_length, one)  first = Sub(slots, length)  at = Sub(all_places, first)
+        safe = Max(at, nil)  shape = Shape(x)  spread = Expand(safe, shape)
+        y = GatherElements<axis = {axis}>(x, spread)
+    }}"""
+    graph = dataclasses.replace(guarded(), model=parse(text), states=(), batch_axis=None)
+    outcome = SpecializeFullCaches().apply(copy_of(graph))
+    assert outcome.rewritten == 1
+    x = np.random.default_rng(0).standard_normal((1, 2, 6)).astype(np.float32)
+    for length in range(SLOTS + 1):
+        feeds: dict[str, Array] = {"x": x, "real_length": np.array([length])}
+        assert np.array_equal(run_model(outcome.lowered.model, feeds)["y"], run_model(graph.model, feeds)["y"])
