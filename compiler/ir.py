@@ -181,13 +181,13 @@ def only_reader(value: ir.Value) -> ir.Node | None:
 
 
 def makers_of(values: Iterable[ir.Value]) -> set[ir.Node]:
-    """The nodes that some values are computed by, and those that these need, of whichever graph they are."""
+    """The nodes that some values are computed by, and those that these need, their bodies too."""
     makers, pending = set[ir.Node](), list(values)
     while pending:
         node = pending.pop().producer()
         if node is not None and node not in makers:
             makers.add(node)
-            pending += [each for each in node.inputs if each is not None]
+            pending += [each for each in (*node.inputs, *read_inside(node)) if each is not None]
     return makers
 
 

@@ -24,6 +24,28 @@ Order = tuple[int, ...]
 """Of axes, as the attribute of a Transpose."""
 
 
+def order_of(node: ir.Node | None) -> Order | None:
+    """The order of axes that a Transpose gives; None of another node."""
+    if node is None or not house.is_op(node, "Transpose") or node.inputs[0] is None:
+        return None
+    dims = house.dims_of(node.inputs[0])
+    stated = house.ints_attribute(node, "perm")
+    return stated or (None if dims is None else tuple(reversed(range(len(dims)))))
+
+
+def order_alone(value: ir.Value, reader: ir.Node) -> Order | None:
+    """The order of a Transpose whose result one node alone reads."""
+    if value.is_graph_output() or house.consumers_of(value) != [reader]:
+        return None
+    return order_of(value.producer())
+
+
+def in_front(value: ir.Value | None) -> ir.Value | None:
+    """What a Transpose reads."""
+    maker = None if value is None else value.producer()
+    return None if maker is None else maker.inputs[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class Turned(StateMap):
     """State map: states in another order of axes.
@@ -93,7 +115,7 @@ class _Context:
         if cut is None or not house.is_op(cut, "Slice") or cut.inputs[0] is not value or value.is_graph_output():
             return None
         readers = [node for node in house.consumers_of(value) if node is not cut]
-        orders = {_order(each, joined) for each in joined.inputs if each is not old}
+        orders = {order_alone(each, joined) for each in joined.inputs if each is not None and each is not old}
         order = orders.pop() if len(orders) == 1 else None
         if order is None or order[0] != 0 or len(order) != len(old.shape or ()) or _axes(cut) is None:
             return None
@@ -110,7 +132,7 @@ class _Context:
         value, kept = self.joined.outputs[0], self.cut.outputs[0]
         insert = house.Inserter(model, stamp, before=self.joined)
         self.old.shape = self._turned(self.old)
-        parts = [each if each is self.old else _source(each) for each in self.joined.inputs]
+        parts = [each if each is self.old else in_front(each) for each in self.joined.inputs]
         axis = self.order[house.int_attribute(self.joined, "axis", 0)]
         joined = insert.op("Concat", parts, {"axis": axis}, name=f"{value.name}_in_order", dtype=value.dtype)
         joined.shape = self._turned(value)
@@ -125,19 +147,6 @@ class _Context:
 
     def _turned(self, value: ir.Value) -> ir.Shape | None:
         return None if value.shape is None else ir.Shape([value.shape[at] for at in self.back])
-
-
-def _order(value: ir.Value | None, reader: ir.Node) -> Order | None:
-    """That of a Transpose whose result one node alone reads, once."""
-    maker = None if value is None else value.producer()
-    if value is None or maker is None or not house.is_op(maker, "Transpose") or house.only_reader(value) is not reader:
-        return None
-    return house.ints_attribute(maker, "perm") or None
-
-
-def _source(value: ir.Value | None) -> ir.Value | None:
-    maker = None if value is None else value.producer()
-    return None if maker is None else maker.inputs[0]
 
 
 def _axes(cut: ir.Node) -> Order | None:

@@ -24,14 +24,12 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
-from compiler.carrying.turned import turn_states
+from compiler.carrying.turned import Order, in_front, order_alone, order_of, turn_states
 from compiler.operator_traits import OF_ALIKE_SHAPES
 from compiler.stages import Lowered, Outcome
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
 """A list of its own: take whole parts along an axis that they name."""
-
-Order = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +50,7 @@ class SinkTransposes:
         """Rewrite the graph in place."""
         model = lowered.model
         house.infer_shapes(model)
-        matched = sum(_order(node) is not None for node in model.graph)
+        matched = sum(order_of(node) is not None for node in model.graph)
         count, turned = _sunk(model), 0
         if self.turns_states:
             lowered, turned = turn_states(lowered, self.name)
@@ -74,20 +72,11 @@ def _sunk(model: ir.Model) -> int:
     return count
 
 
-def _order(node: ir.Node | None) -> Order | None:
-    """The order of axes that a Transpose gives."""
-    if node is None or not house.is_op(node, "Transpose") or node.inputs[0] is None:
-        return None
-    dims = house.dims_of(node.inputs[0])
-    stated = house.ints_attribute(node, "perm")
-    return stated or (None if dims is None else tuple(reversed(range(len(dims)))))
-
-
 def _join(model: ir.Model, node: ir.Node) -> bool:
     """Two transposes, one behind the other, as one or none."""
-    order, value = _order(node), node.inputs[0] if node.inputs else None
+    order, value = order_of(node), node.inputs[0] if node.inputs else None
     first = None if value is None else value.producer()
-    before = _order(first)
+    before = order_of(first)
     if order is None or before is None or first is None or first.inputs[0] is None:
         return False
     source, old = first.inputs[0], node.outputs[0]
@@ -113,7 +102,7 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     """Compute in the order in front of the transposes, and transpose what comes of it."""
     if not house.is_op(node, *ALONG_AN_AXIS, *OF_ALIKE_SHAPES):
         return False
-    order = next((found for value in node.inputs if value is not None and (found := _alone(value, node))), None)
+    order = next((found for value in node.inputs if value is not None and (found := order_alone(value, node))), None)
     if order is None or any(len(house.dims_of(value) or ()) != len(order) for value in node.outputs):
         return False
     operands = _operands(model, node, order)
@@ -134,13 +123,6 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     return True
 
 
-def _alone(value: ir.Value, node: ir.Node) -> Order | None:
-    """The order of a Transpose whose result this node alone reads."""
-    if value.is_graph_output() or house.consumers_of(value) != [node]:
-        return None
-    return _order(value.producer())
-
-
 def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | None] | None:
     """What a node reads as it was in front of the transposes; None where they differ."""
     insert = house.Inserter(model, SinkTransposes.name, before=node)
@@ -150,11 +132,11 @@ def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | N
         if not numbers:
             return None
         places = insert.int64s(*(order[axis] for axis in numbers))
-        return [_source(node.inputs[0]), *node.inputs[1:3], places, *node.inputs[4:]]
+        return [in_front(node.inputs[0]), *node.inputs[1:3], places, *node.inputs[4:]]
     if house.is_op(node, "Clip", "Split"):
-        return [_source(node.inputs[0]), *node.inputs[1:]]
+        return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]
-    rest = [value for value in values if _alone(value, node) != order]
+    rest = [value for value in values if order_alone(value, node) != order]
     if len(values) < len(node.inputs):
         return None
     if house.is_op(node, "Concat"):
@@ -164,18 +146,12 @@ def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | N
         return [
             insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
             if value in rest
-            else _source(value)
+            else in_front(value)
             for value in values
         ]
     if any(house.array_of(value) is None for value in rest):
         return None
-    return [_spread(insert, value, order) if value in rest else _source(value) for value in values]
-
-
-def _source(value: ir.Value | None) -> ir.Value | None:
-    """What a Transpose reads."""
-    maker = None if value is None else value.producer()
-    return None if maker is None else maker.inputs[0]
+    return [_spread(insert, value, order) if value in rest else in_front(value) for value in values]
 
 
 def _spread(insert: house.Inserter, value: ir.Value, order: Order) -> ir.Value:
@@ -193,7 +169,7 @@ def _saves(node: ir.Node, order: Order, rest: Sequence[ir.Value]) -> bool:
     back = tuple(int(at) for at in np.argsort(order))
     result = node.outputs[0]
     readers = house.consumers_of(result)
-    turns = [reader for reader in readers if _order(reader) == back]
+    turns = [reader for reader in readers if order_of(reader) == back]
     others = [reader for reader in readers if reader not in turns]
     saved = sum(_entries(value) for value in node.inputs if value is not None and value not in rest)
     saved += sum(_entries(turn.outputs[0]) for turn in turns)

@@ -78,15 +78,15 @@ class Rounds:
 
     def __init__(self, runs: Sequence[Call], clock: Clock = time.process_time) -> None:
         self.runs, self.clock = runs, clock
-        self.calls = 2
-        self.calls = max(1, round(ROUND_S / max(*map(self._timed, runs), 1e-6)))
+        slowest = max(self._timed(run, 2) for run in runs)
+        self.calls = max(1, round(ROUND_S / max(slowest, 1e-6)))
         self.times: list[tuple[float, ...]] = []
 
     def more(self, rounds: int) -> None:
         """Run so many rounds more, in alternating order."""
         for _ in range(rounds):
             order = list(range(len(self.runs)))
-            times = {which: self._timed(self.runs[which]) for which in order[:: self._direction]}
+            times = {which: self._timed(self.runs[which], self.calls) for which in order[:: self._direction]}
             self.times.append(tuple(times[which] for which in order))
 
     @property
@@ -98,14 +98,13 @@ class Rounds:
         of, to = pair
         return ratio_of([each[of] / each[to] for each in self.times], sizes)
 
-    def _timed(self, run: Call) -> float:
-        """Seconds of one call of a turn."""
-        if self.calls > 1:
+    def _timed(self, run: Call, calls: int) -> float:
+        if calls > 1:
             run()
         started = self.clock()
-        for _ in range(self.calls):
+        for _ in range(calls):
             run()
-        return (self.clock() - started) / self.calls
+        return (self.clock() - started) / calls
 
 
 def time_ratio(

@@ -226,3 +226,12 @@ def test_what_a_value_is_made_by() -> None:
     model = parse("(float[2] x) => (float[2] y, float[2] z) { a = Neg(x)  b = Abs(a)  y = Add(a, b)  z = Sub(x, a) }")
     made = {node.op_type for node in house.makers_of([house.outputs_named(model)["y"]])}
     assert made == {"Neg", "Abs", "Add"}
+
+
+def test_what_a_body_reads_is_what_its_value_is_made_by() -> None:
+    model = parse("""(float[2] x, bool c) => (float[2] y) {
+        a = Neg(x)
+        y = If (c) <then_branch = one () => (float[2] t) { t = Abs(a) },
+                    else_branch = two () => (float[2] e) { e = Exp(x) }>
+    }""")
+    assert {node.op_type for node in house.makers_of([house.outputs_named(model)["y"]])} == {"If", "Neg"}
