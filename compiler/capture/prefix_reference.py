@@ -1,12 +1,14 @@
 """A model that takes whole sequences, as the reference of its steps: every call asks it about the whole prefix."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
+import sympy
 
 from compiler import ir as house
 from compiler.errors import DataError, Place
+from compiler.ir import Dim
 from compiler.recipe.graph import Graph
 from compiler.runners.session import session_of
 from compiler.stages import Array, Feed
@@ -31,9 +33,9 @@ class PrefixReference:
         self.session, self.call = session_of(whole, optimize=False), call
         frames = house.symbol(self.axis)
         self.along = {
-            str(value.name): dims.index(frames)
+            str(value.name): found
             for value in (*whole.graph.inputs, *whole.graph.outputs)
-            if frames in (dims := house.dims_of(value) or ())
+            if (found := _frames_in(house.dims_of(value) or (), frames)) is not None
         }
         self.outputs = [str(value.name) for value in whole.graph.outputs]
         self.states = {given.state: name for name, given in spec.inputs.items() if given.state is not None}
@@ -42,7 +44,7 @@ class PrefixReference:
         """Per chunk: all outputs of its frames, and the caches of all frames so far."""
         heard: dict[str, Array] = {}
         for feed in feeds:
-            count = next(array.shape[self.along[name]] for name, array in feed.items() if name in self.along)
+            count = next(array.shape[self.along[name][0]] for name, array in feed.items() if name in self.along)
             heard = {name: self._longer(name, heard.get(name), array) for name, array in feed.items()}
             self._require_room(heard)
             found = dict(zip(self.outputs, self.session.run(self.outputs, dict(heard)), strict=True))
@@ -57,16 +59,16 @@ class PrefixReference:
     def _longer(self, name: str, heard: Array | None, array: Array) -> Array:
         if heard is None or name not in self.along:
             return array
-        return np.concatenate([heard, array], axis=self.along[name])
+        return np.concatenate([heard, array], axis=self.along[name][0])
 
     def _newest(self, name: str, array: Array, count: int) -> Array:
         if name not in self.along:
             return array
-        axis = self.along[name]
-        return array.take(range(array.shape[axis] - count, array.shape[axis]), axis)
+        axis, rate = self.along[name]
+        return array.take(range(array.shape[axis] - count * rate, array.shape[axis]), axis)
 
     def _require_room(self, heard: Mapping[str, Array]) -> None:
-        frames = max(array.shape[self.along[name]] for name, array in heard.items() if name in self.along)
+        frames = max(array.shape[self.along[name][0]] for name, array in heard.items() if name in self.along)
         if frames > self.window:
             raise DataError(
                 f"expected streams of at most {self.window} frames along {self.axis!r}, the window of derive_steps, "
@@ -74,3 +76,9 @@ class PrefixReference:
                 cure="make the window larger, or yield shorter streams and ask for fewer chained_steps",
                 place=Place(stage="reference", graph=self.graph, axis=self.axis),
             )
+
+
+def _frames_in(dims: Sequence[Dim], frames: Dim) -> tuple[int, int] | None:
+    """The axis of a value that holds its frames, and how many entries of it every frame has; None where none does."""
+    rates = ((axis, sympy.sympify(dim).coeff(frames)) for axis, dim in enumerate(dims))
+    return next(((axis, int(rate)) for axis, rate in rates if rate.is_Integer and rate > 0), None)

@@ -1,8 +1,10 @@
 """The original of derived steps: it is given everything heard so far, and refuses what no cache holds."""
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from compiler import ir as house
 from compiler.capture.derived_steps import derived_model, with_caches
 from compiler.capture.prefix_reference import PrefixReference
 from compiler.errors import DataError
@@ -22,6 +24,26 @@ def test_calls_answer_the_frames_of_the_call_and_keep_all_that_was_heard() -> No
     answers = list(reference().run(feeds))
     assert np.allclose(np.concatenate([outputs["scores"] for outputs, _ in answers], axis=1), expected, atol=1e-6)
     assert [states["cache_01"].shape[2] for _, states in answers] == [4, 5, 7]
+
+
+def test_an_output_may_have_several_entries_for_every_frame() -> None:
+    """Scores one behind the other, as samples of a vocoder lie: as many of them answer a call as its frames have."""
+    whole = whole_graph(Drawing())
+    insert = house.Inserter(whole, "flat")
+    flat = insert.op(
+        "Reshape", [whole.graph.outputs[0], insert.int64s(0, -1)], name="scores_in_a_row", dtype=ir.DataType.FLOAT
+    )
+    whole.graph.outputs[0] = flat
+    house.infer_shapes(whole)
+    one = spec().model_copy(update={"outputs": ("scores_in_a_row",)})
+    derived = derived_model(whole, "net", one)
+    tokens = np.random.default_rng(0).integers(0, LABELS, (1, 7))
+    expected = session(whole_graph(Drawing())).run(["scores"], {"tokens": tokens})[0].reshape(1, -1)
+    feeds = [{"tokens": tokens[:, :4]}, {"tokens": tokens[:, 4:]}]
+    answers = PrefixReference("net", with_caches(one, derived.model), derived.whole, None).run(feeds)
+    got = [outputs["scores_in_a_row"] for outputs, _ in answers]
+    assert [each.shape[1] for each in got] == [4 * LABELS, 3 * LABELS]
+    assert np.allclose(np.concatenate(got, axis=1), expected, atol=1e-6)
 
 
 def test_more_frames_than_the_window_are_refused() -> None:
