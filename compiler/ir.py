@@ -345,6 +345,9 @@ def names_taken(graph: ir.Graph) -> set[str]:
         taken = {str(value.name) for value in graph.inputs} | set(graph.initializers)
         taken |= {str(output.name) for node in graph for output in node.outputs}
         taken |= {str(node.name).removesuffix("_node") for node in graph}
+        for body in (body for node in graph for body in bodies_of(node)):  # no name may stand for two values there
+            taken |= {str(value.name) for value in body.inputs} | set(body.initializers)
+            taken |= {str(output.name) for node in body for output in node.outputs}
         graph.meta[NAMES_KEY] = taken
     return taken
 
@@ -355,8 +358,17 @@ def recount_names(graph: ir.Graph) -> None:
 
 
 def prune(model: ir.Model) -> int:
-    """Remove nodes and initializers that nothing reads; the number of removed nodes."""
+    """Remove nodes and initializers that nothing reads; the number of removed nodes.
+
+    What the bodies of such a node read is read by them no longer.
+    """
     before = sum(1 for _ in model.graph)
+    for node in reversed(model.graph):
+        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
+            for body in reversed(list(bodies_of(node))):  # inner ones first: nodes that are read stay
+                body.outputs.clear()
+                body.remove(list(body), safe=True)
+            model.graph.remove(node, safe=True)
     onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
     return before - sum(1 for _ in model.graph)
 

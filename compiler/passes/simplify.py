@@ -27,6 +27,7 @@ import onnx_ir.passes.common
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
 from compiler.simplification.added_axes import AXES
+from compiler.simplification.branches import chosen_branch
 from compiler.simplification.constants import fold
 from compiler.simplification.counts import COUNTS
 from compiler.simplification.rules import RULES, Candidate, forget_zero_states, known_integers
@@ -65,7 +66,7 @@ def simplify_model(model: ir.Model, rounds: int = 4) -> int:
     for _ in range(rounds):
         house.infer_shapes(model)
         changed = sweep(model) + share_initializers(model)
-        onnx_ir.passes.common.RemoveUnusedNodesPass()(model)
+        house.prune(model)
         if not changed:
             break
     house.recount_names(model.graph)
@@ -86,6 +87,9 @@ def _visit(candidate: Candidate, kept: dict[Key, ir.Node]) -> bool:
         return False
     if forget_zero_states(candidate):
         return True
+    branch = chosen_branch(candidate)
+    if branch is not None:
+        return _take_over(candidate, node.outputs, branch)
     arrays = fold(node)
     if arrays is not None:
         constants = [candidate.insert.constant(array, "folded") for array in arrays]

@@ -448,29 +448,6 @@ def _is_zero_everywhere(candidate: Candidate, at: int) -> bool:
     return number is not None and number.size > 0 and not number.any() and not np.signbit(number).any()
 
 
-def condition(candidate: Candidate) -> ir.Value | None:
-    """If on a constant is its branch."""
-    chosen = candidate.constant(0)
-    if chosen is None or chosen.size != 1 or len(candidate.node.outputs) != 1:
-        return None
-    branch = candidate.node.attributes["then_branch" if chosen.reshape(-1)[0] else "else_branch"].as_graph()
-    result = branch.outputs[0]
-    branch.outputs.clear()
-    for name in list(branch.initializers):
-        value = branch.initializers.pop(name)
-        value.name = house.fresh_name(candidate.model.graph, name)
-        candidate.model.graph.register_initializer(value)
-    nodes = list(branch)
-    branch.remove(nodes)
-    for node in nodes:
-        for output in node.outputs:
-            output.name = output.name and house.fresh_name(candidate.model.graph, output.name)
-        node.name = f"{candidate.node.name}_{node.name}"
-    for node in nodes:
-        candidate.model.graph.insert_before(candidate.node, node)
-    return result
-
-
 def sequence_at(candidate: Candidate) -> ir.Value | None:
     """A piece of a sequence of given tensors, or of a tensor that is cut up."""
     place = candidate.constant(1)
@@ -600,7 +577,6 @@ RULES: dict[str, Rule] = {
     "Dropout": dropout,
     "Expand": expand,
     "Identity": identity,
-    "If": condition,
     "Mul": scale,
     "Reshape": reshape,
     "SequenceAt": sequence_at,

@@ -63,6 +63,15 @@ def test_pruning_removes_what_nothing_reads() -> None:
     assert "Neg" not in ops_of(model)
 
 
+def test_what_the_bodies_of_an_unread_node_read_goes_with_it() -> None:
+    text = """(float[n] x, bool which, float[1] w) => (float[n] y) { a = Abs(x) z = If(which)<
+        then_branch = t () => (float[n] b) { b = Mul(a, w) }, else_branch = e () => (float[n] c) { c = Neg(x) }>
+        y = Relu(x) }"""
+    model = parse(text, {"w": np.ones(1, np.float32)})
+    assert house.prune(model) == 2
+    assert ops_of(model) == ["Relu"] and not model.graph.initializers
+
+
 def test_names_stay_unique() -> None:
     model = parse(TEXT)
     assert [house.fresh_name(model.graph, "y") for _ in range(3)] == ["y_2", "y_3", "y_4"]

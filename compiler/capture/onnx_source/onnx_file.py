@@ -71,8 +71,9 @@ def _forget_notes(model: ir.Model) -> None:
 
 
 def _name_nodes(model: ir.Model, shown: str) -> None:
+    """Distinct names and a source line for every node, those in branches and loops included."""
     taken: set[str] = set()
-    for index, node in enumerate(model.graph):
+    for index, node in enumerate(model.graph.all_nodes()):
         node.name = node.name or f"{node.op_type}_{index}"
         if node.name in taken:
             node.name = f"{node.name}_{index}"
