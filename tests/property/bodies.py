@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,7 +46,7 @@ class Grown:
         self.count += 1
         return f"{stem}{self.count}"
 
-    def node(self, op: str, inputs: list[str], outputs: int = 1, **attributes: object) -> onnx.NodeProto:
+    def node(self, op: str, inputs: list[str], outputs: int = 1, **attributes: Any) -> onnx.NodeProto:
         """One node, named or not."""
         made = [self.name("v") for _ in range(outputs)]
         name = f"n{self.count}" if self.is_named else ""
@@ -148,8 +149,7 @@ class Grown:
         inputs, outputs = [self.told(frame, "batch", WIDTH)], [self.told(results[0], "batch", WIDTH)]
         self.loops -= 1
         graph = helper.make_graph(nodes, self.name("g"), inputs, outputs, weights)
-        axes = {"scan_input_axes": [1], "scan_output_axes": [1]}
-        return self.node("Scan", [source], body=graph, num_scan_inputs=1, **axes)
+        return self.node("Scan", [source], body=graph, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1])
 
 
 def grown(seed: int) -> onnx.ModelProto:
