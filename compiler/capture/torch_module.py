@@ -27,7 +27,7 @@ import torch
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.meeting_sizes import require_sizes_that_meet
-from compiler.capture.module_call import called
+from compiler.capture.module_call import called, shown_feed
 from compiler.capture.nested import arguments_of, leaves_of
 from compiler.capture.next_states import moved_on
 from compiler.capture.onnx_source.onnx_file import first_words, keep_numbers, read_onnx, require_runnable, write_source
@@ -488,9 +488,25 @@ class TorchReference:
             else:
                 outputs = self._call(self.later, completed({**feed, **states}, self.spec))
             before = self._empty() if states is None else states
+            self._require_one_size(feed, before, outputs)
             outputs = moved_on(self.spec, self.states, self.counted, feed, before, outputs)
             states = {state.input: self._cut(outputs[state.output], state) for state in self.states}
             yield outputs, states
+
+    def _require_one_size(self, feed: Feed, states: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """A state along which nothing is cached comes back as it went in, however long the chunk was."""
+        for state in self.states:
+            if state.frames_axis is not None or state.output not in outputs:
+                continue
+            before, after = states[state.input].shape, outputs[state.output].shape
+            if before != after:
+                raise Refused(
+                    f"state {state.input!r} goes in as {list(before)} and comes back from {state.output!r} as "
+                    f"{list(after)} in the call with {shown_feed(feed)}",
+                    cure="let the model give a state of one size after chunks of any length: of a context, the newest "
+                    "frames of what it was and of the chunk together",
+                    place=Place(stage="reference", tensor=state.input),
+                )
 
     def _cut(self, array: Array, state: State) -> Array:
         slots = None if state.cache is None else self.spec.caches[state.cache].window

@@ -8,12 +8,15 @@ operators has no right to. Forms that round on purpose themselves are on both si
 
 from collections.abc import Iterator, Sequence
 
+import onnx_ir as ir
+
+from compiler import ir as house
 from compiler.errors import GateFailed, Place
 from compiler.recipe.record import Recipe
 from compiler.records.findings import Finding, at_most
 from compiler.runners.stream import Advance
 from compiler.verify.differences import NO_PARTS, Difference, Parts, states_of
-from compiler.verify.gate import Checked, Gate, Shipped
+from compiler.verify.gate import Checked, Gate, Shipped, ShippedGraph
 
 LOSS = "parity.max_form_loss_db"
 
@@ -24,6 +27,10 @@ EXACT_DB = 100.0
 """What is so far above its noise counts as exact: sums of float32 in another order leave more than 120 dB, and 16 bits
 no more than 98 (6.02 dB per bit and 1.76, of a full sine: W. R. Bennett, Spectra of Quantized Signals, 1948)."""
 
+HALF_DB = {ir.DataType.FLOAT16: 62.0, ir.DataType.BFLOAT16: 44.0}
+"""The same for graphs with values of these types, of 11 and of 8 bits: one bit less, by the same formula, because it is
+a kernel's own choice which partial sums it rounds as well."""
+
 
 def form_findings(
     graph: str,
@@ -31,6 +38,7 @@ def form_findings(
     plain: Sequence[Difference],
     most_db: float,
     parts: Parts = NO_PARTS,
+    exact_db: float = EXACT_DB,
 ) -> Iterator[Finding]:
     """What every output and state loses.
 
@@ -40,6 +48,7 @@ def form_findings(
         plain: the same without those that do not round on purpose.
         most_db: largest loss that holds.
         parts: the model's states by the tensor that they are packed into.
+        exact_db: so far above its noise a tensor counts as exact.
     """
     without = {each.tensor: each.sqnr_db for each in plain}
     for each in formed:
@@ -49,14 +58,14 @@ def form_findings(
             graph,
             each.tensor,
             limit=most_db,
-            measured=_counted(ratios[1]) - _counted(ratios[0]),
+            measured=_counted(ratios[1], exact_db) - _counted(ratios[0], exact_db),
             detail=f"{states_of(each.tensor, parts)}{_words(ratios[0])} with forms, {_words(ratios[1])} without",
             figures={"steps": each.steps, "sqnr_db": ratios[0], "sqnr_db_without_forms": ratios[1]},
         )
 
 
-def _counted(sqnr_db: float | None) -> float:
-    return EXACT_DB if sqnr_db is None else min(sqnr_db, EXACT_DB)
+def _counted(sqnr_db: float | None, exact_db: float) -> float:
+    return exact_db if sqnr_db is None else min(sqnr_db, exact_db)
 
 
 def _words(sqnr_db: float | None) -> str:
@@ -65,6 +74,12 @@ def _words(sqnr_db: float | None) -> str:
 
 def _lost(finding: Finding) -> float:
     return finding.measured or 0.0
+
+
+def _exact_db(graph: ShippedGraph) -> float:
+    """So far above its noise counts as exact, by the least exact type of its values."""
+    values = (value for node in house.nodes_of(graph.lowered.model) for value in node.outputs)
+    return min((HALF_DB[value.dtype] for value in values if value.dtype in HALF_DB), default=EXACT_DB)
 
 
 def _wanted(recipe: Recipe, shipped: Shipped) -> bool:
@@ -79,7 +94,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     formed = graph.artefacts.differences(advance, CALLS)
     with graph.with_forms(graph.rounding_forms) as (_, other):
         plain = other.artefacts.differences(advance, CALLS)
-    findings = list(form_findings(shipped.name, formed, plain, limit, graph.lowered.parts))
+    exact_db = _exact_db(graph)
+    findings = list(form_findings(shipped.name, formed, plain, limit, graph.lowered.parts, exact_db))
     failed = max((each for each in findings if not each.holds), key=_lost, default=None)
     if failed is not None:
         raise GateFailed(

@@ -401,3 +401,26 @@ def test_original_of_one_row_gets_and_gives_rows_in_front() -> None:
     assert np.allclose(calls[1][0]["logits"], chunks[1]["features"] + joined.mean(1), atol=1e-5)
     model = torch_module.capture_module(OneRow(), "net", spec, ["features", "cache"])
     assert [list(map(str, value.shape or ())) for value in model.graph.inputs] == [["4", "8"], ["cache", "8"]]
+
+
+class ContextOfChunk(torch.nn.Module):
+    """Keeps the newest frames of the chunk alone, which may have fewer than its context."""
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        joined = torch.cat([context, x], 1)
+        return joined[:, 2:] + joined[:, :-2], x[:, -2:]
+
+
+def test_a_state_that_is_shorter_after_a_short_chunk_is_named() -> None:
+    given = {
+        "x": Input(shape=("batch", "chunk", 3), dtype="float32"),
+        "context": Input(shape=("batch", 2, 3), dtype="float32", state="next"),
+    }
+    axes = {"batch": Axis(buckets=(1,)), "chunk": Axis(buckets=(4,), length_input="chunk_length")}
+    spec = graph(given, ("y", "next"), axes)
+    chunks = [{"x": np.ones((1, length, 3), np.float32)} for length in (4, 1)]
+    with pytest.raises(Refused) as caught:
+        list(torch_module.TorchReference(ContextOfChunk(), None, spec, states_of(spec)).run(chunks))
+    assert caught.value.message == (
+        "state 'context' goes in as [1, 2, 3] and comes back from 'next' as [1, 1, 3] in the call with x [1, 1, 3]"
+    )

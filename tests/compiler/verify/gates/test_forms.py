@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
@@ -15,7 +16,7 @@ from compiler.targets import TARGETS
 from compiler.targets.forms import Form
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.verify.differences import Difference
-from compiler.verify.gates.forms import EXACT_DB, LOSS, form_findings
+from compiler.verify.gates.forms import EXACT_DB, HALF_DB, LOSS, form_findings
 from tests.kit.formed import ToyStatic
 from tests.kit.models.project import Ended, Project, stream_project
 from tests.kit.models.quantised import quantised
@@ -48,6 +49,15 @@ def test_a_loss_is_counted_down_to_the_noise_of_sums_of_float32(
     assert found.measured == pytest.approx(lost, nan_ok=True)
     assert found.holds == (lost <= 1.0)
     assert found.figures == {"steps": 24, "sqnr_db": formed, "sqnr_db_without_forms": plain}
+
+
+@pytest.mark.parametrize(("formed", "plain", "lost"), [(67.0, 71.0, 0.0), (60.0, 71.0, 2.0), (61.5, None, 0.5)])
+def test_in_half_precision_a_loss_is_counted_down_to_one_rounding_more(
+    formed: float, plain: float | None, lost: float
+) -> None:
+    given = [difference("y", formed)], [difference("y", plain)]
+    (found,) = form_findings("net", *given, 1.0, exact_db=HALF_DB[ir.DataType.FLOAT16])
+    assert found.measured == pytest.approx(lost)
 
 
 def test_both_figures_and_the_states_of_a_packed_tensor_are_named() -> None:
