@@ -15,7 +15,7 @@ import sympy
 from compiler.analysis.known_sizes import numbers_of
 from compiler.analysis.layout import Axis, Frames, Plain, Rows, Side
 from compiler.ir import array_of, attribute, dims_of, int_attribute, ints_attribute, is_op
-from compiler.operator_traits import VIEWS
+from compiler.operator_traits import PICKING
 from compiler.sizes.expressions import Dim
 from compiler.sizes.growth import function_of
 
@@ -195,9 +195,13 @@ def uniform(value: ir.Value | None) -> float | None:
         same = array.size > 0 and bool(np.all(array == array.reshape(-1)[0]))
         return float(array.reshape(-1)[0]) if same else None
     node = None if value is None else value.producer()
-    if is_op(node, *VIEWS, "Cast", "Expand"):
+    if is_op(node, *PICKING):
         assert node is not None
         return uniform(node.inputs[0])
+    if is_op(node, "Cast") and value is not None and value.dtype is not None:
+        assert node is not None
+        found = uniform(node.inputs[0])
+        return None if found is None else float(np.asarray(found).astype(value.dtype.numpy()))
     if is_op(node, "ConstantOfShape"):
         assert node is not None
         given = attribute(node, "value")

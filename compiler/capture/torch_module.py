@@ -183,7 +183,14 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
     place = Place(stage="capture", graph=graph)
     arguments = _arguments(module, spec, names)
     try:
-        with _flat(module, names), _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
+        with (
+            _flat(module, names),
+            _kept_environment(),
+            _written_out(),
+            torch.no_grad(),
+            _quiet(),
+            READ_TRACER.watching(),
+        ):
             program = torch.onnx.export(
                 module,
                 arguments,
@@ -393,6 +400,17 @@ def _kept_environment() -> Iterator[None]:
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _written_out() -> Iterator[None]:
+    """Let layers of attention be traced operator by operator: what they are at inference is one of no other runtime."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextlib.contextmanager

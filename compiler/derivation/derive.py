@@ -11,6 +11,7 @@ from compiler import ir as house
 from compiler.analysis.lengths import infer_settled
 from compiler.derivation.caching import CachedValue
 from compiler.derivation.conditions import conditions
+from compiler.derivation.delays import write_delays
 from compiler.derivation.dependence import chunk_of, reach_of
 from compiler.derivation.emission import Emission
 from compiler.derivation.judging import CURE, Judging, offenders
@@ -54,7 +55,7 @@ def derive(
     """The graph of a call.
 
     Args:
-        model: a stateless graph, simplified, with symbolic shapes.
+        model: a stateless graph, simplified, with symbolic shapes; delays in it are written in one form.
         time: name of the time axis in the shapes of its inputs.
         past: name for the axis of cached frames.
         longest: frames of the longest sequence; masks are evaluated up to it.
@@ -66,6 +67,7 @@ def derive(
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
+    write_delays(model, house.symbol(time))
     _require_lengths(model, time, longest, most or {})
     marks = _marks(model, time) if forget else None
     lookups = look_up(model, house.symbol(time), longest)

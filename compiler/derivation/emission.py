@@ -267,10 +267,15 @@ class Emission:
         return found
 
     def _slid(self, node: ir.Node, value: ir.Value, parts: Mapping[int, Part]) -> ir.Value:
-        """A convolution over the newest frames of earlier calls and those of this one."""
+        """A convolution over the newest frames of earlier calls and those of this one; or the first of both."""
         (axis, count), operand = self.judging.kept[node], node.inputs[0]
         assert operand is not None
         joined = self._newest(operand, axis, count, house.source_of(node))
+        if house.is_op(node, "Pad"):
+            insert, name = house.Inserter(self.model, STAMP, source=house.source_of(node)), str(value.name)
+            bounds = [insert.int64s(each) for each in (0, -count, axis)]
+            shape = [written_size(size) for size in self._shape(value, parts)]
+            return insert.op("Slice", [joined, *bounds], name=name, shape=shape, dtype=value.dtype)
         rest = [None if each is None else self.part(each, {}) for each in node.inputs[1:]]
         return self._node(node, [joined, *rest], value, parts, without_pads(node, axis))
 

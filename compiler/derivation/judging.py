@@ -263,6 +263,8 @@ class Judging:
     def _reading(self, node: ir.Node, own: Mapping[int, Reach]) -> Dependence:
         """What reads other frames by itself: kept where it reads earlier ones, told where it looks ahead."""
         fact = self.of(node.inputs[0])
+        if house.is_op(node, "Pad") and not fact.is_data:
+            raise NotLinked("Pad acts along time")  # places that are moved are a table
         ((axis, reach),) = own.items() if len(own) == 1 else ((0, EVERYWHERE),)
         joined = reach if reach == EVERYWHERE else reach.behind(fact.along[axis].reach, self.chunk)
         why = f"reads frames {joined} around its own"

@@ -341,14 +341,21 @@ def _group(
     times: Sequence[int],
     frames: Dim,
 ) -> dict[int, tuple[int, tuple[Dim, ...]]]:
-    """One group of axes that hold as many entries before and after; factors are dealt out in their order."""
+    """One group of axes that hold as many entries before and after; factors are dealt out in their order.
+
+    A factor that counts no frames, as one of rows and heads that share an axis, may be parted.
+    """
     factors = [(size, each) for each in here for size in before[each] if size != 1]
     found: dict[int, tuple[int, tuple[Dim, ...]]] = {}
     for axis in there:
         taken: list[tuple[Dim, int]] = []
-        while sympy.prod([size for size, _ in taken]) != after[axis] and factors:
-            taken.append(factors.pop(0))
-        if sympy.expand(sympy.prod([size for size, _ in taken]) - after[axis]) != 0:
+        while (missing := _times(after[axis], [size for size, _ in taken])) not in (1, None) and factors:
+            assert missing is not None
+            size, each = factors.pop(0)
+            inner = None if _counts(size, frames) or _times(missing, [size]) is not None else _times(size, [missing])
+            taken.append((size if inner is None else missing, each))
+            factors[:0] = [] if inner is None else [(inner, each)]
+        if missing != 1:
             raise NotLinked(f"a Reshape that parts or merges time into an axis of {after[axis]} entries")
         held = [each for size, each in taken if _counts(size, frames)]
         if len(held) > 1:
@@ -358,6 +365,14 @@ def _group(
     if len(found) != len(times):
         raise NotLinked("a Reshape that merges two time axes")
     return found
+
+
+def _times(size: Dim, of: Sequence[Dim]) -> Dim | None:
+    """By how much a size is larger than the product of others; None where that is no whole number of times."""
+    ratio = sympy.cancel(sympy.sympify(size) / sympy.sympify(sympy.prod(of)))
+    terms = (term.as_coeff_Mul() for term in sympy.Add.make_args(sympy.expand(ratio)))
+    is_whole = all(number.is_Integer and rest.is_polynomial() for number, rest in terms)
+    return house.normal_form(ratio) if is_whole else None
 
 
 def _counts(size: Dim, frames: Dim) -> bool:

@@ -1,5 +1,6 @@
-"""What convolutions, recurrent layers and transforms along time read, and of which of them steps are written.
+"""What delays, convolutions, recurrent layers and transforms along time read, and of which of them steps are written.
 
+Pad (1 entry in front, -1 behind)            [-1, -1]
 Conv (3 taps, a pad of 1 on both sides)      [-1, 1]
 LSTM, both directions                        [-inf, inf]
 """
@@ -9,6 +10,7 @@ import math
 import onnx_ir as ir
 
 from compiler import ir as house
+from compiler.analysis.place_numbers import pad_value, uniform
 from compiler.derivation.dependence import EVERYWHERE, HERE, Along, Reach
 from compiler.derivation.links import NotLinked, dims
 
@@ -21,7 +23,7 @@ RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 FOURIER = frozenset({"DFT", "STFT"})
 """A list of its own: operators of whose result every entry reads a whole axis."""
 
-READING = WINDOWED | RECURRENT | FOURIER
+READING = WINDOWED | RECURRENT | FOURIER | {"Pad"}
 
 
 def reach_along(node: ir.Node, axis: int) -> Reach:
@@ -36,6 +38,8 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
     """
     if node.op_type in FOURIER:
         return EVERYWHERE
+    if house.is_op(node, "Pad"):
+        return _moved_back(node, axis)
     if node.op_type in RECURRENT:
         ways = {"forward": Reach(-math.inf, 0), "reverse": Reach(0, math.inf), "bidirectional": EVERYWHERE}
         if axis or house.int_attribute(node, "layout", 0):
@@ -58,6 +62,31 @@ def reach_along(node: ir.Node, axis: int) -> Reach:
     return Reach(-before, reach - before)
 
 
+def _moved_back(node: ir.Node, axis: int) -> Reach:
+    """What a Pad reads that moves frames back, as `compiler.derivation.delays` writes it; others move none."""
+    pads, count = pads_of(node), 0
+    if pads is not None and pad_value(node) == 0:
+        count, behind = pads.pop(axis, (0, 0))
+        count = 0 if count != -behind or any(each != (0, 0) for each in pads.values()) else max(count, 0)
+    return Reach(-count, -count) if count else HERE
+
+
+def pads_of(node: ir.Node) -> dict[int, tuple[int, int]] | None:
+    """Entries that a Pad adds in front of axes and behind them, below 0 those that it cuts off; None where not known.
+
+    Args:
+        node: a Pad; one that repeats or mirrors what lies at the edge adds no entries that are known.
+    """
+    pads, rank = house.integers_of(node.inputs[1]), len(dims(node.inputs[0]))
+    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else range(rank)
+    if pads is None or axes is None or str(house.attribute(node, "mode", "constant")) != "constant":
+        return None
+    numbers = [(pads[at], pads[at + len(pads) // 2], axis) for at, axis in enumerate(axes)]
+    if not all(isinstance(each, int) for both in numbers for each in both):
+        return None
+    return {int(axis) % rank: (int(front), int(behind)) for front, behind, axis in numbers}
+
+
 def require_kept(node: ir.Node, along: Along) -> None:
     """Hold what reads earlier frames to what steps are written of: convolutions and recurrences that begin with zeros.
 
@@ -70,12 +99,14 @@ def require_kept(node: ir.Node, along: Along) -> None:
     """
     is_plain = str(house.attribute(node, "auto_pad", "NOTSET")) == "NOTSET"
     weights = node.inputs[1:4] if node.op_type in RECURRENT else node.inputs[1:2]
-    if node.op_type not in {"Conv", *RECURRENT} or not is_plain:
+    if node.op_type not in {"Conv", "Pad", *RECURRENT} or not is_plain:
         raise NotLinked(f"no rule says what steps of {node.op_type} along time keep")
     if any(each is not None and house.array_of(each) is None for each in weights):
         raise NotLinked(f"{node.op_type} has weights that are computed")
-    if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:7]):
-        raise NotLinked(f"{node.op_type} is given lengths or a state to begin with")
+    if node.op_type in RECURRENT and any(each is not None for each in node.inputs[4:5]):
+        raise NotLinked(f"{node.op_type} is given lengths")
+    if node.op_type in RECURRENT and any(each is not None and uniform(each) != 0 for each in node.inputs[5:7]):
+        raise NotLinked(f"{node.op_type} begins with a state that is not zero")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NotLinked(f"the state of {node.op_type} behind the last frame is used")
     if along.before != 0 or not along.is_alone:

@@ -43,10 +43,18 @@ SPOILERS = (
 )  # fmt: skip
 """What makes a graph no stream, or a stream that looks ahead."""
 
-LOCALS = ("", "conv", "apart", "gru", "lstm")
-"""Nothing, a convolution, one over frames that lie apart, and recurrences."""
+LOCALS = ("", "conv", "apart", "gru", "lstm", "deep", "chomped", "padded", "moved_back", "joined_back", "cut_back")
+"""Nothing, a convolution, one over frames that lie apart, recurrences, two of them from one stack of zeros, a
+convolution that is cut, one over zeros in front, and frames that a Pad, a join or a cut moves back."""
 
-LOCAL_SPOILERS = {"conv": "conv_ahead", "apart": "conv_ahead", "gru": "backwards", "lstm": "backwards"}
+BEGUN = "begun"
+"""Two recurrences that no drawing has: they begin with other states than zeros."""
+
+LOCAL_SPOILERS = {
+    **dict.fromkeys(("conv", "apart", "chomped", "padded"), "conv_ahead"),
+    **dict.fromkeys(("gru", "lstm", "deep"), "backwards"),
+    **dict.fromkeys(("moved_back", "joined_back", "cut_back"), "moved_ahead"),
+}
 """What makes of each a look ahead."""
 
 TEXTS = ("", "fixed", "named")
@@ -471,6 +479,10 @@ class _Writer:
     def heard(self, x: ir.Value) -> ir.Value:
         """Frames with what lies around them, [batch, time, width]."""
         local, is_spoiled = self.drawing.local, self.drawing.spoiler in LOCAL_SPOILERS.values()
+        if local.endswith("_back"):
+            return self.moved_back(x, is_spoiled)
+        if local in ("chomped", "padded"):
+            return self.chomped(x, is_spoiled)
         if local in ("conv", "apart"):
             taps, far = int(self.random.integers(2, 5)), 2 if local == "apart" else 1
             reach = far * (taps - 1)
@@ -478,12 +490,53 @@ class _Writer:
             turned = self.op("Transpose", x, perm=(0, 2, 1))
             found = self.op("Conv", turned, self.weights(WIDTH, WIDTH, taps), pads=pads, dilations=(far,))
             return self.op("Transpose", found, perm=(0, 2, 1))
-        gates = 4 if local == "lstm" else 3
-        weights = (self.weights(1, gates * WIDTH, WIDTH) for _ in range(2))
         turned = self.op("Transpose", x, perm=(1, 0, 2))
-        ways = "reverse" if is_spoiled else "forward"
-        found = self.op(local.upper(), turned, *weights, hidden_size=WIDTH, direction=ways)
-        return self.op("Transpose", self.op("Squeeze", found, self.ints(1)), perm=(1, 0, 2))
+        for layer in range(2 if local in ("deep", BEGUN) else 1):
+            gates = 3 if local == "gru" else 4
+            weights = (self.weights(1, gates * WIDTH, WIDTH) for _ in range(2))
+            ways = "reverse" if is_spoiled and layer == 0 else "forward"
+            is_begun = local in ("deep", BEGUN)
+            more = [None, None, self._state(layer), self._state(layer)] if is_begun else []
+            found = self.op("GRU" if local == "gru" else "LSTM", turned, *weights, *more, hidden_size=WIDTH,
+                            direction=ways)  # fmt: skip
+            turned = self.op("Squeeze", found, self.ints(1))
+        return self.op("Transpose", turned, perm=(1, 0, 2))
+
+    def _state(self, layer: int) -> ir.Value:
+        """A layer [1, batch, width] of what all layers begin with: zeros, or what is refused."""
+        rows = self.op("Concat", self.ints(2), self.op("Shape", self.tokens, start=0, end=1), self.ints(WIDTH), axis=0)
+        states = self.op("Expand", self.real(0.5 if self.drawing.local == BEGUN else 0), rows)
+        return self.op("Slice", states, self.ints(layer), self.ints(layer + 1), self.ints(0))
+
+    def chomped(self, x: ir.Value, is_spoiled: bool) -> ir.Value:
+        """A convolution that adds as many zeros behind as in front, and is cut; or over frames behind zeros."""
+        reach = int(self.random.integers(1, 4))
+        kernel, turned = self.weights(WIDTH, WIDTH, reach + 1), self.op("Transpose", x, perm=(0, 2, 1))
+        if self.drawing.local == "padded":
+            wide = self.op("Pad", x, self.ints(0, reach - is_spoiled, 0, 0, int(is_spoiled), 0))
+            return self.op("Transpose", self.op("Conv", self.op("Transpose", wide, perm=(0, 2, 1)), kernel),
+                           perm=(0, 2, 1))  # fmt: skip
+        found = self.op("Tanh", self.op("Conv", turned, kernel, pads=(reach, reach)))
+        first = self.ints(int(is_spoiled))
+        end = self.op("Add", self.op("Unsqueeze", self.length, self.ints(0)), first)
+        end = self.ints(-reach) if not is_spoiled and self.random.integers(2) else end
+        return self.op("Transpose", self.op("Slice", found, first, end, self.ints(2)), perm=(0, 2, 1))
+
+    def moved_back(self, x: ir.Value, is_spoiled: bool) -> ir.Value:
+        """Frames behind as many others; spoiled, in front of them."""
+        far, local = int(self.random.integers(1, 4)), self.drawing.local
+        pads = (0, far, 0, 0, -far, 0)
+        if local == "moved_back" or is_spoiled:
+            moved = self.op("Pad", x, self.ints(*(-each if is_spoiled else each for each in pads)))
+        elif local == "cut_back":
+            wide = self.op("Pad", x, self.ints(0, far, 0, 0, 0, 0), self.real(float(self.random.integers(2))))
+            end = self.op("Unsqueeze", self.length, self.ints(0))
+            moved = self.op("Slice", wide, self.ints(0), end, self.ints(1))
+        else:
+            rows = self.op("Concat", self.op("Shape", self.tokens, start=0, end=1), self.ints(far, WIDTH), axis=0)
+            front = self.op("Expand", self.real(0), rows)
+            moved = self.op("Concat", front, self.op("Slice", x, self.ints(0), self.ints(-far), self.ints(1)), axis=1)
+        return self.op("MatMul", moved, self.weights(WIDTH, WIDTH))
 
     def normal(self, x: ir.Value) -> ir.Value:
         return self.op("LayerNormalization", x, self.insert.constant(np.ones(WIDTH, "f"), "ones"), axis=-1)

@@ -7,12 +7,13 @@ attention sees later frames, the text hears some, or something depends on the le
 `chunks`, frames see all of their own chunk, and calls are of whole ones but for the last; of the kind `sliding`, steps
 forget what masks no longer show. A graph counts
 as unsound when steps are derived whose answers differ from the whole graph's, as disputed when the checker
-refuses what was derived, and as broken where anything ends in an error.
+refuses what was derived, and as broken where anything ends in an error, or not within `--seconds`.
 """
 
 import argparse
 import collections
 import dataclasses
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -70,6 +71,7 @@ class Trial:
 def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True) -> Trial:
     """Derive steps of one graph, and run them beside it."""
     whole = whole_graph(drawing)
+    asked = session(whole)  # of the graph as it is drawn
     random = np.random.default_rng(drawing.seed)
     try:
         derived = derived_by(
@@ -84,7 +86,7 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         if drawing.text:
             letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
             feeds["text"] = random.integers(0, LABELS, (2, letters))
-        expected = session(whole).run(["scores"], feeds)[0]
+        expected = asked.run(["scores"], feeds)[0]
         lengths = lengths_of_calls(frames, random, drawing.chunk)
         if first > lengths[0]:
             lengths = [min(first, frames), *[1] * max(frames - first, 0)]
@@ -102,21 +104,29 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
     return Trial("accepted")
 
 
+def _give_up(*_: object) -> None:
+    raise TimeoutError("it has not ended in time")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, default="frames")
+    parser.add_argument("--seconds", type=int, default=120, help="for one graph")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGALRM, _give_up)
     counts: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str] = collections.Counter()
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.graphs):
         drawing = KINDS[arguments.kind](seed, spoiled=seed % 2 == 1)
+        signal.alarm(arguments.seconds)
         try:
             trial = tried(drawing)
         except Exception as error:  # noqa: BLE001 - one graph that breaks does not end a hunt
             trial = Trial("broken", f"{type(error).__name__}: {error}"[:300])
+        signal.alarm(0)
         counts[f"{'spoiled' if drawing.spoiler else 'stream'} {trial.verdict}"] += 1
         if trial.verdict in BAD:
             print(f"seed {seed}: {trial.verdict}: {trial.detail}\n  {drawing}", flush=True)

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from compiler import ir as house
-from compiler.derivation import emission, judging, masks, placed, placing, shifted_scores
+from compiler.derivation import emission, judging, masks, placed, placing, reading, shifted_scores
 from compiler.derivation.dependence import Reach, frames_kept
 from compiler.derivation.placed import Array
 from compiler.derivation.written_sizes import STAMP, Part, Sizes
@@ -116,6 +116,14 @@ def _places_as_if_all_were_kept(self: Sizes, part: Part, source: str, before: Di
     return insert.op("Add", [found, insert.int64s(1)], name="places_off", shape=found.shape, dtype=ir.DataType.INT64)
 
 
+RIGHT_PADS = reading.pads_of
+
+
+def _one_alone(node: ir.Node) -> dict[int, tuple[int, int]] | None:
+    found = RIGHT_PADS(node)
+    return found and {axis: (min(front, 1), max(behind, -1)) for axis, (front, behind) in found.items()}
+
+
 def _turned_round(array: Array, row: int, column: int) -> Array | None:
     return RIGHT_DISTANCES(array, column, row)
 
@@ -190,6 +198,14 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "recurrences go backwards unseen": (
         mock.patch.object(judging, "reach_along", return_value=Reach(-math.inf, 0)),
         Drawing(local="gru", spoiler="backwards"),
+    ),
+    "frames come back too early": (
+        mock.patch.object(reading, "pads_of", _one_alone),
+        Drawing(local="joined_back", seed=4),
+    ),
+    "layers begin with any state": (
+        mock.patch.object(reading, "uniform", return_value=0.0),
+        Drawing(local="begun"),
     ),
     "other distances are taken for those of the longest": (
         mock.patch.object(shifted_scores._Widening, "_require_part", return_value=None),

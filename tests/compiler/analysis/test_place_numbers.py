@@ -73,6 +73,13 @@ def test_numbers_that_are_the_same_everywhere() -> None:
     assert uniform(None) is None
 
 
+def test_a_part_of_equal_numbers_holds_that_number_and_a_cast_what_becomes_of_it() -> None:
+    model = parse("""(float[3,2] x) => (int32[1,2] y, float[1,2] z)
+        <float v = {2.5}, int64[2] s = {4, 2}, int64[1] zero = {0}, int64[1] one = {1}>
+        { made = Expand(v, s) z = Slice(made, zero, one, zero) y = Cast<to = 6>(z) }""")
+    assert [uniform(value) for value in model.graph.outputs] == [2.0, 2.5]
+
+
 def test_sizes_have_values() -> None:
     assert number(TIME // 2 + 1, {TIME: 5}) == 3
     with pytest.raises(ValueError, match=r"2\.5"):

@@ -191,6 +191,24 @@ class Recurrent(nn.Module):
         return self.linear(self.network(x)[0])  # type: ignore[no-any-return]
 
 
+class Encoded(nn.Module):
+    """One layer of torch's own encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        encoded: Tensor = self.layer(x.unsqueeze(1))
+        return encoded.squeeze(1)
+
+
+def test_layers_of_attention_are_captured_operator_by_operator() -> None:
+    model = torch_module.capture_module(Encoded().eval(), "g", ONE, ["x"])
+    assert any(node.op_type == "Softmax" for node in model.graph)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_frames_behind_a_recurrence_are_those_of_any_utterance() -> None:
     axes = {**BATCH, "time": Axis(buckets=(5, 8), length_input="time_length")}
     spec = graph({"x": Input(shape=("batch", "time", 4), dtype="float32")}, ("y",), axes)

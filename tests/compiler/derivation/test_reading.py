@@ -99,6 +99,32 @@ def test_what_keeps_otherwise_has_no_steps_yet(name: str) -> None:
         derive(house.clone(model), "time", "past", 8)
 
 
+def begun(number: float) -> ir.Model:
+    """A recurrence that begins with a layer of a stack of states, all of them one number."""
+    model = house.clone(READ["forward"][0])
+    (node,) = model.graph
+    insert = house.Inserter(model, "test", before=node)
+    one = insert.constant(np.array([[[number]]], np.float32), "one")
+    rows = insert.op("Shape", [model.graph.inputs[0]], {"start": 1, "end": 2}, name="rows", dtype=ir.DataType.INT64)
+    sizes = insert.op("Concat", [insert.int64s(2), rows, insert.int64s(WIDTH)], {"axis": 0}, name="sizes")
+    stack = insert.op("Expand", [one, sizes], name="stack")
+    state = insert.op("Slice", [stack, *(insert.int64s(each) for each in (0, 1, 0))], name="state")
+    node.resize_inputs(6)
+    node.replace_input_with(5, state)
+    house.infer_shapes(model)
+    return model
+
+
+def test_a_recurrence_may_begin_with_zeros_that_are_cut_from_a_stack() -> None:
+    (state,) = derive(begun(0.0), "time", "past", 8).cached
+    assert state.is_state
+
+
+def test_a_recurrence_that_begins_otherwise_is_refused() -> None:
+    with pytest.raises(Refused, match="GRU begins with a state that is not zero"):
+        derive(begun(0.5), "time", "past", 8)
+
+
 def test_a_state_that_is_used_hangs_on_the_last_frame() -> None:
     model = house.clone(READ["forward"][0])
     (node,) = model.graph
