@@ -10,9 +10,10 @@ A piece of a sequence that is cut from a tensor is cut from the tensor itself.
 Requires: nothing.
 Ensures: no Constant or Identity nodes between others, no unread nodes, initializers that are read.
 Keeps: operators of other domains; subgraphs; random draws; names of graph inputs and outputs.
-Numerics: exact, infinities, NaN and the sign of zero included. The rules, and those of onnxscript left out, are listed
-    in `rules.py`, `added_axes.py`, `writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on
-    one thread of the building machine.
+Numerics: exact, infinities, NaN and the sign of zero included, but for zeros that a Where chooses between in place of a
+    ScatterND. The rules, and those of onnxscript left out, are listed in `rules.py`, `added_axes.py`, `writes.py`,
+    `masked_writes.py` and `counts.py` beside it; constants are what ONNX Runtime computes on one thread of the building
+    machine.
 Time: linear; a sweep visits every node once, and few graphs need more than three.
 Source: the optimizer of onnxscript, rule by rule, and the common passes of onnx_ir.
 """

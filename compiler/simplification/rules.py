@@ -146,6 +146,8 @@ def cast_like(candidate: Candidate) -> ir.Value | None:
     value, like = candidate.value(0), candidate.value(1)
     if value is None or like is None or like.dtype is None or like.dtype not in {*MANTISSA, *WHOLE, ir.DataType.BOOL}:
         return None
+    if value.dtype == like.dtype:
+        return value
     return candidate.insert.op("Cast", [value], {"to": int(like.dtype)}, name="cast", dtype=like.dtype)
 
 

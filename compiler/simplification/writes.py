@@ -1,35 +1,136 @@
 """Writes at fixed places, as assignments to slices are exported: what is kept in front, what is written, what is kept.
 
     y = ScatterND(x [10, ...], [[7], [8], [9]], new)     ->  y = Concat<axis = 0>(Slice(x, 0, 7), new)
+    y = ScatterND(x [10, ...], [[0], [2], [4]], new)     ->  y = Gather(Concat(x, new), [10, 1, 11, 3, 12, 5, ..])
     y = ScatterND(x, [[0], [1], ..], new)                ->  y = new, where every row of x is written, in order
+    y = ScatterND(x [n, ...], Range(0, n)[1:], new)      ->  y = Concat<axis = 0>(Slice(x, 0, 1), new)
+    y = ScatterND(x [n, ...], Range(0, n)[-2:], 0.0)     ->  y = Where(Range(0, n) >= n - 2, 0.0, x)
+    y = ScatterND(x, NonZero(mask), 0.0)                 ->  y = Where(mask, 0.0, x)
     y = ScatterElements<axis = 2>(x [.., 4], 3, new)     ->  y = Concat<axis = 2>(Slice(x, 0, 3), new)
 
-Without a reduction, and where the places are numbers that no caller can change, this is what is written in which order;
-places that are not next to each other, or written twice, stay as they are.
+Without a reduction, and where no caller can change which places are written, this is what is written in which order;
+places that are written twice stay as they are. What is one number, or the same along an axis whose length is not known,
+is chosen by place: so every place stays where it is. The Where of ONNX Runtime makes -0.0 a 0.0; all else is exact.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.simplification.constants import constant_of
+from compiler.simplification.masked_writes import masked
 from compiler.simplification.rules import Candidate, Rule
+from compiler.simplification.spread import chosen, spread_from
+from compiler.simplification.written_places import WHOLE, Known, Places, Run, written_places
+
+Bound = int | ir.Value
+"""A place, as a number or int64 [1]."""
 
 
 def scatter_nd(candidate: Candidate) -> ir.Value | None:
-    """Of rows one behind the other."""
+    """Of a block: along every axis all entries, a run of them, or known ones."""
     data, rows, new = (candidate.value(at) for at in range(3))
     if _adds(candidate.node) or data is None or rows is None or new is None:
         return None
-    dims, written, places = (house.dims_of(value) for value in (data, new, rows))
-    if not dims or not written or not places or len(places) != 2 or places[1] != 1 or written[1:] != dims[1:]:
+    dims = house.dims_of(data)
+    if not dims:
         return None
-    if written[0] == dims[0] and _counts_rows(rows):
+    places = written_places(rows, dims)
+    if places is None:
+        return masked(candidate, data, rows, new)
+    if any(each != WHOLE and not isinstance(dim, int) for each, dim in zip(places, dims, strict=False)):
+        by_place = _by_place(candidate, data, new, places)
+        if by_place is not None:
+            return by_place
+    return _block(candidate, data, new, places, 0)
+
+
+def _block(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence[Places], axis: int) -> ir.Value | None:
+    """`data` with `new` at places along axes from `axis` on: what one axis chooses is written into along the next."""
+    while axis < len(places) and places[axis] == WHOLE:
+        axis += 1
+    if axis == len(places):
         return new
-    fixed, count = candidate.constant(1), dims[0]
-    if fixed is None or not isinstance(count, int):
+    first = places[axis]
+    if isinstance(first, Known) and any(each != WHOLE for each in places[axis + 1 :]):
         return None
-    return _joined(candidate, data, new, 0, fixed.reshape(-1), count)
+    if isinstance(first, Known):
+        dims = house.dims_of(data)
+        count = None if dims is None else dims[axis]
+        return _joined(candidate, data, new, axis, first.places, count) if isinstance(count, int) else None
+    parts = _cut(candidate, data, axis, first)
+    inner = _block(candidate, parts[1], new, places, axis + 1)
+    if inner is None:
+        return None
+    kept = [each for each in (parts[0], inner, parts[2]) if each is not None]
+    return candidate.insert.op("Concat", kept, {"axis": axis}, name="written", dtype=data.dtype)
+
+
+def _cut(
+    candidate: Candidate, data: ir.Value, axis: int, run: Run
+) -> tuple[ir.Value | None, ir.Value, ir.Value | None]:
+    """What lies in front of a run, the run, and what lies behind it, whatever the length of the axis."""
+    rest = data if run.start == 0 else _slice(candidate, data, run.start, None, axis, "from_run")
+    front = None if run.start == 0 else _slice(candidate, data, 0, run.start, axis, "in_front")
+    if run.end is None:
+        return front, rest, None
+    crosses = isinstance(run.end, int) and run.end < 0 <= run.start
+    behind = _slice(candidate, rest if crosses else data, run.end, None, axis, "behind")  # [1:-1] of one entry has none
+    return front, _slice(candidate, data, run.start, run.end, axis, "run"), behind
+
+
+def _slice(candidate: Candidate, data: ir.Value, start: Bound, end: Bound | None, axis: int, name: str) -> ir.Value:
+    given = (start, np.iinfo(np.int64).max if end is None else end, axis)
+    bounds = [each if isinstance(each, ir.Value) else candidate.insert.int64s(each) for each in given]
+    return candidate.insert.op("Slice", [data, *bounds], name=name, dtype=data.dtype)
+
+
+def _by_place(candidate: Candidate, data: ir.Value, new: ir.Value, places: Sequence[Places]) -> ir.Value | None:
+    """What is the same at all places along the axes of which not all entries are written is chosen by place."""
+    partial = [axis for axis, each in enumerate(places) if each != WHOLE]
+    source = spread_from(candidate, new, partial)
+    if source is None:
+        return None
+    shape = candidate.insert.op("Shape", [data], name="sizes", dtype=ir.DataType.INT64)
+    rank = len(house.dims_of(data) or ())
+    masks = [_is_written(candidate, shape, axis, rank, places[axis]) for axis in partial]
+    where = masks[0]
+    for other in masks[1:]:
+        where = candidate.insert.op("And", [where, other], name="is_written", dtype=ir.DataType.BOOL)
+    return chosen(candidate, where, source, data)
+
+
+def _is_written(candidate: Candidate, shape: ir.Value, axis: int, rank: int, places: Places) -> ir.Value:
+    """At which places of an axis something is written: bool, as many axes as there are, all but this of size 1."""
+    insert = candidate.insert
+    numbers = [insert.constant(np.array(each, np.int64), "number") for each in (0, 1)]
+    size = insert.op("Gather", [shape, insert.constant(np.array(axis, np.int64), "axis")], {"axis": 0}, name="size")
+    counted = insert.op("Range", [numbers[0], size, numbers[1]], name="places", dtype=ir.DataType.INT64)
+    if isinstance(places, Known):
+        bounds: list[tuple[str, Bound]] = [("Equal", int(each)) for each in places.places]
+    else:
+        bounds = [("GreaterOrEqual", places.start)] if places.start else []
+        bounds += [("Less", places.end)] if places.end is not None else []
+    tests = [
+        insert.op(op, [counted, _bound(insert, size, each)], name="test", dtype=ir.DataType.BOOL) for op, each in bounds
+    ]
+    joint = tests[0]
+    for other in tests[1:]:
+        joint = insert.op(
+            "Or" if isinstance(places, Known) else "And", [joint, other], name="tests", dtype=ir.DataType.BOOL
+        )
+    behind = [at for at in range(rank) if at > axis]
+    return insert.op("Unsqueeze", [joint, insert.int64s(*range(1, len(behind) + 1))], name="tests") if behind else joint
+
+
+def _bound(insert: house.Inserter, size: ir.Value, number: Bound) -> ir.Value:
+    """A place; a negative one counts from the end."""
+    if isinstance(number, ir.Value):
+        return number
+    constant = insert.constant(np.array(number, np.int64), "bound")
+    return constant if number >= 0 else insert.op("Add", [size, constant], name="from_end", dtype=ir.DataType.INT64)
 
 
 def scatter_elements(candidate: Candidate) -> ir.Value | None:
@@ -52,20 +153,6 @@ def _adds(node: ir.Node) -> bool:
     return str(house.attribute(node, "reduction", "none")) != "none"
 
 
-def _counts_rows(rows: ir.Value) -> bool:
-    """Whether places are 0, 1, 2, ... for as many rows as there are: then no two are the same, and none is missing."""
-    made = rows.producer()
-    if not house.is_op(made, "Unsqueeze"):
-        return False
-    assert made is not None and made.inputs[0] is not None
-    counted = made.inputs[0].producer()
-    if not house.is_op(counted, "Range"):
-        return False
-    assert counted is not None
-    start, step = (constant_of(counted.inputs[at]) for at in (0, 2))
-    return start is not None and step is not None and int(start) == 0 and int(step) == 1
-
-
 def _same_everywhere(value: ir.Value | None) -> np.ndarray | None:
     """The one number that a value holds, int64 [1]."""
     made = None if value is None else value.producer()
@@ -78,21 +165,21 @@ def _same_everywhere(value: ir.Value | None) -> np.ndarray | None:
 def _joined(
     candidate: Candidate, data: ir.Value, new: ir.Value, axis: int, places: np.ndarray, count: int
 ) -> ir.Value | None:
-    """What lies in front of the places, what is written there, and what lies behind; None where they have gaps."""
+    """What lies in front of the places, what is written, and what lies behind; by place where they have gaps."""
     if not places.size or places.min() < -count or places.max() >= count:
         return None
-    first = int(places[0]) % count
-    last = first + places.size
-    if last > count or (places % count != np.arange(first, last)).any():
-        return None
+    places = places % count
+    first, last = int(places[0]), int(places[0]) + places.size
     insert = candidate.insert
-    parts = [new]
-    if first > 0:
-        bounds = [insert.int64s(each) for each in (0, first, axis)]
-        parts.insert(0, insert.op("Slice", [data, *bounds], name="in_front", dtype=data.dtype))
-    if last < count:
-        bounds = [insert.int64s(each) for each in (last, count, axis)]
-        parts.append(insert.op("Slice", [data, *bounds], name="behind", dtype=data.dtype))
+    if last > count or (places != np.arange(first, last)).any():
+        both = insert.op("Concat", [data, new], {"axis": axis}, name="kept_and_written", dtype=data.dtype)
+        order = np.arange(count)
+        order[places] = count + np.arange(places.size)
+        return insert.op(
+            "Gather", [both, insert.int64s(*order.tolist())], {"axis": axis}, name="written", dtype=data.dtype
+        )
+    front, _, behind = _cut(candidate, data, axis, Run(first, last if last < count else None))
+    parts = [each for each in (front, new, behind) if each is not None]
     return insert.op("Concat", parts, {"axis": axis}, name="written", dtype=data.dtype) if len(parts) > 1 else new
 
 

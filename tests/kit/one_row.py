@@ -11,18 +11,21 @@ from compiler.passes.pad_axes import PadAxes
 from compiler.runners.session import open_session
 from compiler.stages import Array, Lowered, Outcome, RowPlace
 from tests.kit.contract import check_form, check_honesty, check_idempotence, check_stamps, content_of
-from tests.kit.graphs import BATCH, copy_of, parse
+from tests.kit.graphs import BATCH, OPSET, copy_of, parse
 
 
-def one_row(text: str, places: Mapping[str, int | None], weights: Mapping[str, Array] | None = None) -> Lowered:
+def one_row(
+    text: str, places: Mapping[str, int | None], weights: Mapping[str, Array] | None = None, opset: int = OPSET
+) -> Lowered:
     """A graph in ONNX text for one row.
 
     Args:
         text: as for `tests.kit.graphs.parse`.
         places: for every input and output, the axis with a 1 for the batch, or None where there is none.
         weights: initializers by input name.
+        opset: of the standard operators.
     """
-    model = parse(text, dict(weights or {}))
+    model = parse(text, dict(weights or {}), opset)
     return Lowered(
         "tiny", model, batch_axis=BATCH, row_places=tuple(RowPlace(name, axis) for name, axis in places.items())
     )

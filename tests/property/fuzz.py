@@ -33,6 +33,7 @@ from tests.property.double_precision import InDouble
 from tests.property.garden import NEWEST, OLDEST, SINCE, WIDTH, Garden, Kinds, Soil, since
 from tests.property.length_kinds import LENGTH_KINDS, UNDECLARED
 from tests.property.opset_kinds import OPSET_KINDS
+from tests.property.write_kinds import WRITE_KINDS
 
 EDGES: tuple[Edges, ...] = ("zeros", "ties", "infinities", "NaN")
 """Not numbers of which a sum may overflow, or not, by the order of its terms."""
@@ -255,11 +256,11 @@ KINDS: Kinds = (
 )  # fmt: skip
 
 
-WIDER: Kinds = (*KINDS, *LENGTH_KINDS)
+WIDER: Kinds = (*KINDS, *LENGTH_KINDS, *WRITE_KINDS)
 """What grows where rows have lengths of their own to make something of."""
 
 EVERYTHING: Kinds = (*WIDER, *AXIS_KINDS, *OPSET_KINDS)
-ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *ONE_ROW_KINDS)
+ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *WRITE_KINDS, *ONE_ROW_KINDS)
 
 SOILS: tuple[Soil, ...] = (
     Soil("plain", KINDS),

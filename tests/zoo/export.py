@@ -89,7 +89,7 @@ def _captured(family: Family, sizes: Mapping[str, int], seed: int) -> ir.Model:
     module = _module(family, seed)
     if family.traced:
         return _traced(family, module, spec, tuple(examples))
-    with unittest.mock.patch.object(torch_module, "_example", lambda spec, given, index: examples[index]):
+    with unittest.mock.patch.object(torch_module, "_example", lambda spec, given, index, sizes: examples[index]):
         if not family.lenient:
             return _relative_sources(torch_module.capture_module(module, family.name, spec, list(family.inputs)))
         with unittest.mock.patch.object(torch_module, "_dynamic_shapes", _lenient_shapes):

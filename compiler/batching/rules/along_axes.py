@@ -103,6 +103,96 @@ def _write_axes(lifted: LiftedNode, axes: tuple[int, ...]) -> None:
         lifted.set("axes", axes)
 
 
+def fourier(lifted: LiftedNode) -> None:
+    """DFT: the axis is an attribute, or an input from opset 20 on; the last axis holds real and imaginary parts."""
+    lifted.require_shared(1, 2, what="its settings")
+    rank, place = lifted.rank(), lifted.place()
+    by_input = lifted.lifter.model.graph.opset_imports.get("", AXES_AS_INPUT) >= DFT_AXIS_AS_INPUT
+    if by_input:
+        axis = lifted.constants(2, "its axis")[0] if lifted.has(2) else -2
+    else:
+        axis = house.int_attribute(lifted.node, "axis", 1)
+    axis %= rank
+    form = INSERTED if place is None or place in (axis, rank - 1) else in_place(place)
+    lifted.read(0, form)
+    if form == INSERTED and by_input:
+        lifted.give(2, np.array(axis + 1, np.int64))
+    elif form == INSERTED:
+        lifted.set("axis", axis + 1)
+    lifted.keep(form)
+
+
+DFT_AXIS_AS_INPUT = 20
+"""Since this opset the axis of a DFT is an input."""
+
+
+def central_moments(lifted: LiftedNode) -> None:
+    """MeanVarianceNormalization: over axes of each row, which may name the place of the batch."""
+    rank = lifted.rank()
+    axes = tuple(axis % rank for axis in house.ints_attribute(lifted.node, "axes") or (0, 2, 3))
+    form = _form(lifted, axes)
+    lifted.read(0, form)
+    if form == INSERTED:
+        lifted.set("axes", [axis + 1 for axis in axes])
+    lifted.keep(form)
+
+
+def rotary(lifted: LiftedNode) -> None:
+    """RotaryEmbedding: frames, positions and angles of their own have the batch in front; tables are shared.
+
+    Raises:
+        Refused: the original has several rows, or tables of each row's own.
+    """
+    if lifted.dims()[0] != 1:
+        raise refuse(f"{lifted.op} of {lifted.dims()[0]} rows in a model written for one", "rotate one row")
+    by_position = lifted.has(3)
+    if by_position:
+        lifted.require_shared(1, 2, what="its tables")
+    for operand in (0, 3) if by_position else (0, 1, 2):
+        lifted.read(operand, in_place(0))
+    lifted.keep(in_place(0))
+
+
+def turned_sequences(lifted: LiftedNode) -> None:
+    """ReverseSequence: the batch is the axis of its sequences.
+
+    Raises:
+        Refused: the original has several sequences.
+    """
+    axis = house.int_attribute(lifted.node, "batch_axis", 1)
+    if lifted.dims()[axis] != 1:
+        told = f"{lifted.op} of {lifted.dims()[axis]} sequences in a model written for one row"
+        raise refuse(told, "turn each of them by Gather")
+    lifted.read(0, in_place(axis))
+    lifted.read(1, in_place(0))
+    lifted.keep(in_place(axis))
+
+
+def grid_sample(lifted: LiftedNode) -> None:
+    """GridSample: pictures and grids have the batch in front.
+
+    Raises:
+        Refused: the original has several pictures.
+    """
+    if lifted.dims()[0] != 1:
+        raise refuse(f"{lifted.op} of {lifted.dims()[0]} pictures in a model written for one row", "sample one")
+    for operand in (0, 1):
+        lifted.read(operand, in_place(0))
+    lifted.keep(in_place(0))
+
+
+def one_scale(lifted: LiftedNode) -> None:
+    """DynamicQuantizeLinear.
+
+    Raises:
+        Refused: always.
+    """
+    raise refuse(
+        f"{lifted.op} takes one scale from all it sees, in a batch from all rows",
+        "quantise with constant scales, or export the model in floating point and list quantize_dynamic",
+    )
+
+
 def one_hot(lifted: LiftedNode) -> None:
     """A new axis, last by default."""
     lifted.require_shared(1, 2, what="its depth and values")

@@ -54,6 +54,23 @@ def first_pointwise(lifted: LiftedNode) -> None:
     lifted.keep(form)
 
 
+def clip(lifted: LiftedNode) -> None:
+    """Bounds that differ from row to row are compared with: what is below the least is the least, as Clip has it."""
+    if lifted.rows == [0]:
+        first_pointwise(lifted)
+        return
+    rank, result = lifted.rank(), lifted.value(0)
+    if 0 in lifted.rows:
+        result = lifted.aligned(0, rank)
+    for operand, beyond in ((1, "Less"), (2, "Greater")):
+        if not lifted.has(operand):
+            continue
+        bound = lifted.aligned(operand, rank) if operand in lifted.rows else lifted.value(operand)
+        is_beyond = lifted.insert.op(beyond, [result, bound], name=f"{result.name}_beyond", dtype=ir.DataType.BOOL)
+        result = lifted.insert.op("Where", [is_beyond, bound, result], name=f"{result.name}_within", dtype=result.dtype)
+    lifted.become(result, INSERTED)
+
+
 def quantization(lifted: LiftedNode) -> None:
     """One scale for the tensor, or one per entry of an axis."""
     lifted.require_shared(1, 2, what="its scale")

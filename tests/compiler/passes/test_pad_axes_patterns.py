@@ -113,6 +113,58 @@ def test_roll_along_time_wraps_at_the_length_of_the_row(body: str) -> None:
     proved(body)
 
 
+ROWS_OF = "rows = Shape<start = 0, end = 1>(x)"
+BEHIND = {
+    "the next frame, and zeros behind the last": """a = Slice(x, one, end, one)
+        shape = Concat<axis = 0>(rows, one, four)  b = Expand(nought, shape)
+        v = Concat<axis = 1>(a, b)  y = Sub(x, v)""",
+    "the frame after the next, and ones": """a = Slice(x, two, end, one)  shape = Concat<axis = 0>(rows, two, four)
+        b = Expand(unit, shape)  v = Concat<axis = 1>(a, b)  y = Mul(x, v)""",
+    "in front of a convolution": """a = Slice(x, one, end, one)  shape = Concat<axis = 0>(rows, one, four)
+        b = Expand(half, shape)  v = Concat<axis = 1>(a, b)  c = Transpose<perm = [0, 2, 1]>(v)
+        y = Conv<pads = [1, 1]>(c, kernel)""",
+    "a frame more": """shape = Concat<axis = 0>(rows, one, four)  b = Expand(nought, shape)  v = Concat<axis = 1>(x, b)
+        t = Transpose<perm = [0, 2, 1]>(v)  scores = MatMul(x, t)  w1 = Softmax<axis = -1>(scores)
+        y = MatMul(w1, v)""",
+}
+
+
+@pytest.mark.parametrize("body", BEHIND.values(), ids=BEHIND)
+def test_one_number_behind_the_last_frame_of_each_row(body: str) -> None:
+    proved(f"{ROWS_OF}  {body}")
+
+
+def test_zeros_with_a_sign_are_no_fill() -> None:
+    """1 / -0.0 is -inf, and a fill has no sign."""
+    body = """shape = Concat<axis = 0>(rows, one, four)  minus = Neg(nought)  b = Expand(minus, shape)
+        a = Slice(x, one, end, one)  v = Concat<axis = 1>(a, b)  y = Div(x, v)"""
+    with pytest.raises(Refused, match="Div joins"):
+        proved(f"{ROWS_OF}  {body}")
+
+
+WRITTEN = {
+    "frames moved on": """t = Transpose<perm = [1, 0, 2]>(x)  z = Mul(t, nought)  n1 = Shape<start = 0, end = 1>(z)
+        n = Squeeze(n1)  count = Range(first, n, step)  at = Slice(count, one, end, zero, one)
+        places = Unsqueeze(at, last)  new = Slice(t, zero, last, zero)  w1 = ScatterND(z, places, new)
+        y = Transpose<perm = [1, 0, 2]>(w1)""",
+    "the last two frames": """t = Transpose<perm = [1, 0, 2]>(x)  n1 = Shape<start = 0, end = 1>(t)  n = Squeeze(n1)
+        count = Range(first, n, step)  at = Slice(count, less_two, end, zero, one)  places = Unsqueeze(at, last)
+        old = Slice(t, less_two, end, zero)  s = Shape(old)  new = Expand(unit, s)
+        w1 = ScatterND(t, places, new)  y = Transpose<perm = [1, 0, 2]>(w1)""",
+    "every other channel": """at = Constant<value = int64[2,1] {0, 2}>()  t = Transpose<perm = [2, 0, 1]>(x)
+        pair = Slice(t, one, three, zero)  sines = Sin(pair)  w1 = ScatterND(t, at, sines)
+        y = Transpose<perm = [1, 2, 0]>(w1)""",
+    "negative entries": """is = Less(x, nought)  found = NonZero(is)  places = Transpose<perm = [1, 0]>(found)
+        flat = Reshape(is, last)  ones = Cast<to = 7>(flat)  many = ReduceSum(ones)  new = Expand(half, many)
+        y = ScatterND(x, places, new)""",
+}
+
+
+@pytest.mark.parametrize("body", WRITTEN.values(), ids=WRITTEN)
+def test_assignments_as_exported(body: str) -> None:
+    proved(body, simplified=True)
+
+
 @pytest.mark.parametrize(("shift", "minimum"), [(1, 1), (2, 2), (3, 3), (-1, 2), (-2, 3), (-5, 6)])
 def test_roll_as_exported_by_a_remainder_of_the_length(shift: int, minimum: int) -> None:
     outcome = proved(

@@ -1,5 +1,7 @@
 """Rules CC, SL and SP: segments are joined, and cut where slots and positions agree; every claim holds under attack."""
 
+import dataclasses
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -47,6 +49,24 @@ def test_joined(operands: list[Operand], axis: int, axes: str) -> None:
     rule = "CC1" if padded and axis != 2 else "CC2"
     verdict = check(Node("Concat", operands, {"axis": axis}), rule, f"{ROWS}, {axes}" if axes else ROWS)
     assert verdict.pointwise == (rule == "CC2")
+
+
+BEHIND = {
+    "a number": (ir.DataType.FLOAT, -1.5, "1: [time + 2, left]"),
+    "infinities": (ir.DataType.FLOAT, -np.inf, "1: [time + 2, left]"),
+    "flags": (ir.DataType.BOOL, 1.0, "1: [time + 2, left]"),
+    "whole numbers": (ir.DataType.INT64, 0.0, "1: [time + 2, left]"),
+    "zeros that may have a sign": (ir.DataType.FLOAT, 0.0, "1: [time, left] ++ [2]"),
+    "numbers that reals do not tell apart": (ir.DataType.INT64, 2.0**60, "1: [time, left] ++ [2]"),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_one_number_behind_frames_fills_their_padding(name: str) -> None:
+    dtype, held, axes = BEHIND[name]
+    frames, behind = (Operand(("batch", size, 3), dtype) for size in ("time", 2))
+    behind = dataclasses.replace(behind, valid=Interval(held, held))
+    check(Node("Concat", [frames, behind], {"axis": 1}), "CC1", f"{ROWS}, {axes}")
 
 
 def test_zero_padding_of_a_cache_stays_zero() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from compiler.errors import Refused
 from compiler.passes.add_batch_axis import AddBatchAxis
+from compiler.stages import Array
 from tests.kit.graphs import ops_of, random_weights
 from tests.kit.one_row import check_rows, one_row
 
@@ -190,3 +191,101 @@ def test_convolutions_and_pools_that_are_refused(text: str, message: str) -> Non
     places = {"x": 0, "y": 0, "i": 0 if "MaxPool" in text else None}
     with pytest.raises(Refused, match=message):
         AddBatchAxis().apply(one_row(text, places))
+
+
+FOURIER = [
+    *[(dims, place, axis, opset) for dims, place in (("1,6,4,2", 0), ("6,4,2", None)) for axis in (0, 1, -2)
+      for opset in (19, 20) if not (place == 0 and axis == 0)],
+    ("6,1,4,2", 1, 1, 20),
+    ("6,1,4,2", 1, 0, 20),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dims", "place", "axis", "opset"), FOURIER)
+def test_transforms_of_each_row(dims: str, place: int | None, axis: int, opset: int) -> None:
+    node = f"DFT<axis = {axis}>(x)" if opset < 20 else "DFT(x, , a)"
+    if opset < 20 and axis < 0:
+        node = f"DFT<axis = {len(dims.split(',')) + axis}>(x)"
+    text = f"(float[{dims}] x) => (float[o] y) <int64 a = {{{axis}}}> {{ y = {node} }}"
+    check_rows(one_row(text, {"x": place, "y": place}, opset=opset))
+
+
+@pytest.mark.parametrize("opset", [19, 20])
+def test_half_a_spectrum_of_a_fixed_length(opset: int) -> None:
+    node = "DFT<axis = 1, onesided = 1>(wide, length)" if opset < 20 else "DFT<onesided = 1>(wide, length)"
+    text = f"""(float[6,4] x) => (float[o] y) <int64[1] last = {{-1}}, int64 length = {{8}}>
+    {{ wide = Unsqueeze(x, last)  y = {node} }}"""
+    check_rows(one_row(text, {"x": None, "y": None}, opset=opset))
+
+
+def test_deviations_of_each_row_alone() -> None:
+    """The axes of an original of one row may name that of its row, as they do by default."""
+    for axes in ("", "<axes = [1, 3]>", "<axes = [2, 3]>"):
+        text = f"(float[1,4,5,6] x) => (float[o] y) {{ y = MeanVarianceNormalization{axes}(x) }}"
+        check_rows(one_row(text, {"x": 0, "y": 0}))
+        check_rows(one_row(text, {"x": None, "y": None}))
+
+
+TABLES = {"c": (9, 2), "s": (9, 2)}
+ROTATED = {
+    "positions of each row": ("float[1,2,3,4] x, int64[1,3] p", "RotaryEmbedding(x, c, s, q)", {"p": 0}),
+    "halves of three axes": (
+        "float[1,3,8] x, int64[1,3] p", "RotaryEmbedding<num_heads = 2, interleaved = 1>(x, c, s, q)", {"p": 0}
+    ),
+    "positions that all rows share": ("float[1,2,3,4] x", "RotaryEmbedding(x, c, s, shared)", {}),
+    "angles of each row": (
+        "float[1,2,3,4] x, float[1,3,2] p", "RotaryEmbedding(x, p, p)", {"p": 0}
+    ),
+    "angles that all rows share": ("float[1,2,3,4] x", "RotaryEmbedding(x, given, given)", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROTATED)
+def test_frames_turned_by_their_positions(name: str) -> None:
+    given, node, places = ROTATED[name]
+    at = "q = Mod(p, five)" if "int64" in given else ""
+    text = f"""({given}, float[9,2] c, float[9,2] s, float[1,3,2] given) => (float[o] y)
+    <int64 five = {{5}}, int64[1,3] shared = {{2, 0, 1}}> {{ {at}  y = {node} }}"""
+    weights = random_weights({**TABLES, "given": (1, 3, 2)})
+    check_rows(one_row(text, {"x": 0, "y": 0, **places}, weights, opset=23))
+
+
+def test_sequences_turned_round_each_by_its_length() -> None:
+    text = """(float[5,1,4] x, int64[1] n) => (float[o] y) <int64 five = {5}, int64 one = {1}>
+    { m = Mod(n, five)  k = Add(m, one)  y = ReverseSequence(x, k) }"""
+    check_rows(one_row(text, {"x": 1, "n": 0, "y": 1}))
+
+
+def test_pictures_sampled_by_a_grid_of_each_row() -> None:
+    text = "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[o] y) { y = GridSample(x, g) }"
+    check_rows(one_row(text, {"x": 0, "g": 0, "y": 0}))
+
+
+def test_quantized_convolutions() -> None:
+    text = """(float[1,4,5] x, float one, uint8 zero, uint8[5,4,3] k) => (int32[o] y)
+    { q = QuantizeLinear(x, one, zero)  y = ConvInteger(q, k) }"""
+    weights: dict[str, Array] = {
+        "one": np.array(0.1, np.float32),
+        "zero": np.array(0, np.uint8),
+        "k": np.ones((5, 4, 3), np.uint8),
+    }
+    check_rows(one_row(text, {"x": 0, "y": 0}, weights))
+
+
+OF_SEVERAL = {
+    "ReverseSequence": "(float[5,2,4] x, int64[2] n) => (float[o] y) { y = ReverseSequence(x, n) }",
+    "GridSample": "(float[2,2,4,4] x, float[2,3,3,2] n) => (float[o] y) { y = GridSample(x, n) }",
+    "RotaryEmbedding": "(float[2,2,3,4] x, float[2,3,2] n) => (float[o] y) { y = RotaryEmbedding(x, n, n) }",
+}
+
+
+@pytest.mark.parametrize("op", OF_SEVERAL)
+def test_several_rows_in_a_model_of_one_are_refused(op: str) -> None:
+    with pytest.raises(Refused, match=f"{op} of 2 .* in a model written for one"):
+        AddBatchAxis().apply(one_row(OF_SEVERAL[op], {"x": None, "n": None, "y": None}, opset=23))
+
+
+def test_one_scale_of_all_rows_is_refused() -> None:
+    text = "(float[1,4] x) => (float[1,4] y) { q, s, z = DynamicQuantizeLinear(x)  y = DequantizeLinear(q, s, z) }"
+    with pytest.raises(Refused, match="takes one scale from all it sees, in a batch from all rows"):
+        AddBatchAxis().apply(one_row(text, {"x": 0, "y": 0}))

@@ -142,10 +142,25 @@ def test_settings_are_shared() -> None:
             {"lowest": np.array(0.1, np.float32)},
         )
     )
-    with pytest.raises(Refused, match="Clip takes its settings from 'z', which differs from row to row"):
-        AddBatchAxis().apply(
-            one_row("(float[t] x, float z) => (float[t] y) { y = Clip(x, z) }", {"x": None, "z": None, "y": None})
-        )
+
+
+BOUNDS = {
+    "a least of each row": "y = Clip(x, z)",
+    "a largest of each row": "y = Clip(x, , z)",
+    "both": "u = Add(z, one)  y = Clip(x, z, u)",
+    "a least above the largest": "y = Clip(x, one, z)",
+    "of what all rows share": "y = Clip(shared, , z)",
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(("dims", "place"), [("1,t", 0), ("t,2", None)])
+def test_bounds_of_each_row(name: str, dims: str, place: int | None) -> None:
+    text = f"""(float[{dims}] x, float z) => (float[o] y) <float one = {{1.0}}, float[3] shared = {{-1.0, 0.0, 5.0}}>
+    {{ {BOUNDS[name]} }}"""
+    places = {"x": place, "z": None, "y": None if "shared" in BOUNDS[name] else place}
+    for seed in range(4):
+        check_rows(one_row(text, places), seed=seed)
 
 
 @pytest.mark.parametrize(("dims", "place", "axis"), [("1,4,t", 0, 1), ("4,t", None, 0), ("4,t", None, -2)])

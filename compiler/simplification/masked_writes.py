@@ -1,0 +1,112 @@
+"""Writes at places that a mask chooses: the mask chooses between what is written and what is there.
+
+    y = ScatterND(x, Transpose(NonZero(mask)), Expand(0.0, ..))               ->  y = Where(mask, 0.0, x)
+    y = ScatterND(x, Transpose(NonZero(mask)), GatherND(z, the same places))  ->  y = Where(mask, z, x)
+
+So exporters write boolean indices, `x[mask] = 0`. NonZero names every place once, in the order of the places; with a
+mask that is the same along the last axes, what is written there comes one behind the other.
+"""
+
+import dataclasses
+
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.ir import Dim
+from compiler.simplification.rules import Candidate
+from compiler.simplification.spread import chosen, number_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Mask:
+    """A mask over the first axes of what is written into.
+
+    Attributes:
+        value: of type bool; broadcasts to `dims`.
+        dims: of the axes that NonZero counts.
+        repeated: how many of them, from the last on, the mask is the same along.
+    """
+
+    value: ir.Value
+    dims: tuple[Dim, ...]
+    repeated: int
+
+
+def masked(candidate: Candidate, data: ir.Value, indices: ir.Value, new: ir.Value) -> ir.Value | None:
+    """The write as a choice; None where its places or what is written are of another kind."""
+    mask, dims = _mask_of(indices), house.dims_of(data)
+    if mask is None or dims is None or dims[: len(mask.dims)] != mask.dims:
+        return None
+    source = _source(candidate, mask, new, dims)
+    if source is None:
+        return None
+    where, behind = mask.value, range(len(mask.dims), len(dims))
+    if behind:
+        where = candidate.insert.op("Unsqueeze", [where, candidate.insert.int64s(*behind)], name="mask")
+    return chosen(candidate, where, source, data)
+
+
+def _mask_of(indices: ir.Value | None) -> Mask | None:
+    """The mask whose true places are the rows of the indices."""
+    turned = None if indices is None else indices.producer()
+    if turned is None or not house.is_op(turned, "Transpose") or turned.inputs[0] is None:
+        return None
+    places = turned.inputs[0].producer()
+    mask = places.inputs[0] if places is not None and house.is_op(places, "NonZero") else None
+    dims = None if mask is None else house.dims_of(mask)
+    if mask is None or mask.dtype != ir.DataType.BOOL or not dims:
+        return None
+    made = mask.producer()
+    inner = made.inputs[0] if made is not None and house.is_op(made, "Expand") else None
+    inside = None if inner is None else house.dims_of(inner)
+    if inner is None or inside is None or len(inside) != len(dims):
+        return Mask(mask, dims, 0)
+    repeated = next((at for at, dim in enumerate(reversed(inside)) if dim != 1), len(dims))
+    return Mask(inner, dims, repeated)
+
+
+def _source(candidate: Candidate, mask: Mask, new: ir.Value, dims: tuple[Dim, ...]) -> ir.Value | None:
+    """What all places would hold if all were written; None where that is not known."""
+    number = number_of(candidate, new)
+    if number is not None:
+        return number
+    made = new.producer()
+    flat = made is not None and house.is_op(made, "Reshape") and len(house.dims_of(new) or ()) == 1
+    rows = made.inputs[0] if flat and made is not None else new
+    written = None if rows is None else house.dims_of(rows)
+    last = dims[len(dims) - mask.repeated :] if flat else dims[len(mask.dims) :]
+    if rows is None or written is None or (flat and len(mask.dims) < len(dims)) or written[1:] != last:
+        return None
+    inner = rows.producer()
+    if inner is None or not house.is_op(inner, "Expand"):
+        return _looked_up(rows, mask, dims, flat=flat)
+    source = inner.inputs[0]
+    inside = None if source is None else house.dims_of(source)
+    if source is None or inside is None:
+        return None
+    if len(inside) <= len(last):
+        return source
+    return _looked_up(source, mask, dims, flat=flat) if inside[1:] == last else None
+
+
+def _looked_up(rows: ir.Value, mask: Mask, dims: tuple[Dim, ...], *, flat: bool) -> ir.Value | None:
+    """Of entries that are looked up at the places of the same mask, what they are entries of."""
+    made = rows.producer()
+    if made is None or not house.is_op(made, "GatherND") or house.int_attribute(made, "batch_dims", 0):
+        return None
+    source, other = made.inputs[0], _mask_of(made.inputs[1])
+    if source is None or other is None or house.dims_of(source) != dims:
+        return None
+    if other.value is mask.value and other.dims == mask.dims and not flat:
+        return source
+    if not flat or other.dims != mask.dims[: len(mask.dims) - mask.repeated]:
+        return None
+    return source if _is_widened(mask, other) else None
+
+
+def _is_widened(mask: Mask, other: Mask) -> bool:
+    """Whether one mask is the other with the axes added along which it is repeated."""
+    if not mask.repeated:
+        return other.value is mask.value
+    made = mask.value.producer()
+    return made is not None and house.is_op(made, "Unsqueeze") and made.inputs[0] is other.value

@@ -1,0 +1,183 @@
+"""Which places a ScatterND writes, read from its indices: along every axis all entries, a run of them, or known ones.
+
+    x[:, 2:5] = v     ->  indices [[[0, 2], [0, 3], [0, 4]], [[1, 2], ..], ..]  ->  axis 0: all, axis 1: 2 to 5
+    x[..., 0::2] = v  ->  axis 2: every second entry from 0 on
+
+Exporters write an assignment to a slice as Range, Slice, Expand and Concat of what counts along each axis.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from compiler import ir as house
+from compiler.analysis.known_sizes import numbers_of
+from compiler.simplification.constants import constant_of
+from compiler.sizes.expressions import Dim, normal_form
+from compiler.sizes.growth import never_negative
+
+FAR = 2**31 - 1
+"""Ends from here on are the end of the axis."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Places one behind the other along an axis, as a Slice counts them.
+
+    Attributes:
+        start: the first place; negative ones count from the end.
+        end: the place behind the last, never in front of the first; None for the end of the axis; a value where it is
+            computed from sizes and not negative.
+    """
+
+    start: int
+    end: int | ir.Value | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """Places that are numbers.
+
+    Attributes:
+        places: in the order in which they are written, int64 [n].
+    """
+
+    places: np.ndarray
+
+
+Places = Run | Known
+
+WHOLE = Run(0, None)
+"""All entries of an axis."""
+
+
+def written_places(indices: ir.Value, dims: Sequence[Dim]) -> list[Places] | None:
+    """The places along each of the leading axes that indices choose, every combination of them once.
+
+    Args:
+        indices: of a ScatterND, [n_0, .., n_(k-1), k].
+        dims: the shape of what is written into.
+
+    Returns:
+        One per axis; None where the indices are of another kind.
+    """
+    shape = house.dims_of(indices)
+    if not shape or shape[-1] != len(shape) - 1 or len(dims) < len(shape) - 1:
+        return None
+    rank = len(shape) - 1
+    columns = _columns(indices, rank)
+    if columns is None:
+        return None
+    found = [
+        _known(column, axis, dims[axis])
+        if isinstance(column, np.ndarray)
+        else _counted(column, rank - axis, dims[axis])
+        for axis, column in enumerate(columns)
+    ]
+    places = [each for each in found if each is not None]
+    return places if len(places) == len(found) else None
+
+
+def _columns(indices: ir.Value, rank: int) -> list[ir.Value | np.ndarray] | None:
+    """The numbers along each axis: [n_0, .., n_(k-1), 1] each, or as an array [n_0, .., n_(k-1)]."""
+    array = constant_of(indices)
+    if array is not None:
+        return [array[..., axis] for axis in range(rank)]
+    made = indices.producer()
+    if rank == 1:
+        return [indices]
+    if made is None or not house.is_op(made, "Concat") or house.int_attribute(made, "axis", 0) not in (-1, rank):
+        return None
+    columns = [value for value in made.inputs if value is not None]
+    if len(columns) != rank or any((house.dims_of(value) or (0,))[-1] != 1 for value in columns):
+        return None
+    arrays = [constant_of(value) for value in columns]
+    return [value if array is None else array[..., 0] for value, array in zip(columns, arrays, strict=True)]
+
+
+def _known(array: np.ndarray, axis: int, size: Dim) -> Known | None:
+    """Of numbers that differ along one axis only, none of which occurs twice."""
+    along = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    if not along.size or (along != along[:, :1]).any():
+        return None
+    places = along[:, 0]
+    if isinstance(size, int) and -size <= places.min() and places.max() < size:
+        places = places % size
+    elif isinstance(size, int) or (places.min() < 0 <= places.max()):
+        return None
+    return Known(places) if len(set(places.tolist())) == len(places) else None
+
+
+def _counted(column: ir.Value, back: int, size: Dim) -> Places | None:
+    """Of what counts along the axis that is `back` from the end of the places, and is repeated along the others."""
+    vector = _vector(column, back + 1)
+    array = constant_of(vector)
+    if vector is None or array is not None:
+        return None if array is None else _known(array, 0, size)
+    if _counts_all(vector, size):
+        return WHOLE
+    made = vector.producer()
+    whole = made.inputs[0] if made is not None and house.is_op(made, "Slice") else None
+    return None if made is None or whole is None or not _counts_all(whole, size) else _run(made)
+
+
+def _vector(value: ir.Value | None, back: int) -> ir.Value | None:
+    """The vector that a value repeats along all axes but the one that is `back` from its end; None for another kind."""
+    while value is not None:
+        dims, made = house.dims_of(value), value.producer()
+        if dims is not None and len(dims) == 1:
+            return value if back == 1 else None
+        inner = None if made is None or not made.inputs else made.inputs[0]
+        inside = None if inner is None else house.dims_of(inner)
+        if dims is None or made is None or inside is None:
+            return None
+        moved = _moved(made, dims, inside, back)
+        if moved is None:
+            return None
+        value, back = inner, moved
+    return None
+
+
+def _moved(made: ir.Node, dims: Sequence[Dim], inside: Sequence[Dim], back: int) -> int | None:
+    """Where an axis lies in front of a node, counted from the end; None where it is not an axis there, or repeated."""
+    if house.is_op(made, "Unsqueeze"):
+        axes = constant_of(made.inputs[1])
+        added = [] if axes is None else [int(axis) % len(dims) - len(dims) for axis in axes.reshape(-1)]
+        return None if not added or -back in added else back - sum(axis > -back for axis in added)
+    if house.is_op(made, "Reshape"):
+        others = [dim for at, dim in enumerate(dims) if at != len(dims) - back]
+        return 1 if len(inside) == 1 and all(dim == 1 for dim in others) else None
+    if house.is_op(made, "Expand"):
+        return back if len(inside) >= back and inside[-back] == dims[-back] else None
+    return None
+
+
+def _counts_all(value: ir.Value, size: Dim) -> bool:
+    """Whether a value is 0, 1, 2, ... for as many entries as the axis has."""
+    made = value.producer()
+    if made is None or not house.is_op(made, "Range") or house.dims_of(value) != (size,):
+        return False
+    start, step = (constant_of(made.inputs[at]) for at in (0, 2))
+    return start is not None and step is not None and int(start) == 0 and int(step) == 1
+
+
+def _run(cut: ir.Node) -> Run | None:
+    """What a Slice of a vector keeps, where its end is never in front of its start."""
+    start, end = _number(cut, 1), _number(cut, 2)
+    if start is None or (len(cut.inputs) > 4 and cut.inputs[4] is not None and _number(cut, 4) != 1):
+        return None
+    if end is None:
+        size = numbers_of(cut.inputs[2])
+        ordered = size is not None and len(size) == 1 and start >= 0 and never_negative(normal_form(size[0] - start))
+        return Run(start, cut.inputs[2]) if ordered else None
+    if end >= FAR:
+        return Run(start, None)
+    ordered = start <= end if (start < 0) == (end < 0) else start >= 0
+    return Run(start, end) if ordered else None
+
+
+def _number(node: ir.Node, at: int) -> int | None:
+    array = constant_of(node.inputs[at]) if at < len(node.inputs) else None
+    return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
