@@ -256,11 +256,11 @@ KINDS: Kinds = (
 )  # fmt: skip
 
 
-WIDER: Kinds = (*KINDS, *LENGTH_KINDS, *WRITE_KINDS)
+WIDER: Kinds = (*KINDS, *LENGTH_KINDS)
 """What grows where rows have lengths of their own to make something of."""
 
-EVERYTHING: Kinds = (*WIDER, *AXIS_KINDS, *OPSET_KINDS)
-ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *WRITE_KINDS, *ONE_ROW_KINDS)
+EVERYTHING: Kinds = (*WIDER, *AXIS_KINDS, *OPSET_KINDS, *WRITE_KINDS)
+ONE_ROW: Kinds = (*KINDS, *UNDECLARED, *ONE_ROW_KINDS)
 
 SOILS: tuple[Soil, ...] = (
     Soil("plain", KINDS),

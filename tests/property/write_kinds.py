@@ -50,5 +50,5 @@ def _chosen_by_place(garden: Garden) -> None:
     garden.keep(garden.op("Where", [is_written, new, found.value]), False)
 
 
-WRITE_KINDS: Kinds = ((_number_behind, 1.5), (_chosen_by_place, 1))
+WRITE_KINDS: Kinds = ((_number_behind, 5), (_chosen_by_place, 3))
 """What grows of assignments to slices."""
