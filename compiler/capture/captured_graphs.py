@@ -174,7 +174,7 @@ class CapturedGraphs:
     def _capture(self) -> tuple[Models, str]:
         """The graphs of both calls, and a digest of the modules they were captured from."""
         with shielded():  # a signal in the middle of importing the framework would end the process without a word
-            from compiler.capture import module_call, torch_module  # only when it must capture
+            from compiler.capture import module_call, module_contents, torch_module  # only when it must capture
 
         spec = self.inputs.spec
         source, first = spec.source, spec.first_call
@@ -188,7 +188,7 @@ class CapturedGraphs:
             model = torch_module.capture_onnx(self.places.locate(source.onnx), self.graph, spec)
             return (model, None if first is None or first.onnx is None else self._first_onnx(first.onnx)), ""
         module = torch_module.load_module(self.places, self.graph, source, "source")
-        made = torch_module.digest_of_module(module)
+        made = module_contents.digest_of_module(module)
         first_module = None if first is None else torch_module.load_module(self.places, self.graph, first, "first_call")
         later = functools.partial(module_call.called, module, outputs=spec.outputs)
         starts = (
@@ -198,7 +198,7 @@ class CapturedGraphs:
         model = torch_module.capture_module(module, self.graph, spec, list(spec.inputs))
         if first_module is None:
             return (model, None), made
-        made = stage_key(made, torch_module.digest_of_module(first_module))
+        made = stage_key(made, module_contents.digest_of_module(first_module))
         first_model = torch_module.capture_module(first_module, self.graph, spec, torch_module.first_call_inputs(spec))
         return (model, first_model), made
 

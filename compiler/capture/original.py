@@ -17,6 +17,8 @@ from compiler.capture.drawn_data import DrawnData
 from compiler.capture.initial_graph import cache_axis, check_window, initial_graph
 from compiler.capture.reference import Reference, reference_of
 from compiler.capture.trial_calls import TrialCalls
+from compiler.errors import SlipwayError
+from compiler.interruption import shielded
 from compiler.recipe.graph import Graph
 from compiler.recipe.load import LoadedRecipe
 from compiler.recipe.tree.keys import Key
@@ -150,6 +152,14 @@ class Original:
     @functools.cached_property
     def _reference(self) -> Reference:
         return reference_of(self.places, self.name, self.spec, self.start, self.captured.whole)
+
+    def fault(self, feeds: Sequence[Feed]) -> SlipwayError | None:
+        """Why the captured graph does not answer these calls as the original; see `original_fault`."""
+        with shielded():  # imports the framework, where nothing has yet
+            from compiler.capture.original_fault import original_fault
+
+        spec, model = self.captured.inputs.spec, self.captured.models()[0]
+        return original_fault(self.places, self.name, spec, self.reference(), feeds, self.gate, model)
 
     def steps(self, count: int) -> list[OriginalCall]:
         """The original's first calls on the longest stream, or utterances of all lengths."""

@@ -1,6 +1,7 @@
 """A model that takes whole sequences, as the reference of its steps: every call asks it about the whole prefix."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -25,12 +26,15 @@ class PrefixReference:
         spec: its record, caches among its inputs and outputs.
         whole: the captured graph of whole sequences, whose outputs hold what is cached.
         call: the original; None where the captured graph itself is it.
+        modules: of torch, which the call asks.
     """
 
-    def __init__(self, graph: str, spec: Graph, whole: ir.Model, call: Call | None) -> None:
+    def __init__(
+        self, graph: str, spec: Graph, whole: ir.Model, call: Call | None, modules: Sequence[Any] = ()
+    ) -> None:
         assert spec.derive_steps is not None
         self.graph, self.axis, self.window = graph, spec.derive_steps.along, spec.derive_steps.window
-        self.session, self.call = session_of(whole, optimize=False), call
+        self.session, self.call, self.modules = session_of(whole, optimize=False), call, modules
         frames = house.symbol(self.axis)
         self.along = {
             str(value.name): found

@@ -1,7 +1,7 @@
 """The original, ready to run: what every graph is compared with."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import onnx_ir as ir
 
@@ -17,7 +17,13 @@ from compiler.stages import Array, Feed, Lowered
 
 
 class Reference(Protocol):
-    """The original, ready to run."""
+    """The original, ready to run.
+
+    Attributes:
+        modules: of torch, which answer; none where an ONNX file does.
+    """
+
+    modules: Sequence[Any]
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""
@@ -44,11 +50,10 @@ def reference_of(
         from compiler.capture import torch_module  # only when it must capture or compare
 
     if spec.derive_steps is not None:
-        call = None
-        if spec.source.onnx is None:
-            module = torch_module.load_module(places, graph, spec.source, "source")
-            call = torch_module.whole_call(module, spec)
-        return PrefixReference(graph, spec, whole(), call)
+        if spec.source.onnx is not None:
+            return PrefixReference(graph, spec, whole(), None)
+        module = torch_module.load_module(places, graph, spec.source, "source")
+        return PrefixReference(graph, spec, whole(), torch_module.whole_call(module, spec), [module])
     if spec.source.onnx is not None:
         return OnnxReference(start())
     first, started = spec.first_call, start()
@@ -64,6 +69,8 @@ def reference_of(
 
 class OnnxReference:
     """An ONNX file as its own original; the runner cuts its caches to their slots before each call."""
+
+    modules: Sequence[Any] = ()
 
     def __init__(self, lowered: Lowered) -> None:
         self.lowered = lowered

@@ -6,7 +6,6 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 
 import contextlib
 import dataclasses
-import hashlib
 import io
 import logging
 import os
@@ -18,7 +17,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import safetensors
 import safetensors.torch
@@ -26,6 +24,7 @@ import torch
 
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
+from compiler.capture.exported_graph import Exported, require_opened
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called, shown_feed
 from compiler.capture.nested import arguments_of, leaves_of
@@ -127,38 +126,6 @@ def load_checkpoint(module: torch.nn.Module, path: Path, *, cast: bool = False) 
     module.load_state_dict(tensors)
 
 
-def digest_of_module(module: torch.nn.Module) -> str:
-    """Hash over what a factory has made: structure, parameters, all buffers, and plain attributes."""
-    digest = hashlib.sha256()
-    for name, each in module.named_modules():
-        digest.update(f"{name} {type(each).__module__}.{type(each).__qualname__} {each.training}".encode())
-        for key, value in sorted(vars(each).items()):
-            if key not in ("_modules", "training") and not key.endswith("_hooks"):
-                digest.update(f"{key} ".encode())
-                _add_value(digest, value)
-    return digest.hexdigest()
-
-
-def _add_value(digest: Any, value: Any) -> None:
-    """A plain value, a tensor, or a container of such; of a function or class its name, of anything else its type's."""
-    if isinstance(value, torch.Tensor):
-        array = value.detach().cpu().contiguous()
-        digest.update(f"{array.dtype} {tuple(array.shape)}".encode())
-        digest.update(array.flatten().view(torch.uint8).numpy().tobytes() if array.numel() else b"")
-    elif isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, dict | list | tuple | set | frozenset):
-        items = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
-        digest.update(f"{type(value).__name__} {len(items)}".encode())
-        for item in sorted(items, key=repr) if isinstance(value, set | frozenset) else items:
-            _add_value(digest, item)
-    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype):
-        digest.update(repr(value).encode())
-    else:
-        named = value if hasattr(value, "__qualname__") else type(value)
-        digest.update(f"{named.__module__}.{named.__qualname__}".encode())
-
-
 def _kind(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
@@ -169,6 +136,13 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 
 def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequence[str]) -> ir.Model:
+    """The graph of one call form, which ONNX Runtime takes; see `exported_module`."""
+    model = exported_module(module, graph, spec, names).model
+    require_opened(model, graph)
+    return model
+
+
+def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequence[str]) -> Exported:
     """Export one call form.
 
     Args:
@@ -206,7 +180,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
             cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
             place=dataclasses.replace(place, source=exported_line(error)),
         ) from error
-    assert program is not None
+    assert program is not None and program.exported_program is not None
     model = program.model
     _name_values(model.graph.inputs, names)
     _own_outputs(model)
@@ -218,7 +192,7 @@ def capture_module(module: torch.nn.Module, graph: str, spec: Graph, names: Sequ
         for value, name in zip(model.graph.inputs, names, strict=True):
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
         keep_numbers(model)
-    return model
+    return Exported(model, program.exported_program)
 
 
 def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
@@ -481,6 +455,9 @@ class TorchReference:
         states: what is fed back.
         row_places: for an original that is written for one row, where its tensors have the batch.
         counted: by counting input, the frames that a call adds.
+
+    Attributes:
+        modules: both, of which the first is that of the later calls.
     """
 
     def __init__(
@@ -494,6 +471,7 @@ class TorchReference:
     ) -> None:
         self.later, self.first, self.spec, self.states, self.counted = later, first, spec, states, counted
         self.places = {each.tensor: each for each in row_places}
+        self.modules: Sequence[torch.nn.Module] = (later,) if first is None else (later, first)
 
     def run(self, feeds: Iterable[Feed]) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """Per chunk: all outputs by name, and the states (cut to their slots) that the next call takes."""

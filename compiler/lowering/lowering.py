@@ -151,6 +151,8 @@ class Lowering:
 
     def _run_passes(self) -> Lowered:
         lowered, compared = self._start(), None
+        if not self.plan:
+            self.parity.require_captured(lowered, self.parity.steps(), self.gate)
         for each in self.plan:
             with self.progress.stage(self.name, each.made.name) as handle:
                 started, before = time.perf_counter(), _copy_of(lowered)

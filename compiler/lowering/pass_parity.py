@@ -17,6 +17,13 @@ from compiler.verify.gates.parity import parity_findings, require_parity
 PASS_STEPS = 12
 """Chained steps compared after each pass: enough to overflow a window of 128 frames by chunks of 16."""
 
+ROUNDED = (
+    "the exported graph differs before any pass has touched it, the model answers alike twice, and node for node the "
+    "graph is the model's: kernels of torch and ONNX Runtime round differently"
+)
+
+ROUNDING_CURE = f"{ROUNDED}; compare with a looser max_abs"
+
 
 class PassParity:
     """What every pass of one graph is held to.
@@ -29,6 +36,10 @@ class PassParity:
     def __init__(self, original: Original, failures: Path | None) -> None:
         self.original, self.failures = original, failures
         self.name, self.gate = original.name, original.gate
+
+    def steps(self) -> list[OriginalCall]:
+        """The original's calls that a graph is compared on after every pass."""
+        return self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
 
     def compare(
         self, stage: str, before: Lowered, after: Lowered, advance: Advance, *, was_rounded: bool, is_rounded: bool
@@ -46,19 +57,20 @@ class PassParity:
         Raises:
             GateFailed: it is larger; names the pass and the nodes.
         """
-        steps = self.original.steps(min(PASS_STEPS, self.gate.chained_steps))
-        fresh = runners_of(after)
-        differences = compare(after, fresh(), steps)
+        steps = self.steps()
         limits = self.gate.limits(lossy=is_rounded)
+        try:
+            fresh = runners_of(after)
+            differences = compare(after, fresh(), steps)
+        except Exception:
+            self.require_captured(before, steps, limits)
+            raise
         worst = worst_of(differences, limits)
         if worst.holds(limits):
             allowed = (limits_at_edges(self.gate, lossy=was_rounded), limits_at_edges(self.gate, lossy=is_rounded))
             self._compare_edges(stage, before, after, fresh, allowed, advance)
             return worst, worst.limit(limits)
-        require_parity(
-            self.name, "capture", compare(before, runner_of(before), steps), limits,
-            "the exported graph differs before any pass has touched it: compare with a looser max_abs, or report it",
-        )  # fmt: skip
+        self.require_captured(before, steps, limits)
         error = GateFailed(
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
             cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
@@ -66,6 +78,26 @@ class PassParity:
             findings=parity_findings(self.name, differences, limits, after.parts),
         )
         raise self.explain(error, before, after, steps, limits, advance)
+
+    def require_captured(self, captured: Lowered, steps: Sequence[OriginalCall], limits: Tolerance) -> None:
+        """Hold the captured graph to the original.
+
+        Raises:
+            SlipwayError: it answers otherwise: by the original's fault, by the exporter's, or by rounding.
+        """
+        try:
+            differences = compare(captured, runner_of(captured), steps)
+            worst = worst_of(differences, limits)
+            if worst.holds(limits):
+                return
+            last = worst.worst_step
+        except Exception as error:
+            if (fault := self.original.fault([step.feed for step in steps])) is not None:
+                raise fault from error
+            raise
+        if (fault := self.original.fault([step.feed for step in steps[: last + 1]])) is not None:
+            raise fault
+        require_parity(self.name, "capture", differences, limits, ROUNDING_CURE)
 
     def _compare_edges(
         self, stage: str, before: Lowered, after: Lowered, fresh: Callable[[], CallRunner],
@@ -78,10 +110,9 @@ class PassParity:
             return
         earlier = first_disagreement(before, runners_of(before), [found.case], was)
         if earlier is not None:
-            raise earlier.failure(
-                self.name, "capture",
-                f"the exported graph differs before any pass has touched it: report it; {EDGE_CURE}",
-            )  # fmt: skip
+            if (fault := self.original.fault([step.feed for step in earlier.case.steps])) is not None:
+                raise fault
+            raise earlier.failure(self.name, "capture", f"{ROUNDED}; {EDGE_CURE}")
         error = found.failure(
             self.name, stage,
             f"remove {stage} from the recipe's passes and report it; it is the pass that broke this; {EDGE_CURE}",

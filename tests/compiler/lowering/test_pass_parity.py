@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from compiler.errors import GateFailed
+from compiler.errors import GateFailed, Refused, SlipwayError
 from compiler.lowering.pass_parity import PassParity
 from compiler.recipe.gates import ParityGate, Tolerance
 from compiler.stages import Lowered
@@ -16,10 +16,12 @@ from tests.kit.contract import recorded
 from tests.kit.graphs import copy_of, feeds_of, streaming
 
 
-def parity(lowered: Lowered, tmp_path: Path) -> PassParity:
+def parity(lowered: Lowered, tmp_path: Path, fault: SlipwayError | None = None) -> PassParity:
     gate = ParityGate(max_abs=1e-5, chained_steps=6, lossy=Tolerance(max_abs=0.5))
     steps = recorded(lowered, feeds_of(lowered, 6), 1)
-    original: Any = SimpleNamespace(name="net", gate=gate, steps=lambda count: steps[:count], edges=list)
+    original: Any = SimpleNamespace(
+        name="net", gate=gate, steps=lambda count: steps[:count], edges=list, fault=lambda feeds: fault
+    )
     return PassParity(original, tmp_path / "failure")
 
 
@@ -59,3 +61,39 @@ def test_a_pass_that_breaks_parity_is_named_with_its_reproducer(tmp_path: Path) 
         failed.value
     )
     assert (tmp_path / "failure" / "reproduce.py").is_file()
+
+
+def test_a_captured_graph_that_differs_is_its_originals_fault_or_the_exporters(tmp_path: Path) -> None:
+    origin = streaming()
+    held = parity(origin, tmp_path, Refused("the model draws random numbers"))
+    with pytest.raises(Refused, match="draws random numbers"):
+        compared(held, shift(origin), copy_of(origin))
+
+
+def test_a_captured_graph_that_differs_by_rounding_alone_wants_looser_limits(tmp_path: Path) -> None:
+    origin = streaming()
+    held = parity(origin, tmp_path)
+    with pytest.raises(
+        GateFailed, match=r"stage capture.* kernels of torch and ONNX Runtime round differently; compare"
+    ):
+        compared(held, shift(origin), copy_of(origin))
+
+
+def test_a_captured_graph_that_does_not_run_is_the_exporters_fault(tmp_path: Path) -> None:
+    origin = streaming()
+    held = parity(origin, tmp_path, Refused("torch's exporter has written a graph that ONNX Runtime does not run"))
+    with pytest.raises(Refused, match="does not run"):
+        compared(held, closed(origin), copy_of(origin))
+
+
+def test_a_graph_that_does_not_run_though_it_was_captured_well_is_ours(tmp_path: Path) -> None:
+    origin = streaming()
+    with pytest.raises(Exception, match="Softmax"):
+        compared(parity(origin, tmp_path, Refused("never said")), origin, closed(copy_of(origin)))
+
+
+def closed(lowered: Lowered) -> Lowered:
+    """The attention is normalised along an axis that there is not."""
+    (node,) = [node for node in lowered.model.graph if node.op_type == "Softmax"]
+    node.attributes["axis"] = ir.AttrInt64("axis", 9)
+    return lowered

@@ -1,0 +1,81 @@
+"""Why a captured graph does not answer as its original: the original itself, its factory, or torch's exporter."""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from compiler.capture import torch_module
+from compiler.capture.exported_graph import exporter_fault
+from compiler.capture.nested import leaves_of
+from compiler.capture.reference import Reference
+from compiler.capture.unsteady_original import require_same_module, unsteady
+from compiler.errors import SlipwayError
+from compiler.recipe.gates import Tolerance
+from compiler.recipe.graph import Graph
+from compiler.recipe.load import RecipePlaces
+from compiler.stages import Array, Feed
+
+
+def original_fault(
+    places: RecipePlaces,
+    graph: str,
+    spec: Graph,
+    reference: Reference,
+    feeds: Sequence[Feed],
+    limits: Tolerance,
+    model: ir.Model,
+) -> SlipwayError | None:
+    """What to say of a graph that differs from its original; None where both do what they should, but for rounding.
+
+    Args:
+        places: of the recipe.
+        graph: its name.
+        spec: its record, as it was captured.
+        reference: the original, ready to run.
+        feeds: of one stream from its first call on, or whole utterances; the last is the one that differs.
+        limits: of the parity gate.
+        model: the captured graph.
+    """
+    try:
+        for key, source in (("source", spec.source), ("first_call", spec.first_call)):
+            if source is not None and source.factory is not None:
+                where = places.where("graphs", graph, key, "factory")
+                make = functools.partial(torch_module.load_module, places, graph, source, key)
+                require_same_module(make, where, source.factory)
+    except SlipwayError as error:
+        return error
+    return unsteady(reference, feeds, limits, graph, model) or _of_exporter(graph, spec, reference, feeds)
+
+
+def _of_exporter(graph: str, spec: Graph, reference: Reference, feeds: Sequence[Feed]) -> SlipwayError | None:
+    """What the exporter has written otherwise, seen at the last call."""
+    if not reference.modules:
+        return None
+    calls: list[tuple[torch.nn.Module, list[Array], list[Array]]] = []
+    with _noting(reference.modules, calls):
+        for _ in reference.run(feeds):
+            pass
+    module, given, wanted = calls[-1]
+    names = list(spec.inputs) if module is reference.modules[0] else list(torch_module.first_call_inputs(spec))
+    exported = torch_module.exported_module(module, graph, spec, names)
+    return exporter_fault(exported, graph, dict(zip(names, given, strict=True)), wanted)
+
+
+@contextlib.contextmanager
+def _noting(modules: Sequence[torch.nn.Module], calls: list[Any]) -> Iterator[None]:
+    """Note what modules are given and what they answer."""
+
+    def note(module: torch.nn.Module, given: tuple[Any, ...], named: Mapping[str, Any], answer: Any) -> None:
+        leaves = ([leaf.numpy() for leaf in leaves_of(part)] for part in ((given, dict(named)), answer))
+        calls.append((module, *leaves))
+
+    handles = [module.register_forward_hook(note, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
