@@ -22,6 +22,12 @@ ROUNDED = (
     "graph is the model's: kernels of torch and ONNX Runtime round differently"
 )
 
+ROUNDING_PASS_CURE = (
+    "numbers are rounded on purpose, and on these data by more than gates.parity.<graph>.lossy allows: let "
+    "equalize_channels run in front, keep nodes in float with keep_float or a larger sqnr_db, calibrate with "
+    "data that reach as far as the verification data do, or allow more"
+)
+
 ROUNDING_CURE = f"{ROUNDED}; compare with a looser max_abs"
 
 
@@ -73,7 +79,9 @@ class PassParity:
         self.require_captured(before, steps, limits)
         error = GateFailed(
             f"expected {worst.tensor} after {stage} {worst.exceeded(limits)}",
-            cure=f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
+            cure=ROUNDING_PASS_CURE
+            if is_rounded
+            else f"remove {stage} from the recipe's passes and report it; it is the pass that broke parity",
             place=Place(stage=stage, graph=self.name, tensor=worst.tensor),
             findings=parity_findings(self.name, differences, limits, after.parts),
         )
@@ -113,10 +121,10 @@ class PassParity:
             if (fault := self.original.fault([step.feed for step in earlier.case.steps])) is not None:
                 raise fault
             raise earlier.failure(self.name, "capture", f"{ROUNDED}; {EDGE_CURE}")
-        error = found.failure(
-            self.name, stage,
-            f"remove {stage} from the recipe's passes and report it; it is the pass that broke this; {EDGE_CURE}",
-        )  # fmt: skip
+        blame = f"remove {stage} from the recipe's passes and report it; it is the pass that broke this"
+        if limits is not self.gate:
+            blame = f"{stage} rounds on purpose, and not to a finite number here: keep the nodes named in float"
+        error = found.failure(self.name, stage, f"{blame}; {EDGE_CURE}")
         raise self.explain(error, before, after, found.case.steps, limits, advance)
 
     def explain(

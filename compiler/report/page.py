@@ -49,12 +49,25 @@ def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures
             f'<html lang="en"><head><meta charset="utf-8"/>{GENERATOR}',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f"<title>{escaped(name)}: build</title><style>{CSS}</style></head><body>",
-            f"<h1>{escaped(name)}</h1>",
+            f"<h1>{escaped(name)}{escaped(_headline(report))}</h1>",
             f'<p class="soft">built from <code>{escaped(report.recipe)}</code></p>',
             *body,
             "</body></html>\n",
         ]
     )
+
+
+def _headline(report: BuildReport) -> str:
+    """Of a failed build which gate it failed, and by how much; of another nothing."""
+    if report.failure is None:
+        return ""
+    failed = next((each for each in report.gates if each.holds is False), None)
+    if failed is None:
+        return f" failed in {report.failure.place['stage']}" if report.failure.place.get("stage") else " failed"
+    by = ""
+    if failed.measured is not None and failed.limit is not None:
+        by = f": {_number(failed.measured, '.3g')} where {_number(failed.limit, '.3g')} is the limit"
+    return f" failed {failed.gate}{by}"
 
 
 def _body(report: BuildReport, figures: Sequence[GraphFigures]) -> list[str]:

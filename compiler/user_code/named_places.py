@@ -1,12 +1,15 @@
-"""Whether the files and modules that a recipe names are there; nothing of them is read, and no code of them runs."""
+"""Whether the files, modules and names that a recipe mentions are there; modules are read, and no code of them runs."""
 
+import ast
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from compiler.cache.module_search import places_of
+from compiler.did_you_mean import did_you_mean
 from compiler.errors import RecipeError
 from compiler.recipe.field_types import FilePath, ObjectName
 from compiler.recipe.load import LoadedRecipe
@@ -34,14 +37,39 @@ def require_named_places(loaded: LoadedRecipe) -> tuple[int, int]:
                 f"{loaded.where(*keys)}: expected a file, got nothing at {shown_path(path)}", cure="check the path"
             )
     for keys, reference in references:
-        module = reference.partition(":")[0]
-        if not places_of(module, loaded.search_path()):
+        module, _, name = reference.partition(":")
+        found = places_of(module, loaded.search_path())
+        if not found:
             folders = [shown_path(folder) for folder in loaded.search_path()]
             raise RecipeError(
                 f"{loaded.where(*keys)}: expected a module, got {module!r}, which is not there",
                 cure=f"check the name, or run from the folder that holds it; searched {folders}",
             )
+        known = _names_in(Path(found[0]))
+        if known is not None and name not in known:
+            raise RecipeError(
+                f"{loaded.where(*keys)}: expected a callable in {module}, got nothing called {name!r}",
+                cure=did_you_mean(name, (each for each in known if not each.startswith("_"))),
+            )
     return len(files), len(references)
+
+
+def _names_in(module: Path) -> set[str] | None:
+    """What a module defines, imports and assigns; None where that is not to be seen from its text alone."""
+    try:
+        tree = ast.parse(module.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update((each.asname or each.name).partition(".")[0] for each in node.names)
+    makes_more = found & {"*", "__getattr__"} or "globals" in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return None if makes_more else found
 
 
 def _named(record: pydantic.BaseModel, wanted: Any, keys: tuple[Key, ...] = ()) -> Iterator[Named]:

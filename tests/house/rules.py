@@ -755,8 +755,12 @@ NOT_IN_RUNTIME = frozenset({"compiler", "onnx", "onnx_ir", "onnxscript", "pydant
 
 FRAMEWORK = "torch"
 FRAMEWORK_FILES = (
+    "compiler/capture/exported_graph.py",
     "compiler/capture/module_call.py",
+    "compiler/capture/module_contents.py",
+    "compiler/capture/original_fault.py",
     "compiler/capture/torch_module.py",
+    "compiler/capture/unsteady_original.py",
     "compiler/healing/training.py",
 )
 """After capture nothing knows torch."""

@@ -12,7 +12,7 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     limits = limits_at_edges(shipped.original.gate, lossy=graph.is_rounded)
     found = graph.artefacts.disagreement(cases, limits)
     if found is not None:
-        cure = f"every pass held, so this is the runtime's optimiser: report it; {EDGE_CURE}"
+        cure = f"every pass held, so this is ONNX Runtime's optimiser, whose kernels answer otherwise here; {EDGE_CURE}"
         error = found.failure(name, "verify", cure)
         raise graph.explain(error, found.case.steps, limits, advance)
     return Checked(

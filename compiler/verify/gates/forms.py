@@ -101,7 +101,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
         raise GateFailed(
             f"expected {failed.subject} with the target's forms at most {limit:g} dB noisier than without, got "
             f"{failed.measured:.2f} dB: {failed.detail}",
-            cure="report the form; forms: [] builds without",
+            cure=f"allow more with max_form_loss_db under gates.parity.{shipped.name}, or take the form out of the "
+            "target's forms; forms: [] builds without any",
             place=Place(stage="verify", graph=shipped.name, tensor=failed.subject),
             findings=findings,
         )

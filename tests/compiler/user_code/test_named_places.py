@@ -29,7 +29,7 @@ def recipe(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(RECIPE if name == "tiny.yaml" else "")
     (tmp_path / "pack" / "inner").mkdir(parents=True)
     for name in ("data.py", "pack/inner/__init__.py", "pack/inner/model.py"):
-        (tmp_path / name).write_text("raise SystemExit")
+        (tmp_path / name).write_text("raise SystemExit\ndef make(): pass\ndef feeds(): pass\n")
     return tmp_path / "tiny.yaml"
 
 
@@ -52,3 +52,21 @@ def test_what_is_gone_is_named_with_its_line(gone: str, message: str, recipe: Pa
         require_named_places(load_recipe(str(recipe)))
     assert message in str(caught.value)
     assert caught.value.cure
+
+
+def test_a_name_that_its_module_lacks_is_answered_without_running_it(recipe: Path) -> None:
+    recipe.write_text(RECIPE.replace("model:make", "model:mak"))
+    with pytest.raises(RecipeError) as caught:
+        require_named_places(load_recipe(str(recipe)))
+    assert "graphs.net.source.factory: expected a callable in pack.inner.model, got nothing called 'mak'" in str(
+        caught.value
+    )
+    assert "did you mean 'make'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["from data import *", "make = 3", "from data import feeds as make", "globals()['make'] = 3"]
+)
+def test_names_that_are_imported_or_made_are_not_missed(text: str, recipe: Path) -> None:
+    (recipe.parent / "pack" / "inner" / "model.py").write_text(f"raise SystemExit\n{text}\n")
+    assert require_named_places(load_recipe(str(recipe))) == (2, 2)
