@@ -25,6 +25,7 @@ import torch
 from compiler import ir as house
 from compiler.cache.read_tracer import READ_TRACER
 from compiler.capture.exported_graph import Exported, require_opened
+from compiler.capture.fixed_sizes import fixing_line
 from compiler.capture.meeting_sizes import require_sizes_that_meet
 from compiler.capture.module_call import called, shown_feed
 from compiler.capture.nested import arguments_of, leaves_of
@@ -156,6 +157,12 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     """
     place = Place(stage="capture", graph=graph)
     arguments = _arguments(module, spec, names)
+
+    def trace() -> object:
+        with _flat(module, names), _kept_environment(), torch.no_grad(), _quiet(), READ_TRACER.watching():
+            shapes = (_dynamic_shapes(spec, names),)
+            return torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
+
     try:
         with (
             _flat(module, names),
@@ -175,10 +182,12 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
                 verbose=False,
             )
     except Exception as error:
+        words = first_words(error)
+        line = exported_line(error) or (fixing_line(trace) if "onstraint" in words else "")
         raise Refused(
-            f"the exporter cannot capture the model: {first_words(error)}",
+            f"the exporter cannot capture the model: {words}",
             cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
-            place=dataclasses.replace(place, source=exported_line(error)),
+            place=dataclasses.replace(place, source=line),
         ) from error
     assert program is not None and program.exported_program is not None
     model = program.model
@@ -187,7 +196,7 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     _name_values(model.graph.outputs, spec.outputs)
     _part_names(model)
     _write_sources(model)
-    _check_axes(model, spec, names, place)
+    _check_axes(model, spec, names, place, lambda size: fixing_line(trace, size))
     if spec.padded:  # the exporter has names of its own for them
         for value, name in zip(model.graph.inputs, names, strict=True):
             value.shape = ir.Shape(_captured_shape(spec, spec.inputs[name]))
@@ -437,12 +446,14 @@ def _write_sources(model: ir.Model) -> None:
         write_source(node)
 
 
-def _check_axes(model: ir.Model, spec: Graph, names: Sequence[str], place: Place) -> None:
+def _check_axes(
+    model: ir.Model, spec: Graph, names: Sequence[str], place: Place, line_of: Callable[[int], str]
+) -> None:
     for value, name in zip(model.graph.inputs, names, strict=True):
         for position, wanted in enumerate(_captured_shape(spec, spec.inputs[name])):
             got = (value.shape or ())[position]
             if isinstance(wanted, str) and isinstance(got, int):
-                raise _fixed_axis(wanted, name, got, place)
+                raise _fixed_axis(wanted, name, got, dataclasses.replace(place, source=line_of(got)))
 
 
 class TorchReference:

@@ -4,9 +4,7 @@ Asked only where a graph differs from its original: nothing can be compared with
 """
 
 import random
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from compiler.errors import Place, RecipeError, Refused, SlipwayError
 from compiler.operator_traits import RANDOM
 from compiler.recipe.gates import Tolerance
 from compiler.stages import Array, Feed
-from compiler.user_code.callables import is_users, shown_path
+from compiler.user_code.callables import running_line
 from compiler.verify.differences import max_abs_difference
 
 SHARE = 0.01
@@ -142,11 +140,5 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.operator and torch.Tag.nondeterministic_seeded in function.tags:
             self.operator = function.name().removeprefix("aten::").partition(".")[0].rstrip("_")
-            self.line = next(_users_frames(), "")
+            self.line = running_line()
         return function(*args, **(kwargs or {}))
-
-
-def _users_frames() -> Iterator[str]:
-    for frame in reversed(traceback.extract_stack()):
-        if is_users(frame.filename):
-            yield f"{shown_path(Path(frame.filename))}:{frame.lineno} in {frame.name}: {frame.line}"

@@ -124,6 +124,14 @@ def users_line(error: BaseException) -> str:
     return "" if cause is None else users_line(cause)
 
 
+def running_line() -> str:
+    """The innermost line of the user's own code that runs: `file.py:12 in forward: x = ...`; empty without one."""
+    for frame in reversed(traceback.extract_stack()):
+        if is_users(frame.filename):
+            return f"{shown_path(Path(frame.filename))}:{frame.lineno} in {frame.name}: {frame.line}"
+    return ""
+
+
 _FOREIGN = tuple(
     f"{Path(folder).resolve()}{os.sep}"
     for folder in {

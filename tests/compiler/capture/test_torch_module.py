@@ -398,3 +398,17 @@ def test_a_state_that_is_shorter_after_a_short_chunk_is_named() -> None:
     assert caught.value.message == (
         "state 'context' goes in as [1, 2, 3] and comes back from 'next' as [1, 1, 3] in the call with x [1, 1, 3]"
     )
+
+
+class Paired(nn.Module):
+    """Compares its rows with a number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 2:
+            x = x + 1
+        return x * 2
+
+
+def test_an_axis_that_the_model_fixes_is_refused_with_its_line() -> None:
+    with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in forward: if x.shape\[0\] == 2"):
+        torch_module.capture_module(Paired(), "net", ONE, ["x"])
