@@ -281,6 +281,23 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.Ca
     assert re.search(r"^build.py.*: error: ", capsys.readouterr().err, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--recipes", "x"], "expected a known option, got --recipes; did you mean '--recipe'?"),
+        (["explian", "x"], "did you mean 'explain'?"),
+        (["simplify", "a.onnx", "b.onnx", "--set-sise", "batch=1"], "did you mean '--set-size'?"),
+        (["inspect", "x", "--jsn"], "did you mean '--json'?"),
+    ],
+)
+def test_a_wrong_option_or_command_is_answered_with_the_nearest(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build.main(arguments)
+    assert words in capsys.readouterr().err
+
+
 # Commands on bundles
 
 

@@ -6,6 +6,7 @@ as it is. Afterwards names are those of the recipe, and every node carries the m
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import logging
 import os
@@ -43,6 +44,11 @@ from compiler.user_code.callables import call, importable, is_users, resolve, sh
 from compiler.user_code.streams import completed
 
 OPSET = 20
+PACKED_CURE = (
+    "drop pack_padded_sequence and pad_packed_sequence: a bundle knows the length of every row, and padding behind it "
+    "changes nothing in front; give the recurrence the padded sequence itself"
+)
+
 EXAMPLE_BATCH = 2
 """Rows of the example inputs; of dynamic axes any size above 1 that differs from the others serves."""
 
@@ -184,10 +190,11 @@ def exported_module(module: torch.nn.Module, graph: str, spec: Graph, names: Seq
     except Exception as error:
         words = first_words(error)
         line = exported_line(error) or (fixing_line(trace) if "onstraint" in words else "")
+        cure = "rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v"
+        if packing := packing_line(module):
+            line, cure = packing, PACKED_CURE
         raise Refused(
-            f"the exporter cannot capture the model: {words}",
-            cure="rewrite that operation, or the shapes it is given, so that torch.onnx.export takes it; see -v",
-            place=dataclasses.replace(place, source=line),
+            f"the exporter cannot capture the model: {words}", cure=cure, place=dataclasses.replace(place, source=line)
         ) from error
     assert program is not None and program.exported_program is not None
     model = program.model
@@ -235,6 +242,20 @@ def capture_onnx(path: Path, graph: str, spec: Graph) -> ir.Model:
         value.shape = ir.Shape(wanted[name])
     require_runnable(model, shown, place)
     return model
+
+
+def packing_line(module: torch.nn.Module) -> str:
+    """The line of the user's own code that packs sequences; empty without one."""
+    for kind in dict.fromkeys(type(part) for part in module.modules()):
+        try:
+            lines, start = inspect.getsourcelines(kind)
+            file = inspect.getsourcefile(kind) or ""
+        except (OSError, TypeError):
+            continue
+        for number, text in enumerate(lines if is_users(file) else (), start):
+            if re.search(r"\bpack_(padded_)?sequence\(", text):
+                return f"{shown_path(Path(file))}:{number} in {kind.__name__}: {text.strip()}"
+    return ""
 
 
 def exported_line(error: BaseException) -> str:

@@ -1,8 +1,12 @@
 """What the front door accepts: every command with its arguments, each described, and one example at its end."""
 
 import argparse
+import difflib
 import math
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 DTYPES = ("bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint8")
 """Element types that both NumPy and torch have."""
@@ -12,9 +16,43 @@ ALLOW = "--allow-host-code"
 CHECKPOINT = "use this checkpoint instead of the recipe's"
 
 
+class _Parser(argparse.ArgumentParser):
+    """Answers a wrong option or command with the nearest right one."""
+
+    given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.given = [*(args or ())]
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        options, commands = self._options(), self._commands()
+        written = [each.partition("=")[0] for each in self.given if re.match(r"--?[a-zA-Z]", each)]
+        unknown = next((each for each in written if each not in options), None)
+        choice = re.search(r"invalid choice: '([^']*)'", message)
+        if unknown is not None:
+            message = f"expected a known option, got {unknown}{_nearest(unknown, options)}"
+        elif choice and commands:
+            message += _nearest(choice[1], commands)
+        super().error(message)
+
+    def _commands(self) -> dict[str, "_Parser"]:
+        found = [each.choices for each in self._actions if isinstance(each, argparse._SubParsersAction)]
+        return dict(found[0]) if found else {}
+
+    def _options(self) -> list[str]:
+        """Its own and those of its commands."""
+        return [*self._option_string_actions, *(name for each in self._commands().values() for name in each._options())]
+
+
+def _nearest(wrong: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """All options and commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "build.py",
         description="Recipe in, verified bundle out.",
         allow_abbrev=False,
@@ -91,7 +129,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, arguments: str
+    commands: "argparse._SubParsersAction[_Parser]", name: str, summary: str, arguments: str
 ) -> argparse.ArgumentParser:
     """A command with what it does and one example."""
     return commands.add_parser(

@@ -100,9 +100,8 @@ def _check(shipped: Shipped, advance: Advance) -> Checked:
     if failed is not None:
         raise GateFailed(
             f"expected {failed.subject} with the target's forms at most {limit:g} dB noisier than without, got "
-            f"{failed.measured:.2f} dB: {failed.detail}",
-            cure=f"allow more with max_form_loss_db under gates.parity.{shipped.name}, or take the form out of the "
-            "target's forms; forms: [] builds without any",
+            f"{failed.measured:.2f} dB: {failed.detail}; the limit is gates.parity.{shipped.name}.max_form_loss_db",
+            cure="allow more, or take the form out of the target's forms; forms: [] builds without any",
             place=Place(stage="verify", graph=shipped.name, tensor=failed.subject),
             findings=findings,
         )

@@ -412,3 +412,28 @@ class Paired(nn.Module):
 def test_an_axis_that_the_model_fixes_is_refused_with_its_line() -> None:
     with pytest.raises(Refused, match=r"source .*test_torch_module.py:\d+ in forward: if x.shape\[0\] == 2"):
         torch_module.capture_module(Paired(), "net", ONE, ["x"])
+
+
+class Packed(nn.Module):
+    """Packs its rows to their lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        rows = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        answer, _ = self.gru(rows)
+        return nn.utils.rnn.pad_packed_sequence(answer, batch_first=True)[0]
+
+
+def test_packed_sequences_are_refused_with_their_line_and_what_to_drop() -> None:
+    inputs = {
+        "x": Input(shape=("batch", "time", 4), dtype="float32"),
+        "lengths": Input(shape=("batch",), dtype="int64", length_of="time"),
+    }
+    axes = {**BATCH, "time": Axis(buckets=(8,), length_input="lengths")}
+    with pytest.raises(Refused) as caught:
+        torch_module.capture_module(Packed().eval(), "net", graph(inputs, ("y",), axes), list(inputs))
+    assert "in Packed: rows = nn.utils.rnn.pack_padded_sequence(" in caught.value.place.source
+    assert "drop pack_padded_sequence" in caught.value.cure

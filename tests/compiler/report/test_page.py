@@ -1,12 +1,13 @@
 """report_page: one page that is well-formed, stands alone, and holds every figure."""
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from compiler.records.build_report import BuildReport, EngineRow, SpeedRow, StageReport
+from compiler.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, StageReport
 from compiler.records.drift_curves import DriftCurve
 from compiler.records.findings import Finding, at_most
 from compiler.records.precision import Pin, TensorRange
@@ -134,3 +135,28 @@ def test_a_build_writes_its_page(project: Project, again: bool) -> None:
     for words in ("Parity by stage", "window_states", "logits", "error_rate", "One call of what ships", "batch=2"):
         assert words in said, words
     assert "page: page.html" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("gates", "place", "words"),
+    [
+        (
+            (at_most("parity.max_abs", "net", "y", limit=1e-5, measured=2e-3),),
+            {},
+            "failed parity.max_abs: 0.002 where 1e-05",
+        ),
+        ((at_most("parity.max_abs", "net", "y", limit=1.0, measured=0.5),), {"stage": "capture"}, "failed in capture"),
+        ((), {}, "tiny-cpu failed"),
+    ],
+)
+def test_the_headline_of_a_failed_build_says_which_gate_and_by_how_much(
+    gates: tuple[Finding, ...], place: dict[str, str], words: str
+) -> None:
+    failure = Failure("expected y within 1e-05", "loosen it", 4, place)
+    page = report_page(dataclasses.replace(REPORT, gates=gates, failure=failure, verdict="failed"), {})
+    headline = re.search("<h1>(.*?)</h1>", page)
+    assert headline is not None and words in headline[1]
+
+
+def test_the_headline_of_a_build_that_holds_is_its_name() -> None:
+    assert "<h1>tiny-cpu</h1>" in report_page(REPORT, {})

@@ -119,6 +119,7 @@ def test_a_wrong_scale_within_the_limits_of_parity_is_refused_and_the_form_named
     assert ended.code == 4, ended.out
     assert "stage lower_integers, graph net, tensor logits: expected logits with the target's forms" in ended.message
     assert " dB with forms, " in ended.message and " dB without" in ended.message
+    assert "the limit is gates.parity.net.max_form_loss_db" in ended.message
     assert "before the form lower_integers it holds; take it out" in ended.message
     assert all(row["holds"] for row in ended.report["gates"] if row["gate"] == "parity.max_abs")
     assert not (project.folder / "bundle").exists()
