@@ -126,7 +126,7 @@ PLANTED = [
     (rules.import_cycles, "compiler/ir.py", "import compiler.passes.pad_axes\nAXIS = 1\n", "compiler.passes.pad_axes -> compiler.ir -> compiler.passes.pad_axes"),
     (rules.unwanted_libraries, "compiler/targets/a.py", "import tensorrt\n", "compiler/targets/a.py:1: imports tensorrt early"),
     (rules.unwanted_libraries, "runtime_lite/a.py", "def f():\n    import onnx.helper\n", "runtime_lite/a.py:2: imports onnx; "),
-    (rules.unwanted_libraries, "compiler/a.py", "from torch import nn\n", "compiler/a.py:1: imports torch; only compiler/capture/module_call.py, "),
+    (rules.unwanted_libraries, "compiler/a.py", "from torch import nn\n", "compiler/a.py:1: imports torch; only compiler/capture/exported_graph.py, "),
     (rules.named_vendors, "compiler/bundle/a.py", "# as Acme wants it\n", "compiler/bundle/a.py:1: names acme; ask the target"),
     (rules.named_vendors, "compiler/targets/base.py", "MAKERS = {'x': 'acme'}\n", "compiler/targets/base.py:1: names acme; "),
     (rules.named_vendors, "compiler/targets/other/target.py", "from compiler.targets.acme import target\n", "names acme; "),
