@@ -8,16 +8,13 @@ there are up to a number, SP1 split elsewhere, SP2 split along a padded axis. Ta
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import onnx_ir as ir
 import sympy
 
 from compiler.analysis.case import Case
-from compiler.analysis.facts import NUMBER, VALID, Fact, Index, Region, Verdict, refuse
-from compiler.analysis.interval import ANYTHING, ZERO, Interval, hull
+from compiler.analysis.facts import NUMBER, Fact, Index, Region, Verdict, refuse
+from compiler.analysis.interval import ZERO, Interval, hull
 from compiler.analysis.known_sizes import at_zero, numbers_of, same
 from compiler.analysis.layout import (
     Axis,
@@ -28,6 +25,7 @@ from compiler.analysis.layout import (
     is_padded,
     is_without_gap,
     joined,
+    suffix,
     symbols_of,
     total,
 )
@@ -38,7 +36,7 @@ from compiler.analysis.rules.lookup import rows_of_table
 from compiler.analysis.rules.movement import restated
 from compiler.analysis.rules.row_lookup import run_of
 from compiler.errors import Refused
-from compiler.ir import Dim, array_of, dims_of, is_op
+from compiler.ir import Dim, dims_of, is_op
 from compiler.sizes.expressions import entries_between, normal_form
 from compiler.sizes.growth import never_falls, never_negative
 
@@ -54,10 +52,10 @@ def concat(case: Case) -> Verdict:
     if not operands:
         return case.verdict("CC2", "numbers are joined", NUMBER)
     axes = _common_axes(case, operands, axis)
-    filled = _fill_before_constants(case, operands, axis)
+    has_number_behind = _has_number_behind(case, operands, axis)
     parts = [part for operand in operands for part in _segments(case, operand, axis)]
-    if filled:
-        parts = [Segment(total(part.size for part in parts))]
+    if has_number_behind:
+        return _moved_together(case, axis, parts, {**axes, axis: suffix(total(part.size for part in parts))})
     if any(case.fact(operand).axis(axis) is not None for operand in operands):
         axes[axis] = restated(joined(parts), case.out_dims()[axis])
         whole = _rearranged(case, operands, axis, axes[axis])
@@ -84,10 +82,10 @@ def _numbers_of_rows(case: Case) -> None:
             spread_per_row(case)
 
 
-def _fill_before_constants(case: Case, operands: Sequence[int], axis: int) -> bool:
-    """Whether one number stands behind frames that are padded behind, and fills their padding: no gap is left then.
+def _has_number_behind(case: Case, operands: Sequence[int], axis: int) -> bool:
+    """Whether one number stands behind frames that are padded behind: the entries of each row move up to its last.
 
-    x [time - 1, left] ++ [0, 0]: row after row, zeros follow the last entry, wherever it lies.
+    A fill of the padding would not do: the Where of ONNX Runtime makes a 0.0 of a valid -0.0.
     """
     if len(operands) < 2 or len(operands) < len(case.present):
         return False
@@ -96,37 +94,10 @@ def _fill_before_constants(case: Case, operands: Sequence[int], axis: int) -> bo
     frames = None if layout is None else frames_of(layout)
     if frames is None or not frames.is_suffix_padded or any(case.fact(each).axis(axis) is not None for each in others):
         return False
-    contents = {case.fact(each).anywhere for each in others}
-    number = contents.pop() if len(contents) == 1 else ANYTHING
-    if not number.is_constant or MOST_EXACT < abs(number.low) < math.inf:
+    if case.batch is not None and case.fact(first).rows_axis is None:
         return False
-    if number.is_zero and case.dtype(first).is_floating_point():
-        if not all(_is_positive_zero(case.node.inputs[each]) for each in others):
-            return False  # 1 / -0.0 is -inf
-        case.facts[first] = dataclasses.replace(case.fact(first), contents=((VALID, case.fact(first).valid),))
-    case.fill(first, axis, number.low + 0.0)
-    return True
-
-
-MOST_EXACT = 2.0**53
-"""Whole numbers up to here are the same as reals."""
-
-
-def _is_positive_zero(value: ir.Value | None) -> bool:
-    """Whether zeros are made of zeros without a sign."""
-    while value is not None:
-        array, made = array_of(value), value.producer()
-        if array is None and made is not None and is_op(made, "ConstantOfShape"):
-            given = made.attributes.get("value")
-            array = np.zeros(1) if given is None else given.as_tensor().numpy()
-        if array is not None:
-            return not bool(np.signbit(array).any())
-        value = made.inputs[0] if made is not None and is_op(made, *KEEPING) else None
-    return False
-
-
-KEEPING = ("Expand", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze")
-"""A list of its own: operators that move or repeat entries and change none."""
+    contents = {case.fact(each).anywhere for each in others}
+    return len(contents) == 1 and contents.pop().is_constant
 
 
 def _rearranged(case: Case, operands: Sequence[int], axis: int, found: Axis) -> Axis | None:
