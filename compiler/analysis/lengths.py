@@ -99,7 +99,7 @@ def infer_settled(model: ir.Model, behind: Collection[str] = ()) -> tuple[Limit,
     """
     house.forget_shapes(model)  # sizes settled by an earlier call would hide the limit
     house.infer_shapes(model)
-    while _divide_sizes(model):
+    while _divide_sizes(model):  # fewer quotients are read each time: one that is not read any more is pruned
         house.prune(model)
         house.forget_shapes(model)
         house.infer_shapes(model)

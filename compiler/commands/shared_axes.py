@@ -33,7 +33,7 @@ def share_axes(model: ir.Model) -> dict[str, str]:
         The new name of each axis that has another one.
     """
     renamed: dict[str, str] = {}
-    while alike := dict(_met(model)):
+    while alike := dict(_met(model)):  # fewer axes have names of their own each time
         renamed = {old: alike.get(new, new) for old, new in renamed.items()} | alike
         for value in model.graph.inputs:
             dims = house.dims_of(value)

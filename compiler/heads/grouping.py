@@ -48,7 +48,7 @@ def _exact(heads: int, size: int, cost: Callable[[Group], float]) -> tuple[Group
 
 
 def _by_swaps(partition: list[Group], cost: Callable[[Group], float]) -> tuple[Group, ...]:
-    while (better := _one_swap(partition, cost)) is not None:
+    while (better := _one_swap(partition, cost)) is not None:  # the cost falls, and partitions are finite
         partition = better
     return tuple(sorted(partition))
 

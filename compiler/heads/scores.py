@@ -98,13 +98,14 @@ class Scores:
 
 def weights_for_values(softmax: ir.Node) -> ir.Node | None:
     """The product of two computed values that reads a softmax as its first operand, through what may lie between."""
-    waiting = [softmax]
+    waiting, seen = [softmax], {softmax}
     while waiting:
         node = waiting.pop()
         for reader in (each for value in node.outputs for each in house.consumers_of(value)):
             if house.is_op(reader, "MatMul") and reader.inputs[0] in node.outputs:
                 return None if house.array_of(reader.inputs[1]) is not None else reader
-            if house.is_op(reader, *BEHIND):
+            if house.is_op(reader, *BEHIND) and reader not in seen:
+                seen.add(reader)
                 waiting.append(reader)
     return None
 

@@ -23,7 +23,7 @@ from compiler.analysis.layout import Rows
 from compiler.analysis.length_data import fact_at
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.propagate import Axes, Derivation, Judged, input_facts, propagate
-from compiler.errors import Refused
+from compiler.errors import InternalError, Place, Refused
 from compiler.padding.forms import FORMS
 from compiler.padding.forms.site import Site
 from compiler.padding.length_inputs import with_length_inputs
@@ -63,10 +63,14 @@ class PaddedGraph:
 
         Args:
             tolerant: keep refusals in the derivation instead of raising the first.
+
+        Raises:
+            Refused: a node is not right beside padding.
+            InternalError: it would be repeated for ever; names the node.
         """
         for name in sorted(self.axes.clean):
             self._clean(house.inputs_named(self.model)[name])
-        while True:
+        for _ in range(len(self.order) + 1):  # every round but the last writes a node that shared its values
             refused = None
             try:
                 derivation = propagate(self.model, self.axes, self.known, written_by=self.stamp)
@@ -89,6 +93,11 @@ class PaddedGraph:
             infer_settled(self.model, self.axes.behind)
             self.valid_slots.settle()
             self.filled = {key: value for key, value in self.filled.items() if not is_removed(value)}
+        node = first[0].node
+        raise InternalError(
+            f"gave up after {len(self.order) + 1} rounds: values that all rows share are given rows again and again",
+            place=Place(node=str(node.name), op=node.op_type, source=house.source_of(node)),
+        )
 
     def _gives_rows(self, judged: Judged) -> bool:
         if self.axes.batch is None:

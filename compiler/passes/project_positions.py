@@ -44,7 +44,7 @@ class ProjectPositions:
         """Fold until no consumer of a lookup is a row-wise function of constants."""
         model, matched, rewritten = lowered.model, 0, 0
         lookups = [node for node in house.nodes_of(model) if _is_lookup(node)]
-        while lookups:
+        while lookups:  # every fold leaves one node less between a lookup and the end of the graph
             lookup = lookups.pop()
             for consumer in house.consumers_of(lookup.outputs[0]):
                 matched += 1

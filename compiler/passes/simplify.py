@@ -27,6 +27,7 @@ import onnx_ir.passes.common
 
 from compiler import ir as house
 from compiler.analysis.known_sizes import Numbers
+from compiler.rounds import Rounds, until_settled
 from compiler.simplification.added_axes import AXES
 from compiler.simplification.branches import chosen_branch
 from compiler.simplification.constants import fold
@@ -53,25 +54,29 @@ class Simplify:
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Simplify the graph and, while there is one, the graph of the first call."""
-        removed = sum(simplify_model(model, self.rounds) for model in lowered.models)
-        return Outcome(lowered, matched=removed, rewritten=removed)
+        done = [simplify_model(model, self.rounds) for model in lowered.models]
+        removed = sum(each.changes for each in done)
+        refused = tuple(refusal for each in done for refusal in each.refused)
+        return Outcome(lowered, matched=removed, rewritten=removed, refused=refused)
 
 
-def simplify_model(model: ir.Model, rounds: int = 4) -> int:
+def simplify_model(model: ir.Model, rounds: int = 4) -> Rounds:
     """Simplify in place; how many nodes and initializers went away or changed."""
     start, before = _text(model), _size(model)
     house.recount_names(model.graph)
     if model.functions:
         onnx_ir.passes.common.InlinePass()(model)
     onnx_ir.passes.common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    for _ in range(rounds):
+
+    def change() -> int:
         house.infer_shapes(model)
         changed = sweep(model) + share_initializers(model)
         house.prune(model)
-        if not changed:
-            break
+        return changed
+
+    done = until_settled(change, rounds)
     house.recount_names(model.graph)
-    return 0 if _text(model) == start else max(before - _size(model), 1)
+    return dataclasses.replace(done, changes=0 if _text(model) == start else max(before - _size(model), 1))
 
 
 def sweep(model: ir.Model) -> int:

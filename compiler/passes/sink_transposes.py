@@ -17,7 +17,7 @@ Source: what is done to every entry alike does not depend on where it lies.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +25,16 @@ import onnx_ir as ir
 
 from compiler import ir as house
 from compiler.carrying.turned import Order, in_front, order_alone, order_of, turn_states
+from compiler.ir import Dim
 from compiler.operator_traits import OF_ALIKE_SHAPES
+from compiler.rounds import Rounds, until_settled
 from compiler.stages import Lowered, Outcome
 
 ALONG_AN_AXIS = frozenset({"Concat", "Slice", "Split"})
 """A list of its own: take whole parts along an axis that they name."""
+
+OF_A_NAME = 64
+"""Entries that an axis with a name is taken to have, where moves are weighed against each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,25 +56,33 @@ class SinkTransposes:
         model = lowered.model
         house.infer_shapes(model)
         matched = sum(order_of(node) is not None for node in model.graph)
-        count, turned = _sunk(model), 0
+        rounds, turned = [_sunk(model)], 0
         if self.turns_states:
             lowered, turned = turn_states(lowered, self.name)
         if turned:
             house.prune(model)
-            count += turned + _sunk(model)
+            house.infer_shapes(model)
+            rounds.append(_sunk(model))
+        count = turned + sum(each.changes for each in rounds)
         detail = f"{turned} states turned" if turned else ""
-        return Outcome(lowered, max(matched, count), count, detail=detail)
+        return Outcome(lowered, max(matched, count), count, rounds[-1].refused, detail=detail)
 
 
-def _sunk(model: ir.Model) -> int:
-    """Move transposes until none can be; how many moves that were."""
-    count = 0
-    house.infer_shapes(model)
-    while moved := sum(_join(model, node) or _sink(model, node) for node in house.nodes_of(model)):
-        count += moved
-        house.prune(model)
-        house.infer_shapes(model)
-    return count
+def _sunk(model: ir.Model) -> Rounds:
+    """Move transposes until none can be; shapes are known.
+
+    No move adds to the entries that are turned in a call (`_entries`). One that takes none away brings them nearer to
+    the end, over an operator that works entry by entry, or shortens a chain of transposes: so the moves end.
+    """
+
+    def change() -> int:
+        moved = sum(_join(model, node) or _sink(model, node) for node in house.nodes_of(model))
+        if moved:
+            house.prune(model)
+            house.infer_shapes(model)
+        return moved
+
+    return until_settled(change)
 
 
 def _join(model: ir.Model, node: ir.Node) -> bool:
@@ -87,7 +100,18 @@ def _join(model: ir.Model, node: ir.Node) -> bool:
         house.take_over(model, old, source)
     else:
         house.take_over(model, old, _turned(model, node, source, joined, old))
+    _forget(model, node)
     return True
+
+
+def _forget(model: ir.Model, node: ir.Node) -> None:
+    """Remove a node that nothing reads any more, and the transposes that it alone has read."""
+    makers = [maker for value in node.inputs if value is not None and (maker := value.producer()) is not None]
+    model.graph.remove(node, safe=True)
+    for maker in dict.fromkeys(makers):
+        output = maker.outputs[0]
+        if order_of(maker) is not None and not output.uses() and not output.is_graph_output():
+            _forget(model, maker)
 
 
 def _turned(model: ir.Model, behind: ir.Node, source: ir.Value, order: Order, old: ir.Value) -> ir.Value:
@@ -108,9 +132,7 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     operands = _operands(model, node, order)
     if operands is None:
         return False
-    outputs = [
-        ir.Value(name=house.fresh_name(model.graph, f"{old.name}_before"), type=old.type) for old in node.outputs
-    ]
+    outputs = [_before(model, old, order) for old in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "axis"}
     if house.is_op(node, "Concat", "Split"):
         attributes["axis"] = ir.AttrInt64("axis", order[house.int_attribute(node, "axis", 0)])
@@ -119,39 +141,66 @@ def _sink(model: ir.Model, node: ir.Node) -> bool:
     )
     house.Inserter(model, SinkTransposes.name, before=node).place(made)
     for old, new in zip(node.outputs, outputs, strict=True):
-        house.take_over(model, old, _turned(model, node, new, order, old))
+        turned = _turned(model, node, new, order, old)
+        house.take_over(model, old, turned)
+        if house.is_op(node, "Concat"):
+            _meet(model, turned)
+    _forget(model, node)
     return True
 
 
+def _meet(model: ir.Model, turned: ir.Value) -> None:
+    """Let what reads a turned Concat have what `_saved_behind` has promised it."""
+    for reader in house.consumers_of(turned):
+        _join(model, reader)
+    left = house.only_reader(turned)
+    if left is not None and house.is_op(left, "Slice"):
+        _sink(model, left)
+
+
+def _before(model: ir.Model, old: ir.Value, order: Order) -> ir.Value:
+    """What a value is in front of its transpose."""
+    assert old.shape is not None
+    shape = ir.Shape([old.shape[at] for at in np.argsort(order)])
+    return ir.Value(name=house.fresh_name(model.graph, f"{old.name}_before"), type=old.type, shape=shape)
+
+
 def _operands(model: ir.Model, node: ir.Node, order: Order) -> list[ir.Value | None] | None:
-    """What a node reads as it was in front of the transposes; None where they differ."""
+    """What a node reads as it was in front of the transposes; None where they differ, or more were turned behind it."""
     insert = house.Inserter(model, SinkTransposes.name, before=node)
     if house.is_op(node, "Slice"):
-        axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else None
-        numbers = [axis for axis in axes or () if isinstance(axis, int)]
-        if not numbers:
-            return None
-        places = insert.int64s(*(order[axis] for axis in numbers))
-        return [in_front(node.inputs[0]), *node.inputs[1:3], places, *node.inputs[4:]]
+        axes = _axes_of(node)
+        places = None if axes is None else insert.int64s(*(order[axis] for axis in axes))
+        return None if places is None else [in_front(node.inputs[0]), *node.inputs[1:3], places, *node.inputs[4:]]
     if house.is_op(node, "Clip", "Split"):
         return [in_front(node.inputs[0]), *node.inputs[1:]]
     values = [value for value in node.inputs if value is not None]
-    rest = [value for value in values if order_alone(value, node) != order]
+    turned = {value for value in values if order_alone(value, node) == order}
+    rest = {value for value in values if value not in turned}
     if len(values) < len(node.inputs):
         return None
     if house.is_op(node, "Concat"):
-        if rest and not _saves(node, order, rest):
+        if rest and _entries(turned) + _saved_behind(node, order) <= _entries(rest):
             return None
         back = tuple(int(at) for at in np.argsort(order))
-        return [
-            insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
-            if value in rest
-            else in_front(value)
-            for value in values
-        ]
-    if any(house.array_of(value) is None for value in rest):
+        return [in_front(value) if value in turned else _turned_part(insert, value, back) for value in values]
+    if _entries(node.outputs) > _entries(turned) or any(house.array_of(value) is None for value in rest):
         return None
-    return [_spread(insert, value, order) if value in rest else in_front(value) for value in values]
+    return [in_front(value) if value in turned else _spread(insert, value, order) for value in values]
+
+
+def _turned_part(insert: house.Inserter, value: ir.Value, back: Order) -> ir.Value:
+    """A part of a Concat as it is in front of the transpose of the other parts."""
+    turned = insert.op("Transpose", [value], {"perm": back}, name=f"{value.name}_turned", dtype=value.dtype)
+    turned.shape = None if value.shape is None else ir.Shape([value.shape[at] for at in back])
+    return turned
+
+
+def _axes_of(node: ir.Node) -> list[int] | None:
+    """The axes of a Slice, where they are known."""
+    axes = house.integers_of(node.inputs[3]) if len(node.inputs) > 3 else None
+    numbers = [axis for axis in axes or () if isinstance(axis, int)]
+    return numbers if numbers and len(numbers) == len(axes or ()) else None
 
 
 def _spread(insert: house.Inserter, value: ir.Value, order: Order) -> ir.Value:
@@ -164,22 +213,30 @@ def _spread(insert: house.Inserter, value: ir.Value, order: Order) -> ir.Value:
     return insert.constant(np.ascontiguousarray(np.transpose(whole, np.argsort(order))), "spread")
 
 
-def _saves(node: ir.Node, order: Order, rest: Sequence[ir.Value]) -> bool:
-    """Whether fewer entries are turned if the other parts of a Concat are, and what turns its result back is not."""
-    back = tuple(int(at) for at in np.argsort(order))
-    result = node.outputs[0]
-    readers = house.consumers_of(result)
-    turns = [reader for reader in readers if order_of(reader) == back]
-    others = [reader for reader in readers if reader not in turns]
-    saved = sum(_entries(value) for value in node.inputs if value is not None and value not in rest)
-    saved += sum(_entries(turn.outputs[0]) for turn in turns)
-    paid = sum(_entries(value) for value in rest)
-    if others or result.is_graph_output():
-        alone = len(others) == 1 and house.is_op(others[0], "Slice") and not result.is_graph_output()
-        paid += _entries(others[0].outputs[0] if alone else result)
-    return saved > paid
+def _saved_behind(node: ir.Node, order: Order) -> int:
+    """How many entries less are turned behind a Concat, if it works in the order in front of the transposes.
+
+    What turns its result back is not there then. Other readers have the result turned: a Slice that is the only one
+    what it takes of it, as it is computed in that order, too.
+    """
+    back, result = tuple(int(at) for at in np.argsort(order)), node.outputs[0]
+    turns = [reader for reader in house.consumers_of(result) if order_of(reader) == back]
+    others = [reader for reader in house.consumers_of(result) if reader not in turns]
+    saved = _entries({turn.outputs[0] for turn in turns})
+    if result.is_graph_output() or len(others) > 1:
+        return saved - _entries([result])
+    if others and house.is_op(others[0], "Slice") and others[0].inputs[0] is result and _axes_of(others[0]) is not None:
+        return saved - _entries([others[0].outputs[0]])
+    return saved - _entries([result] if others else [])
 
 
-def _entries(value: ir.Value) -> int:
-    """Entries of a row: sizes that are no numbers count as one."""
-    return math.prod(dim for dim in house.dims_of(value) or () if isinstance(dim, int))
+def _entries(values: Collection[ir.Value]) -> int:
+    """Entries of some values; sizes that are no numbers count as `OF_A_NAME`."""
+    return sum(math.prod(map(_number, house.dims_of(value) or ())) for value in values)
+
+
+def _number(size: Dim) -> int:
+    """A size, and a guess of one that is not known; sums of sizes are the sums of their guesses."""
+    if isinstance(size, int):
+        return size
+    return max(int(size.subs(dict.fromkeys(size.free_symbols, OF_A_NAME))), 0)

@@ -137,6 +137,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
             "runtime_lite.format.initial_value",
         ),
     ),
+    ("compiler.rounds", ("compiler.stages", "compiler.rounds")),
     ("compiler.operator_traits", ("compiler.operator_traits",)),
     (
         "compiler.ir",
@@ -345,6 +346,7 @@ MAY_IMPORT: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "compiler.errors",
             "compiler.stages",
+            "compiler.rounds",
             "compiler.operator_traits",
             "compiler.ir",
             "compiler.runners",

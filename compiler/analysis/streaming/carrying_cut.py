@@ -105,7 +105,8 @@ def choose(network: Network, budget: int | None = None) -> Choice:
     if within.held > budget:
         return within
     while True:
-        # The price at which both cost the same; anything below that line is a corner of the hull between them.
+        # The price at which both cost the same; anything below that line is a corner of the hull between them, whose
+        # bytes, whole numbers, lie between theirs: so the distance of the two falls.
         weight, price = over.held - within.held, within.cost - over.cost
         middle = _cut(network, weight, price)
         if weight * middle.cost + price * middle.held == weight * within.cost + price * within.held:

@@ -5,7 +5,7 @@ import pytest
 from compiler.analysis.layout import Side
 from compiler.analysis.lengths import infer_settled
 from compiler.analysis.propagate import Axes
-from compiler.errors import Refused
+from compiler.errors import InternalError, Refused
 from compiler.padding.padded_graph import PaddedGraph
 from compiler.stages import Lowered, PaddedAxis
 from tests.kit.graphs import ops_of, parse
@@ -45,3 +45,12 @@ def test_what_cannot_be_derived_is_refused_or_told() -> None:
     with pytest.raises(Refused, match="Det"):
         work_on(body)[0].derive()
     assert [refusal.place.op for refusal in work_on(body)[0].derive(tolerant=True).refusals] == ["Det"]
+
+
+def test_rows_that_are_written_for_ever_are_an_error_that_names_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    work, _ = work_on(SOFTMAX)
+    monkeypatch.setattr(work, "_gives_rows", lambda judged: True)
+    monkeypatch.setattr(work, "_write_node", lambda judged: None)
+    with pytest.raises(InternalError, match="gave up after 3 rounds") as failed:
+        work.derive()
+    assert failed.value.place.op == "Transpose"

@@ -107,3 +107,16 @@ def test_steps_of_a_sweep_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -
         simplify_model(model)
         counts[size] = len(visits) / nodes
     assert counts[80] <= counts[20] <= 3
+
+
+def test_rules_that_undo_each_other_end_with_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    opposite = {"Mul": "Add", "Add": "Mul"}
+
+    def turned(candidate: Candidate) -> ir.Value:
+        node = candidate.node
+        return candidate.insert.op(opposite[node.op_type], list(node.inputs), name="turned")
+
+    monkeypatch.setattr(simplify, "EVERY", {"Mul": turned, "Add": turned})
+    outcome = Simplify(rounds=5).apply(Lowered("tiny", parse("(float[n] x) => (float[n] y) { y = Mul(x, x) }")))
+    [refusal] = outcome.refused
+    assert refusal.reason.startswith("given up after 5 rounds, of which the last changed 1 places")

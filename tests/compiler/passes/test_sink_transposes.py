@@ -71,6 +71,42 @@ def test_a_long_cache_is_not_turned() -> None:
     verify_untouched(SinkTransposes(), lowered_of(text, (State("past", "next_past", None),)))
 
 
+WIDE_CONTEXT = """(float[batch,16,16] x, float[batch,16,30] past, float[16,5] w)
+    => (float[batch,46,5] y, float[batch,16,30] next_past)
+<int64[1] newest = {-30}, int64[1] end = {9223372036854775807}, int64[1] axis = {2}>
+{
+    t = Transpose<perm = [0, 2, 1]>(x)
+    joined = Concat<axis = 2>(past, t)
+    next_past = Slice(joined, newest, end, axis)
+    frames = Transpose<perm = [0, 2, 1]>(joined)
+    y = MatMul(frames, w)
+}"""
+
+
+def wide_context() -> Lowered:
+    model = parse(WIDE_CONTEXT, random_weights({"w": (16, 5)}))
+    return Lowered("tiny", model, states=(State("past", "next_past", None),), batch_axis="batch")
+
+
+def test_what_is_saved_behind_a_concat_is_had_at_once() -> None:
+    outcome = verify_pass(SinkTransposes(turns_states=False), wide_context(), tolerance=0.0)
+    assert ops_of(outcome.lowered.model) == ["Transpose", "Concat", "Slice", "Transpose", "MatMul"]
+    assert not outcome.refused
+
+
+def test_moves_that_undo_each_other_end_with_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.passes.sink_transposes._saved_behind", lambda node, order: 10_000)
+    text = """(float[6,4] x, float[4,40] other) => (float[4,m] y, float[4,n] z)
+    { t = Transpose(x)  joined = Concat<axis = 1>(t, other)  y = Softmax(joined)  z = Softmax<axis = 0>(joined) }"""
+    [refusal] = SinkTransposes().apply(Lowered("tiny", parse(text))).refused
+    assert refusal.reason.startswith("given up after 20 rounds, of which the last changed")
+
+
+def test_nothing_is_turned_where_it_has_more_entries() -> None:
+    text = "(float[1,4] x, float[4,6] wide) => (float[4,6] y) { t = Transpose(x)  y = Add(t, wide) }"
+    verify_untouched(SinkTransposes(), Lowered("tiny", parse(text, random_weights({"wide": (4, 6)}))))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
